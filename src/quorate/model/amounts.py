@@ -1,0 +1,29 @@
+"""Units: everything the core counts is an integer number of GPUs, milliseconds or GPU-milliseconds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SECOND_MS: Final = 1_000
+MINUTE_MS: Final = 60 * SECOND_MS
+HOUR_MS: Final = 60 * MINUTE_MS
+DAY_MS: Final = 24 * HOUR_MS
+
+HOLD_QUANTUM_MS: Final = 15 * MINUTE_MS
+"""The least a start holds, and the step by which a hold is extended (design, section 5)."""
+
+GRACE_DEFAULT_MS: Final = 2 * MINUTE_MS
+"""How long a run may take to checkpoint when it does not say."""
+
+# Bounds of what a document may ask for. They keep every product of two amounts inside a signed
+# 64-bit integer, which is what the stored form holds: 2**20 GPUs x 200 years < 2**63 GPU-ms.
+GPUS_PER_NODE_MAX: Final = 64
+GPUS_MAX: Final = 1_048_576
+DURATION_MS_MAX: Final = 366 * 10 * DAY_MS
+TIME_MS_MIN: Final = 0
+TIME_MS_MAX: Final = 7_258_118_400_000  # 2200-01-01T00:00:00Z
+
+
+def gpu_ms(*, gpus: int, ms: int) -> int:
+    """Return the GPU-milliseconds of ``gpus`` busy for ``ms``."""
+    return gpus * ms

@@ -1,0 +1,98 @@
+"""Refusals: why something was not done, as a value with the numbers behind it.
+
+Codes are public for ever: they appear in ledgers, in scripts and in people's alerts.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import assert_never
+
+from msgspec import Struct
+
+
+class RefusalCode(StrEnum):
+    """The stable name of a reason not to act."""
+
+    NO_ENVELOPE = "no-envelope"
+    INSUFFICIENT_FUNDS = "insufficient-funds"
+    BORROW_LIMIT = "borrow-limit"
+    NO_NODES = "no-nodes"
+    INSUFFICIENT_CAPACITY = "insufficient-capacity"
+    NO_SINGLE_DOMAIN = "no-single-domain"
+    FUNDS_ELSEWHERE = "funds-elsewhere"
+    SEARCH_LIMIT = "search-limit"
+    WAITING_FOR_UPSTREAM = "waiting-for-upstream"
+    UPSTREAM_FAILED = "upstream-failed"
+    INVALID = "invalid"
+    UNKNOWN_NAME = "unknown-name"
+    ALREADY_EXISTS = "already-exists"
+    CONFLICT = "conflict"
+    NOT_RUNNING = "not-running"
+    UNSUPPORTED = "unsupported"
+
+
+class Shortage(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One place, payer or field that fell short: ``available`` of ``wanted``, held back by ``limit``."""
+
+    where: str
+    wanted: int = 0
+    available: int = 0
+    limit: str = ""
+
+    @property
+    def short(self) -> int:
+        """How much was missing here; never negative."""
+        return max(0, self.wanted - self.available)
+
+
+class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A reason not to act. ``subject`` is what the sentence is about; ``shortages`` carry the numbers."""
+
+    code: RefusalCode
+    subject: str = ""
+    wanted: int = 0
+    short: int = 0
+    shortages: tuple[Shortage, ...] = ()
+    remedy: str = ""
+
+
+SHORTAGES_MAX = 12
+"""How many shortages a refusal keeps; the rest would only repeat them."""
+
+
+def sentence(refusal: Refusal) -> str:  # noqa: C901, PLR0911 - one line per code, nothing else
+    """Return the refusal as one English sentence with its numbers."""
+    wanted, short, subject = refusal.wanted, refusal.short, refusal.subject
+    match refusal.code:
+        case RefusalCode.NO_ENVELOPE:
+            return f"no budget line that {subject} may spend matches this work"
+        case RefusalCode.INSUFFICIENT_FUNDS:
+            return f"budgets can pay {wanted - short} of {wanted} GPUs, {short} short"
+        case RefusalCode.BORROW_LIMIT:
+            return f"borrowing is limited to {subject} GPUs, {short} of {wanted} GPUs unpaid"
+        case RefusalCode.NO_NODES:
+            return f"no node of the pool has flavor {subject} and matches the run's selector"
+        case RefusalCode.INSUFFICIENT_CAPACITY:
+            return f"nodes are short by {short} of {wanted} GPUs"
+        case RefusalCode.NO_SINGLE_DOMAIN:
+            return f"no single domain has {wanted} GPUs free, the best is {short} short"
+        case RefusalCode.FUNDS_ELSEWHERE:
+            return f"no placement of {wanted} GPUs is both free and paid for; {short} GPUs unpaid"
+        case RefusalCode.SEARCH_LIMIT:
+            return f"no way to pay for {wanted} GPUs was found within the search limit"
+        case RefusalCode.WAITING_FOR_UPSTREAM:
+            return f"waiting for {subject} to complete"
+        case RefusalCode.UPSTREAM_FAILED:
+            return f"{subject}, which this run follows, did not complete"
+        case (
+            RefusalCode.INVALID
+            | RefusalCode.UNKNOWN_NAME
+            | RefusalCode.ALREADY_EXISTS
+            | RefusalCode.CONFLICT
+            | RefusalCode.NOT_RUNNING
+            | RefusalCode.UNSUPPORTED
+        ):
+            return subject
+        case _:
+            assert_never(refusal.code)

@@ -1,0 +1,45 @@
+"""Selectors: which places a budget line, a pool or a run means.
+
+A selector is a sorted tuple of (label, value) pairs; a place matches when every label of the
+selector has that value there. ``*`` matches any value of a label that is present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+Selector = tuple[tuple[str, str], ...]
+
+REGION: Final = "region"
+CLUSTER: Final = "cluster"
+DOMAIN: Final = "fabric.domain"
+RACK: Final = "rack"
+LABELS: Final = (REGION, CLUSTER, DOMAIN, RACK)
+ANY: Final = "*"
+
+
+def selector_of(labels: Mapping[str, str]) -> Selector:
+    """Return the selector that asks for exactly ``labels``."""
+    return tuple(sorted(labels.items()))
+
+
+def matches(selector: Selector, labels: Mapping[str, str]) -> bool:
+    """Return whether a place with ``labels`` satisfies ``selector``; a missing label never does."""
+    for label, value in selector:
+        found = labels.get(label)
+        if found is None or (value not in (found, ANY)):
+            return False
+    return True
+
+
+def contradicts(selector: Selector, labels: Mapping[str, str]) -> bool:
+    """Return whether no place that has ``labels``, and perhaps more, can satisfy ``selector``."""
+    return any(
+        value != ANY and label in labels and labels[label] != value for label, value in selector
+    )
+
+
+def names_label(selector: Selector, label: str) -> bool:
+    """Return whether ``selector`` says anything about ``label``."""
+    return any(name == label for name, _ in selector)

@@ -1,0 +1,284 @@
+"""What users declare, validated and in the core's units: nodes, owners, budgets, pools, runs.
+
+These values are made by ``documents`` (from YAML or JSON) and are stored inside events, so a
+field may be added with a default, and never renamed, retyped or removed: a new shape is a new
+event version (CONTRIBUTING.md, "A new event"). Times are Unix milliseconds, durations are
+milliseconds, budgets are GPU-milliseconds.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NewType
+
+from msgspec import Struct
+
+from quorate.model.amounts import GRACE_DEFAULT_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from quorate.model.selector import CLUSTER, DOMAIN, RACK, REGION, Selector
+
+EnvelopeId = NewType("EnvelopeId", str)
+"""``budget/envelope``."""
+CapId = NewType("CapId", str)
+"""``budget/cap``."""
+
+DEFAULT_POOL = "default"
+
+
+class Spec(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A declared value: immutable, stored by field name, defaults left out."""
+
+
+class Node(Spec):
+    """A machine: ``gpus`` slots of one flavor, somewhere."""
+
+    name: str
+    flavor: str
+    gpus: int
+    region: str
+    cluster: str
+    domain: str
+    rack: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def domain_key(self) -> str:
+        """``region/cluster/domain``: the name of its fast-fabric island, and the order among them."""
+        return f"{self.region}/{self.cluster}/{self.domain}"
+
+    @property
+    def location(self) -> dict[str, str]:
+        """The labels selectors may ask for; custom labels count for pools only."""
+        found = {REGION: self.region, CLUSTER: self.cluster, DOMAIN: self.domain}
+        if self.rack is not None:
+            found[RACK] = self.rack
+        return found
+
+
+class Quota(Spec):
+    """An owner's limits. Absent means unlimited, 0 means none."""
+
+    nodes_max: int | None = None
+    concurrent_runs_max: int | None = None
+    gpu_ms_budget: int | None = None
+    node_ms_budget: int | None = None
+    fair_share_target_ppm: int | None = None
+    burst_allowance_ppm: int | None = None
+
+
+class Owner(Spec):
+    """A team: a node of the family DAG, with a quota."""
+
+    name: str
+    parents: tuple[str, ...] = ()
+    quota: Quota = Quota()
+
+
+class Sharing(StrEnum):
+    """Whether siblings and children may spend an envelope."""
+
+    FAMILY = "family"
+    NONE = "none"
+
+
+class Lending(Spec):
+    """To whom outside the family an envelope may be lent, and how much of it."""
+
+    allow: bool = False
+    to: tuple[str, ...] = ()
+    concurrency_max: int | None = None
+    gpu_ms_max: int | None = None
+
+    def admits(self, borrower: str) -> bool:
+        """Return whether ``borrower`` is on the list; an empty list admits everybody."""
+        if not self.allow:
+            return False
+        if not self.to:
+            return True
+        return any(
+            borrower.startswith(entry[:-1]) if entry.endswith("*") else entry == borrower
+            for entry in self.to
+        )
+
+
+class Envelope(Spec):
+    """One line of a budget: so many GPUs of a flavor, there, from then to then."""
+
+    name: str
+    flavor: str
+    selector: Selector
+    start_ms: int
+    end_ms: int
+    concurrency: int
+    gpu_ms_max: int | None = None
+    allow_reservations: bool = False
+    allow_admission: bool = False
+    sharing: Sharing = Sharing.FAMILY
+    lending: Lending = Lending()
+
+    @property
+    def gpu_ms_granted(self) -> int:
+        """B: what the envelope may pay in all; by default its full width for its whole window."""
+        if self.gpu_ms_max is not None:
+            return self.gpu_ms_max
+        return self.concurrency * (self.end_ms - self.start_ms)
+
+
+class Cap(Spec):
+    """A bound over several envelopes of one budget."""
+
+    name: str
+    flavor: str
+    envelopes: tuple[str, ...]
+    concurrency_max: int | None = None
+    gpu_ms_max: int | None = None
+
+
+class Budget(Spec):
+    """What an owner may spend."""
+
+    name: str
+    owner: str
+    envelopes: tuple[Envelope, ...]
+    caps: tuple[Cap, ...] = ()
+
+
+class Discipline(StrEnum):
+    """How a pool shares its nodes."""
+
+    BIND = "bind"
+    ROUNDS = "rounds"
+
+
+class Placement(StrEnum):
+    """How nodes are chosen inside a domain."""
+
+    TIGHT = "tight"
+    CLASSIC = "classic"
+
+
+class Pool(Spec):
+    """A set of nodes under one discipline. Durations left unset follow ``notice_ms``."""
+
+    name: str
+    selector: Selector = ()
+    discipline: Discipline = Discipline.BIND
+    policy: str | None = None
+    round_ms: int = 360 * SECOND_MS
+    placement: Placement = Placement.TIGHT
+    whole_nodes: bool = False
+    notice_ms: int = 15 * MINUTE_MS
+    runtime_min_ms: int | None = None
+    cool_down_ms: int | None = None
+    grace_max_ms: int = 5 * MINUTE_MS
+    disruption_gpu_ms_per_day: int | None = None
+    collateral_max: int = 4
+    expected_duration_ms: int = HOUR_MS
+    reservation_depth: int = 100
+
+
+class System(Spec):
+    """What holds for the whole installation and changes decisions."""
+
+    sensitive_pool_size: int | None = None
+    budget_period_days: int = 90
+    half_life_ms: int = 24 * HOUR_MS
+
+
+class Malleable(Spec):
+    """The widths a run can work at: ``gpus_min``, then steps, up to ``gpus_max``."""
+
+    gpus_min: int
+    gpus_max: int
+    gpus_step: int
+    gpus_desired: int
+
+
+class Funding(Spec):
+    """Whether, from whom and how much a run may borrow outside its family."""
+
+    allow_borrow: bool = False
+    borrow_gpus_max: int | None = None
+    sponsors: tuple[str, ...] = ()
+
+
+class UpstreamFailure(StrEnum):
+    """What a follower does when a run it follows fails."""
+
+    WAIT = "wait"
+    FAIL = "fail"
+
+
+class Follow(Spec):
+    """Runs that must complete first."""
+
+    after: tuple[str, ...]
+    on_upstream_failure: UpstreamFailure = UpstreamFailure.WAIT
+    grace_ms: int = 30 * MINUTE_MS
+
+
+class OnQuota(StrEnum):
+    """What submit does with a run that does not fit its owner's hard quota now."""
+
+    REFUSE = "refuse"
+    WAIT = "wait"
+
+
+class Replace(StrEnum):
+    """How a lost node is made good."""
+
+    SAME_DOMAIN = "SameDomain"
+    RESTART = "Restart"
+
+
+class RoundsWork(Spec):
+    """What a run declares in a ``rounds`` pool. Rates are steps per second and per flavor."""
+
+    job_type: str | None = None
+    throughputs: tuple[tuple[str, float], ...] = ()
+    total_steps: int | None = None
+    weight: float = 1.0
+    slo_ms: int | None = None
+
+
+class Run(Spec):
+    """One piece of work."""
+
+    name: str
+    owner: str
+    flavors: tuple[str, ...]
+    gpus: int
+    user: str = ""
+    pool: str = DEFAULT_POOL
+    group_gpus: int | None = None
+    cross_group_spread: bool = True
+    selector: Selector = ()
+    malleable: Malleable | None = None
+    spares_per_group: int = 0
+    replace: Replace = Replace.SAME_DOMAIN
+    expected_duration_ms: int | None = None
+    checkpoint_ms: int = GRACE_DEFAULT_MS
+    funding: Funding = Funding()
+    follow: Follow | None = None
+    on_quota: OnQuota = OnQuota.REFUSE
+    sensitive: bool = False
+    command: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    working_dir: str | None = None
+    nonce: str = ""
+    rounds: RoundsWork | None = None
+
+    def widths(self) -> tuple[int, ...]:
+        """Return the widths at which the run may start, widest first."""
+        if self.malleable is None:
+            return (self.gpus,)
+        return tuple(range(self.gpus, self.malleable.gpus_min - 1, -self.malleable.gpus_step))
+
+
+def envelope_id(budget: str, envelope: str) -> EnvelopeId:
+    """Return the id of ``envelope`` of ``budget``."""
+    return EnvelopeId(f"{budget}/{envelope}")
+
+
+def cap_id(budget: str, cap: str) -> CapId:
+    """Return the id of ``cap`` of ``budget``."""
+    return CapId(f"{budget}/{cap}")
