@@ -81,57 +81,57 @@ class Fact(Struct, frozen=True, array_like=True, gc=False):
     actor: str
 
 
-class LedgerOpened(Fact, tag="ledger-opened/1"):
+class LedgerOpened(Fact, frozen=True, tag="ledger-opened/1"):
     """The first event of every ledger. ``public_key`` (hex) verifies its signed checkpoints."""
 
     ledger_id: str
     public_key: str
 
 
-class SystemApplied(Fact, tag="system-applied/1"):
+class SystemApplied(Fact, frozen=True, tag="system-applied/1"):
     """The installation's settings were set."""
 
     system: System
 
 
-class PoolApplied(Fact, tag="pool-applied/1"):
+class PoolApplied(Fact, frozen=True, tag="pool-applied/1"):
     """A pool was created or replaced."""
 
     pool: Pool
 
 
-class NodeApplied(Fact, tag="node-applied/1"):
+class NodeApplied(Fact, frozen=True, tag="node-applied/1"):
     """A node was created or replaced."""
 
     node: Node
 
 
-class OwnerApplied(Fact, tag="owner-applied/1"):
+class OwnerApplied(Fact, frozen=True, tag="owner-applied/1"):
     """An owner was created or replaced."""
 
     owner: Owner
 
 
-class BudgetApplied(Fact, tag="budget-applied/1"):
+class BudgetApplied(Fact, frozen=True, tag="budget-applied/1"):
     """A budget was created or replaced."""
 
     budget: Budget
 
 
-class RunSubmitted(Fact, tag="run-submitted/1"):
+class RunSubmitted(Fact, frozen=True, tag="run-submitted/1"):
     """A run was accepted into the queue."""
 
     run: Run
 
 
-class RunRefused(Fact, tag="run-refused/1"):
+class RunRefused(Fact, frozen=True, tag="run-refused/1"):
     """A queued run was tried and cannot start; kept only when the answer changed."""
 
     run: str
     refusal: Refusal
 
 
-class LeaseStarted(Fact, tag="lease-started/1"):
+class LeaseStarted(Fact, frozen=True, tag="lease-started/1"):
     """Slots were given to a run and a payer was charged from ``start_ms``.
 
     ``partner`` is the second run of a space-shared pair. ``bundle`` numbers the part of the run
@@ -152,14 +152,14 @@ class LeaseStarted(Fact, tag="lease-started/1"):
     reason: StartReason
 
 
-class HoldExtended(Fact, tag="hold-extended/1"):
+class HoldExtended(Fact, frozen=True, tag="hold-extended/1"):
     """A lease that outlived its hold was given ``gpu_ms`` more by its payer."""
 
     lease: str
     gpu_ms: int
 
 
-class LeaseEnding(Fact, tag="lease-ending/1"):
+class LeaseEnding(Fact, frozen=True, tag="lease-ending/1"):
     """A lease was told to stop, and has until ``deadline_ms``; its slots are still taken."""
 
     lease: str
@@ -168,7 +168,7 @@ class LeaseEnding(Fact, tag="lease-ending/1"):
     detail: str = ""
 
 
-class LeaseEnded(Fact, tag="lease-ended/1"):
+class LeaseEnded(Fact, frozen=True, tag="lease-ended/1"):
     """A lease's slots are free again; it was charged up to ``end_ms``."""
 
     lease: str
@@ -177,14 +177,14 @@ class LeaseEnded(Fact, tag="lease-ended/1"):
     detail: str = ""
 
 
-class RunRequeued(Fact, tag="run-requeued/1"):
+class RunRequeued(Fact, frozen=True, tag="run-requeued/1"):
     """A run lost its leases and waits again, in its old place."""
 
     run: str
     reason: EndReason
 
 
-class RunEnded(Fact, tag="run-ended/1"):
+class RunEnded(Fact, frozen=True, tag="run-ended/1"):
     """A run is over and holds nothing."""
 
     run: str

@@ -47,7 +47,10 @@ class Shortage(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A reason not to act. ``subject`` is what the sentence is about; ``shortages`` carry the numbers."""
+    """A reason not to act. ``subject`` is what the sentence is about; ``shortages`` carry the numbers.
+
+    ``also`` is a second reason that would hold were the first one gone.
+    """
 
     code: RefusalCode
     subject: str = ""
@@ -55,6 +58,7 @@ class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True):
     short: int = 0
     shortages: tuple[Shortage, ...] = ()
     remedy: str = ""
+    also: Refusal | None = None
 
 
 SHORTAGES_MAX = 12

@@ -28,7 +28,7 @@ class Spec(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
     """A declared value: immutable, stored by field name, defaults left out."""
 
 
-class Node(Spec):
+class Node(Spec, frozen=True, kw_only=True):
     """A machine: ``gpus`` slots of one flavor, somewhere."""
 
     name: str
@@ -54,7 +54,7 @@ class Node(Spec):
         return found
 
 
-class Quota(Spec):
+class Quota(Spec, frozen=True, kw_only=True):
     """An owner's limits. Absent means unlimited, 0 means none."""
 
     nodes_max: int | None = None
@@ -65,7 +65,7 @@ class Quota(Spec):
     burst_allowance_ppm: int | None = None
 
 
-class Owner(Spec):
+class Owner(Spec, frozen=True, kw_only=True):
     """A team: a node of the family DAG, with a quota."""
 
     name: str
@@ -80,7 +80,7 @@ class Sharing(StrEnum):
     NONE = "none"
 
 
-class Lending(Spec):
+class Lending(Spec, frozen=True, kw_only=True):
     """To whom outside the family an envelope may be lent, and how much of it."""
 
     allow: bool = False
@@ -100,7 +100,7 @@ class Lending(Spec):
         )
 
 
-class Envelope(Spec):
+class Envelope(Spec, frozen=True, kw_only=True):
     """One line of a budget: so many GPUs of a flavor, there, from then to then."""
 
     name: str
@@ -123,7 +123,7 @@ class Envelope(Spec):
         return self.concurrency * (self.end_ms - self.start_ms)
 
 
-class Cap(Spec):
+class Cap(Spec, frozen=True, kw_only=True):
     """A bound over several envelopes of one budget."""
 
     name: str
@@ -133,7 +133,7 @@ class Cap(Spec):
     gpu_ms_max: int | None = None
 
 
-class Budget(Spec):
+class Budget(Spec, frozen=True, kw_only=True):
     """What an owner may spend."""
 
     name: str
@@ -156,7 +156,7 @@ class Placement(StrEnum):
     CLASSIC = "classic"
 
 
-class Pool(Spec):
+class Pool(Spec, frozen=True, kw_only=True):
     """A set of nodes under one discipline. Durations left unset follow ``notice_ms``."""
 
     name: str
@@ -176,7 +176,7 @@ class Pool(Spec):
     reservation_depth: int = 100
 
 
-class System(Spec):
+class System(Spec, frozen=True, kw_only=True):
     """What holds for the whole installation and changes decisions."""
 
     sensitive_pool_size: int | None = None
@@ -184,7 +184,7 @@ class System(Spec):
     half_life_ms: int = 24 * HOUR_MS
 
 
-class Malleable(Spec):
+class Malleable(Spec, frozen=True, kw_only=True):
     """The widths a run can work at: ``gpus_min``, then steps, up to ``gpus_max``."""
 
     gpus_min: int
@@ -193,7 +193,7 @@ class Malleable(Spec):
     gpus_desired: int
 
 
-class Funding(Spec):
+class Funding(Spec, frozen=True, kw_only=True):
     """Whether, from whom and how much a run may borrow outside its family."""
 
     allow_borrow: bool = False
@@ -208,7 +208,7 @@ class UpstreamFailure(StrEnum):
     FAIL = "fail"
 
 
-class Follow(Spec):
+class Follow(Spec, frozen=True, kw_only=True):
     """Runs that must complete first."""
 
     after: tuple[str, ...]
@@ -230,7 +230,7 @@ class Replace(StrEnum):
     RESTART = "Restart"
 
 
-class RoundsWork(Spec):
+class RoundsWork(Spec, frozen=True, kw_only=True):
     """What a run declares in a ``rounds`` pool. Rates are steps per second and per flavor."""
 
     job_type: str | None = None
@@ -240,7 +240,7 @@ class RoundsWork(Spec):
     slo_ms: int | None = None
 
 
-class Run(Spec):
+class Run(Spec, frozen=True, kw_only=True):
     """One piece of work."""
 
     name: str

@@ -1,0 +1,88 @@
+# Needs Python 3.11 or newer, git and make. `make demo` and `make test` set up what they need.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+# More arguments for the command behind a target: make test ARGS="tests/unit -k cover".
+ARGS ?=
+# How many processes run tests.
+JOBS ?= 2
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+RUNTIME := $(VENV)/.installed-runtime
+DEV := $(VENV)/.installed-dev
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test quick check bench soak cover format lock clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: $(RUNTIME) ## install, then show the whole life of a few runs
+	$(BIN)/quorate demo $(ARGS)
+
+test: $(DEV) ## every test, repeatable
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+quick: $(DEV) ## the tests worth running after each change, under a minute
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(ARGS)
+
+check: $(DEV) ## formatting, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(DEV) ## measure, print beside the targets, fail below one
+	$(BIN)/python -m benchmarks $(ARGS)
+
+soak: $(DEV) ## long and random: many more examples, bigger simulations
+	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+cover: $(DEV) ## branch coverage of what decides
+	HYPOTHESIS_PROFILE=quick $(BIN)/coverage run -m pytest -m "not slow" $(ARGS)
+	$(BIN)/coverage report
+
+format: $(DEV) ## rewrite the code in the agreed format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+COMPILE := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 \
+	--no-header --no-emit-index-url --no-emit-find-links pyproject.toml requirements/build.in
+
+lock: $(BIN)/uv ## choose versions anew from pyproject.toml (ARGS=--upgrade takes the newest)
+	$(COMPILE) --output-file requirements/runtime.txt $(ARGS)
+	$(COMPILE) --extra testing --group dev --constraint requirements/runtime.txt \
+		--output-file requirements/dev.txt $(ARGS)
+
+clean: ## remove everything that was made here
+	rm -rf $(VENV) dist htmlcov .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+		.import_linter_cache benchmarks/out
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# An environment that is already there is kept and brought up to date, however it was made.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+		"quorate needs Python 3.11 or newer; this is " + sys.version.split()[0] + \
+		". Name another with: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+
+# `-e` builds with the hatchling of the lock, not with one fetched for the occasion.
+define install
+	@$(PIP) --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip --default-pip
+	$(PIP) install --quiet --require-hashes -r $(1)
+	$(PIP) install --quiet --no-deps --no-build-isolation -e .
+endef
+
+$(RUNTIME): requirements/runtime.txt pyproject.toml | $(BIN)/python
+	$(call install,requirements/runtime.txt)
+	@touch $@
+
+$(DEV): requirements/dev.txt pyproject.toml | $(BIN)/python
+	$(call install,requirements/dev.txt)
+	@touch $(RUNTIME) $@
+
+$(BIN)/uv: | $(BIN)/python
+	$(PIP) install --quiet 'uv>=0.5'

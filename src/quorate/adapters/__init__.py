@@ -1,0 +1,1 @@
+"""The ports on real things: files, SQLite, the system's clock."""

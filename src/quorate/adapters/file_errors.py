@@ -1,0 +1,115 @@
+"""The one place where errors of SQLite and of the file system become errors of the ports."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from quorate.ports.errors import (
+    CorruptLedgerError,
+    LedgerNotFoundError,
+    QuorateError,
+    StoreBusyError,
+    StoreError,
+    StoreFullError,
+    StoreReadOnlyError,
+)
+
+# Primary result codes. SQLITE_ERROR is among the damaged: our statements are fixed, so one that
+# does not compile or run means that the file's tables are not the ones we made.
+_DAMAGED: Final = frozenset(
+    {
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_FORMAT,
+        sqlite3.SQLITE_ERROR,
+        sqlite3.SQLITE_MISMATCH,
+        sqlite3.SQLITE_CONSTRAINT,
+    }
+)
+_BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_UNWRITABLE: Final = frozenset(
+    {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}
+)
+_UNWRITABLE_ERRNOS: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+_FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn what SQLite or the system raise about the ledger at ``path`` into errors of the ports.
+
+    Misuse of the driver (``ProgrammingError``, ``InterfaceError``) is a bug and passes.
+    """
+    try:
+        yield
+    except (sqlite3.ProgrammingError, sqlite3.InterfaceError):
+        raise
+    except sqlite3.Error as error:
+        raise _of_sqlite(error, path) from error
+    except OSError as error:
+        raise _of_system(error, path) from error
+
+
+def result_code(error: sqlite3.Error) -> int:
+    """Return SQLite's primary result code; 0 where Python itself found the value unreadable."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def damaged(path: Path, what: str, *, height: int | None = None) -> CorruptLedgerError:
+    """Return the error for a ledger file whose contents cannot be right."""
+    return CorruptLedgerError(
+        f"{path} is damaged: {what}. `quorate ledger verify` says how far it is sound; "
+        "restore it from a backup or an export",
+        height=height,
+    )
+
+
+def _of_sqlite(error: sqlite3.Error, path: Path) -> QuorateError:
+    """Return what ``error`` means for the ledger at ``path``."""
+    code = result_code(error)
+    name = getattr(error, "sqlite_errorname", type(error).__name__)
+    if code in _DAMAGED or code == 0 or name == "SQLITE_IOERR_SHORT_READ":
+        return damaged(path, str(error))
+    if code == sqlite3.SQLITE_FULL:
+        return _full(path)
+    if code in _BUSY:
+        return StoreBusyError(
+            f"{path} is locked by another program, perhaps a database tool or a backup; "
+            "try again when it is done"
+        )
+    if code in _UNWRITABLE:
+        return _unwritable(path, str(error))
+    return StoreError(
+        f"{path}: {error} ({name}); nothing was recorded. Check the disk, and limits on file sizes"
+    )
+
+
+def _of_system(error: OSError, path: Path) -> QuorateError:
+    """Return what ``error`` means for the ledger at ``path`` or a file beside it."""
+    if error.errno in _FULL_ERRNOS:
+        return _full(path)
+    if error.errno in _UNWRITABLE_ERRNOS:
+        return _unwritable(path, error.strerror or str(error))
+    if error.errno == errno.ENOENT:
+        return LedgerNotFoundError(path)
+    if error.errno == errno.ELOOP:
+        return StoreError(f"{error.filename} is a symbolic link, which is not followed; remove it")
+    return StoreError(f"{path}: {error}")
+
+
+def _full(path: Path) -> StoreFullError:
+    return StoreFullError(
+        f"no space left for {path}; nothing was recorded. Make room and try again"
+    )
+
+
+def _unwritable(path: Path, why: str) -> StoreReadOnlyError:
+    return StoreReadOnlyError(
+        f"{path} or its directory cannot be opened or written ({why}); "
+        "check permissions and whether the disk is mounted read-only"
+    )

@@ -1,0 +1,105 @@
+"""The ledger's signing key: an Ed25519 private key in a PEM file beside it.
+
+Whoever has the key can sign checkpoints of a ledger they rewrote, so the file is the owner's alone
+and one that others may read is refused. ``openssl pkey -in FILE -noout -text`` shows it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from quorate.ports.errors import KeyFileError
+
+_PEM_BYTES_MAX: Final = 4096
+
+
+def key_path(ledger: Path) -> Path:
+    """Return where the key of ``ledger`` lies."""
+    return ledger.with_name(ledger.name + ".key")
+
+
+def create_key(path: Path) -> bytes:
+    """Return a new raw private key, kept in the new file ``path`` that only its owner may read.
+
+    Raises ``KeyFileError`` when there is a file already, which is left alone, or none can be made.
+    """
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - slow import
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - slow import
+        Ed25519PrivateKey,
+    )
+
+    key = Ed25519PrivateKey.generate()
+    pem = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    try:
+        _write_new(path, pem)
+    except FileExistsError as error:
+        raise KeyFileError(
+            f"{path} exists already and was left alone; move it away if it is not needed"
+        ) from error
+    except OSError as error:
+        raise KeyFileError(f"the key file {path} cannot be created: {error.strerror}") from error
+    return key.private_bytes_raw()
+
+
+def load_key(path: Path) -> bytes:
+    """Return the raw private key that the file ``path`` holds.
+
+    Raises ``KeyFileError`` when it is missing, not a plain file, readable by others, or not a key.
+    """
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 - slow import
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - slow import
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - slow import
+        Ed25519PrivateKey,
+    )
+
+    pem = _read_private(path)
+    try:
+        key = serialization.load_pem_private_key(pem, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise KeyFileError(
+            f"{path} is not an unencrypted private key in PEM form; restore it from a backup"
+        ) from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise KeyFileError(f"{path} holds a private key of another kind than Ed25519")
+    return key.private_bytes_raw()
+
+
+def _write_new(path: Path, pem: bytes) -> None:
+    """Write ``pem`` to the new file ``path``, durably; a failure leaves no file."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode=0o600)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(pem)
+            file.flush()
+            os.fsync(fd)
+    except OSError:
+        with suppress(FileNotFoundError):
+            path.unlink()
+        raise
+
+
+def _read_private(path: Path) -> bytes:
+    """Return the contents of the plain file ``path`` that nobody but its owner may touch."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError as error:
+        raise KeyFileError(
+            f"there is no key file {path}; restore it: without it no checkpoint can be signed"
+        ) from error
+    except OSError as error:
+        raise KeyFileError(f"the key file {path} cannot be read: {error.strerror}") from error
+    with os.fdopen(fd, "rb") as file:
+        mode = os.fstat(fd).st_mode
+        if not stat.S_ISREG(mode):
+            raise KeyFileError(f"{path} is not a plain file")
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise KeyFileError(f"{path} may be read or changed by others; run: chmod 600 {path}")
+        return file.read(_PEM_BYTES_MAX)

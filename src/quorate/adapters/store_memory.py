@@ -1,0 +1,74 @@
+"""The store in memory: for the simulator, for tests and for trying things."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Self
+
+from quorate.ledger.chain import GENESIS, Block, Head
+from quorate.ports.errors import StaleHeadError
+
+_LOG = logging.getLogger(__name__)
+
+
+class MemoryStore:
+    """A log that lives as long as this object; ``blocks`` is what it begins with."""
+
+    def __init__(self, blocks: Iterable[Block] = ()) -> None:
+        self._blocks = list(blocks)
+        self._snapshot: tuple[Head, bytes] | None = None
+
+    def head(self) -> Head:
+        """Return where the log ends."""
+        return self._blocks[-1].head if self._blocks else GENESIS
+
+    def append(self, block: Block, *, expected: Head) -> None:
+        """Append ``block``; see ``EventStore``."""
+        actual = self.head()
+        if actual != expected:
+            raise StaleHeadError(expected=expected, actual=actual)
+        assert block.prev_hash == expected.hash, "the block was sealed at another head"
+        self._blocks.append(block)
+
+    def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
+        """Yield the blocks from ``from_height`` on; see ``EventStore``."""
+        assert from_height >= 1, from_height
+        # The end is fixed by the call, not by the first step of the iteration.
+        return self._between(from_height - 1, len(self._blocks))
+
+    def _between(self, start: int, end: int) -> Iterator[Block]:
+        for index in range(start, end):
+            yield self._blocks[index]
+
+    def save_snapshot(self, head: Head, payload: bytes) -> None:
+        """Keep ``payload`` as the state at ``head``."""
+        self._snapshot = (head, payload)
+
+    def load_snapshot(self) -> tuple[Head, bytes] | None:
+        """Return the kept snapshot when it is of this log."""
+        if self._snapshot is None:
+            return None
+        head, _ = self._snapshot
+        there = [GENESIS, *(block.head for block in self._blocks[head.height - 1 : head.height])]
+        if head not in there:
+            _LOG.warning("the snapshot is not of this ledger and was ignored")
+            return None
+        return self._snapshot
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to let go of."""
+
+    def __enter__(self) -> Self:
+        """Return the store itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the store."""
+        self.close()

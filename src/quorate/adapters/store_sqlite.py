@@ -1,0 +1,440 @@
+"""The store in one SQLite file, in WAL mode with every commit synced to disk.
+
+One writer holds the lock beside the file (``writer_lock.py``); readers need no lock and never
+wait for it. The head is kept twice, as a row of its own and as the last block: damage to SQLite's
+own pages could otherwise make the last blocks vanish without a trace. Blocks are checked here for
+being readable at all; their hashes are checked by ``ledger/chain.py``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import quote
+
+from msgspec.structs import astuple
+
+from quorate.adapters.file_errors import damaged, result_code, translated
+from quorate.adapters.writer_lock import WriterLock
+from quorate.ledger.chain import GENESIS, HASH_BYTES, Block, Head
+from quorate.ports.errors import (
+    LedgerExistsError,
+    LedgerNotFoundError,
+    LedgerVersionError,
+    NotALedgerError,
+    QuorateError,
+    StaleHeadError,
+    StoreError,
+    StoreReadOnlyError,
+)
+
+_LOG = logging.getLogger(__name__)
+
+APPLICATION_ID: Final = 0x51554F52  # "QUOR"
+LAYOUT: Final = 1
+BUSY_SECONDS_MAX: Final = 5.0
+BLOCKS_PER_PAGE: Final = 32
+_COLUMNS: Final = ", ".join(Block.__struct_fields__)
+_COLUMN_TYPES: Final = (int, int, int, bytes, bytes, bytes)
+_SCHEMA: Final = (
+    """CREATE TABLE block (height INTEGER PRIMARY KEY, first_seq INTEGER NOT NULL,
+        count INTEGER NOT NULL, prev_hash BLOB NOT NULL, hash BLOB NOT NULL, body BLOB NOT NULL)""",
+    """CREATE TABLE head (id INTEGER PRIMARY KEY CHECK (id = 1), height INTEGER NOT NULL,
+        seq INTEGER NOT NULL, hash BLOB NOT NULL)""",
+    """CREATE TABLE snapshot (id INTEGER PRIMARY KEY CHECK (id = 1), height INTEGER NOT NULL,
+        seq INTEGER NOT NULL, hash BLOB NOT NULL, payload BLOB NOT NULL, digest BLOB NOT NULL)""",
+)
+
+
+class SqliteStore:
+    """A ledger file. Made by ``create``, ``open`` (for writing) or ``read``."""
+
+    def __init__(self, path: Path, db: sqlite3.Connection, lock: WriterLock | None) -> None:
+        self._path = path
+        self._db = db
+        self._lock = lock
+        self._file = _identity(path)
+
+    @classmethod
+    def create(cls, path: Path) -> Self:
+        """Return the store of a new, empty ledger file that only its owner may read.
+
+        Raises ``LedgerExistsError`` and then changes nothing; any other failure leaves no file.
+        """
+        real = _resolved(path)
+        if not real.parent.is_dir():
+            raise StoreError(f"the directory {real.parent} does not exist; create it first")
+        with translated(real), ExitStack() as undo:
+            lock = WriterLock(real)
+            undo.callback(lock.release)
+            _create_file(real)
+            undo.callback(_remove, real)
+            db = undo.enter_context(closing(_connected(real, "mode=rw")))
+            _lay_out(db)
+            store = cls(real, db, lock)
+            undo.pop_all()
+            return store
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Return the store of an existing ledger, for reading and writing.
+
+        Raises ``LedgerHeldError`` when another process has it open for writing.
+        """
+        real = _existing(path)
+        with translated(real), ExitStack() as undo:
+            lock = WriterLock(real)
+            undo.callback(lock.release)
+            db = undo.enter_context(closing(_connected(real, "mode=rw")))
+            _check_identity(db, real)
+            _configure(db)
+            store = cls(real, db, lock)
+            store._check_head()
+            undo.pop_all()
+            return store
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Return the store of an existing ledger, for reading only; writers are not disturbed."""
+        real = _existing(path)
+        with translated(real), ExitStack() as undo:
+            db = undo.enter_context(closing(_connected_to_read(real)))
+            store = cls(real, db, None)
+            store._check_head()
+            undo.pop_all()
+            return store
+
+    @property
+    def path(self) -> Path:
+        """The ledger file, symbolic links resolved."""
+        return self._path
+
+    def head(self) -> Head:
+        """Return where the log ends."""
+        with translated(self._path):
+            return self._head()
+
+    def append(self, block: Block, *, expected: Head) -> None:
+        """Append ``block`` in one transaction; see ``EventStore``."""
+        self._check_writable()
+        with translated(self._path), self._transaction():
+            actual = self._head()
+            if actual != expected:
+                raise StaleHeadError(expected=expected, actual=actual)
+            assert block.prev_hash == expected.hash, "the block was sealed at another head"
+            self._db.execute(
+                f"INSERT INTO block ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608
+                astuple(block),
+            )
+            head = block.head
+            self._db.execute(
+                "UPDATE head SET height = ?, seq = ?, hash = ? WHERE id = 1",
+                (head.height, head.seq, head.hash),
+            )
+
+    def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
+        """Yield the blocks from ``from_height`` on; see ``EventStore``.
+
+        Blocks never change, so pages of them up to the head of now are one consistent read, and no
+        transaction stays open to keep the write-ahead log from being folded in.
+        """
+        assert from_height >= 1, from_height
+        return self._pages(from_height, self.head().height)
+
+    def save_snapshot(self, head: Head, payload: bytes) -> None:
+        """Keep ``payload`` as the state at ``head``."""
+        self._check_writable()
+        with translated(self._path), self._transaction():
+            self._db.execute(
+                "INSERT OR REPLACE INTO snapshot (id, height, seq, hash, payload, digest) "
+                "VALUES (1, ?, ?, ?, ?, ?)",
+                (head.height, head.seq, head.hash, payload, _digest(head, payload)),
+            )
+
+    def load_snapshot(self) -> tuple[Head, bytes] | None:
+        """Return the kept snapshot when it is whole and of this log."""
+        try:
+            with translated(self._path):
+                return self._snapshot()
+        except QuorateError as error:
+            _LOG.warning("the snapshot was ignored and the ledger is read instead: %s", error)
+            return None
+
+    def close(self) -> None:
+        """Close the file and let the next writer in."""
+        with translated(self._path):
+            try:
+                self._db.close()
+            finally:
+                if self._lock is not None:
+                    self._lock.release()
+
+    def __enter__(self) -> Self:
+        """Return the store itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the store."""
+        self.close()
+
+    def _check_writable(self) -> None:
+        """Raise unless this store may write and its file is still the one at its path."""
+        if self._lock is None:
+            raise StoreReadOnlyError(f"{self._path} was opened for reading")
+        # SQLite would go on writing to a file that nobody can find any more.
+        with translated(self._path):
+            if _identity(self._path) != self._file:
+                raise StoreError(
+                    f"{self._path} was replaced by another file while open; nothing was recorded"
+                )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Commit what the body does, or roll all of it back."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            # SQLite rolls back by itself on some errors, on a full disk for one.
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    def _head(self) -> Head:
+        """Return the head row."""
+        match self._db.execute("SELECT height, seq, hash FROM head WHERE id = 1").fetchone():
+            case (int(height), int(seq), bytes(digest)) if len(digest) == HASH_BYTES:
+                return Head(height=height, seq=seq, hash=digest)
+            case _:
+                raise damaged(self._path, "its record of the last block is missing or unreadable")
+
+    def _check_head(self) -> None:
+        """Raise unless the head row and the last block say the same."""
+        recorded = self._head()
+        (last,) = self._db.execute("SELECT max(height) FROM block").fetchone()
+        found = GENESIS if last is None else self._head_at(last)
+        if found != recorded:
+            where = "no block" if found is None else f"block {found.height}, sequence {found.seq}"
+            what = (
+                f"the last block recorded is {recorded.height}, sequence {recorded.seq}, "
+                f"but the last one found is {where}, or has another hash"
+            )
+            raise damaged(self._path, what, height=recorded.height)
+
+    def _head_at(self, height: int) -> Head | None:
+        """Return the head at ``height`` by the block's own row; None when it is not readable."""
+        found = self._db.execute(
+            "SELECT height, first_seq, count, hash FROM block WHERE height = ?", (height,)
+        ).fetchone()
+        match found:
+            case (int(at), int(first_seq), int(count), bytes(digest)):
+                return Head(height=at, seq=first_seq + count - 1, hash=digest)
+            case _:
+                return None
+
+    def _pages(self, height: int, last: int) -> Iterator[Block]:
+        """Yield the blocks ``height`` to ``last``, some at a time; a gap is an error."""
+        while height <= last:
+            with translated(self._path):
+                rows = self._db.execute(
+                    f"SELECT {_COLUMNS} FROM block "  # noqa: S608 - our own names
+                    "WHERE height BETWEEN ? AND ? ORDER BY height",
+                    (height, min(last, height + BLOCKS_PER_PAGE - 1)),
+                ).fetchall()
+            for row in rows:
+                yield self._block(row, height)
+                height += 1
+            if not rows:
+                raise damaged(self._path, f"block {height} is missing", height=height)
+
+    def _block(self, row: tuple[Any, ...], height: int) -> Block:
+        """Return the block that ``row`` is, which must be the one of ``height``."""
+        if tuple(map(type, row)) != _COLUMN_TYPES or row[0] != height:
+            what = f"block {height} is missing or its row is unreadable"
+            raise damaged(self._path, what, height=height)
+        at, first_seq, count, prev_hash, digest, body = row
+        return Block(
+            height=at,
+            first_seq=first_seq,
+            count=count,
+            prev_hash=prev_hash,
+            hash=digest,
+            body=body,
+        )
+
+    def _snapshot(self) -> tuple[Head, bytes] | None:
+        """Return the snapshot row; raises when it is not to be trusted."""
+        row = self._db.execute(
+            "SELECT height, seq, hash, payload, digest FROM snapshot WHERE id = 1"
+        ).fetchone()
+        match row:
+            case None:
+                return None
+            case (int(height), int(seq), bytes(at), bytes(payload), bytes(digest)):
+                head = Head(height=height, seq=seq, hash=at)
+                if digest != _digest(head, payload):
+                    raise StoreError("it is damaged")
+                if head not in (GENESIS, self._head_at(height)):
+                    raise StoreError("it is of another history")
+                return head, payload
+            case _:
+                raise StoreError("its row is unreadable")
+
+
+def _resolved(path: Path) -> Path:
+    """Return ``path`` without symbolic links, so that all its names share one lock."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError) as error:
+        raise StoreError(f"{path} cannot be resolved: {error}") from error
+
+
+def _existing(path: Path) -> Path:
+    """Return ``path`` resolved; raises unless a plain file is there."""
+    real = _resolved(path)
+    with translated(real):
+        try:
+            mode = real.stat().st_mode
+        except NotADirectoryError as error:
+            raise LedgerNotFoundError(real) from error
+    if not stat.S_ISREG(mode):
+        raise NotALedgerError(real, "it is not a plain file")
+    return real
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    """Return what tells the file at ``path`` from every other on this machine."""
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+def _create_file(path: Path) -> None:
+    """Create the empty file ``path``, readable by its owner only, durably."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode=0o600))
+    except FileExistsError as error:
+        raise LedgerExistsError(path) from error
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _remove(path: Path) -> None:
+    """Remove the ledger file that could not be laid out, and what SQLite put beside it."""
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        with suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).unlink()
+
+
+def _connected(path: Path, query: str) -> sqlite3.Connection:
+    """Return a connection to the existing file ``path`` in autocommit mode."""
+    db = sqlite3.connect(
+        f"file:{quote(str(path))}?{query}",
+        uri=True,
+        isolation_level=None,
+        timeout=BUSY_SECONDS_MAX,
+    )
+    # The file may come from anywhere: nothing in its schema may run, and odd cells are errors.
+    # Neither of these reads the file, so neither can fail and leave the connection open.
+    db.execute("PRAGMA trusted_schema = OFF")
+    db.execute("PRAGMA cell_size_check = ON")
+    return db
+
+
+def _connected_to_read(path: Path) -> sqlite3.Connection:
+    """Return a connection that never writes, to a file that was found to be a ledger."""
+    db = _connected(path, "mode=ro")
+    try:
+        _check_identity(db, path)
+    except sqlite3.OperationalError as error:
+        db.close()
+        if result_code(error) != sqlite3.SQLITE_CANTOPEN:
+            raise
+    except BaseException:
+        db.close()
+        raise
+    else:
+        return db
+    # A directory that cannot be written has no place for SQLite's shared memory. Without a
+    # write-ahead log the file is whole by itself; with one, reading the file alone would miss
+    # the newest blocks.
+    if _has_wal(path):
+        msg = (
+            f"{path} has its newest blocks in {path.name}-wal, which cannot be read in a directory "
+            "that is not writable; copy both files to one that is"
+        )
+        raise StoreReadOnlyError(msg)
+    db = _connected(path, "mode=ro&immutable=1")
+    try:
+        _check_identity(db, path)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _configure(db: sqlite3.Connection) -> None:
+    """Set what a writer relies on: a write-ahead log, synced at every commit."""
+    (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise StoreError(
+            f"the file system does not support a write-ahead log (SQLite offers {mode!r})"
+        )
+    db.execute("PRAGMA synchronous = FULL")
+
+
+def _lay_out(db: sqlite3.Connection) -> None:
+    """Make the tables and the marks of a ledger in one transaction."""
+    _configure(db)
+    db.execute("BEGIN IMMEDIATE")
+    for statement in _SCHEMA:
+        db.execute(statement)
+    db.execute("INSERT INTO head VALUES (1, ?, ?, ?)", (GENESIS.height, GENESIS.seq, GENESIS.hash))
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    db.execute(f"PRAGMA user_version = {LAYOUT}")
+    db.execute("COMMIT")
+
+
+def _check_identity(db: sqlite3.Connection, path: Path) -> None:
+    """Raise unless the file is a ledger of a layout that is known here."""
+    (application_id,) = db.execute("PRAGMA application_id").fetchone()
+    (layout,) = db.execute("PRAGMA user_version").fetchone()
+    (pages,) = db.execute("PRAGMA page_count").fetchone()
+    if pages == 0:
+        raise NotALedgerError(path, "it is empty; if `quorate init` was cut off, remove it")
+    if application_id != APPLICATION_ID:
+        raise NotALedgerError(path, "it is a database of another program, or its header is damaged")
+    if layout > LAYOUT:
+        raise LedgerVersionError(path, found=layout, known=LAYOUT)
+    if layout < 1:
+        raise NotALedgerError(path, f"its layout version is {layout}")
+
+
+def _has_wal(path: Path) -> bool:
+    """Return whether a write-ahead log with something in it lies beside ``path``."""
+    try:
+        return path.with_name(path.name + "-wal").stat().st_size > 0
+    except FileNotFoundError:
+        return False
+
+
+def _digest(head: Head, payload: bytes) -> bytes:
+    """Return what shows that a snapshot's row is whole."""
+    place = f"quorate-snapshot/1 {head.height} {head.seq} ".encode()
+    return sha256(place + head.hash + payload).digest()

@@ -1,0 +1,191 @@
+"""Admit: a placement and a payment for one run, found together.
+
+Widths from the widest, then family money before sponsors', then flavors in the run's order, then
+placements in pack order: the first that fits and is paid. Within the search limit this is complete:
+if any placement can be paid, one is found. docs/adr/0008-admission.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from quorate.core.cover import explain_uncovered, pay, payable, payer_phases
+from quorate.core.holds import hold_duration_ms
+from quorate.core.layout import PackRequest, pack_request
+from quorate.core.pack import PackPlan, pick_slots
+from quorate.core.purse import CoverRequest, Demand, Leg, Purse
+from quorate.core.slices import least_deficit, no_placement
+from quorate.core.spread import Spread, demands_of, spreads
+from quorate.core.steps import Steps
+from quorate.core.yard import Yards
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.selector import RACK, names_label
+from quorate.model.specs import Run
+from quorate.model.state import Payers, StateView
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """Where the run starts and who pays."""
+
+    width: int
+    flavor: str
+    plan: PackPlan
+    demands: Sequence[Demand]
+    legs: Sequence[Leg]
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One flavor at one width: the request, the first placement and whose money can be tried."""
+
+    request: PackRequest
+    yards: Yards
+    first: Spread | None
+    cover: CoverRequest
+    phases: tuple[Payers, ...]
+
+
+def admit(view: StateView, run: Run, now_ms: int) -> Admitted | Refusal:
+    """Return how ``run`` starts now, or why it cannot; the refusal is that of its least width."""
+    steps = Steps()
+    refusal: Refusal | None = None
+    for width in run.widths():
+        attempts = [_attempt(view, run, flavor, width, now_ms, steps) for flavor in run.flavors]
+        for phase in range(max(len(attempt.phases) for attempt in attempts)):
+            for attempt in attempts:
+                if phase < len(attempt.phases):
+                    found = _place_and_pay(view, attempt, attempt.phases[phase], steps)
+                    if found is not None:
+                        return replace(found, width=width)
+        refusal = _refusal(view, attempts[0], steps)
+    assert refusal is not None, run
+    return refusal
+
+
+def cover_request(view: StateView, run: Run, flavor: str, now_ms: int) -> CoverRequest:
+    """Return what covering a start of ``run`` now asks of its payers."""
+    return CoverRequest(
+        owner=run.owner,
+        flavor=flavor,
+        now_ms=now_ms,
+        duration_ms=hold_duration_ms(run, view.pools[run.pool]),
+        allow_borrow=run.funding.allow_borrow,
+        borrow_gpus_left=run.funding.borrow_gpus_max,
+        sponsors=run.funding.sponsors,
+    )
+
+
+def _attempt(
+    view: StateView, run: Run, flavor: str, width: int, now_ms: int, steps: Steps
+) -> _Attempt:
+    request = pack_request(run, view.pools[run.pool], flavor, width)
+    cover = cover_request(view, run, flavor, now_ms)
+    phases = payer_phases(view, cover)
+    by_rack = any(names_label(view.envelopes[key].spec.selector, RACK) for key, _ in phases[-1])
+    yards = Yards(view, request, by_rack=by_rack)
+    first = next(spreads(yards, None, steps), None)
+    return _Attempt(request, yards, first, cover, phases)
+
+
+def _place_and_pay(
+    view: StateView, attempt: _Attempt, payers: Payers, steps: Steps
+) -> Admitted | None:
+    """Return the first placement in pack order that ``payers`` pay for."""
+    if attempt.first is None:
+        return None
+    purse = Purse(view, attempt.cover, payers)
+    demands = demands_of(attempt.first)
+    legs = pay(purse, demands, steps)
+    if legs is not None:
+        return _admitted(attempt, attempt.first, demands, legs)
+    if not _money_anywhere(purse, sum(gpus for _, gpus in demands)):
+        return None
+    return _search(attempt, purse, steps)
+
+
+def _money_anywhere(purse: Purse, gpus: int) -> bool:
+    """Return whether the payers could pay that many GPUs if place did not matter."""
+    room = 0
+    for key, tier in purse.payers:
+        room += purse.room(key, tier)
+        if room >= gpus:
+            return True
+    return False
+
+
+def _search(attempt: _Attempt, purse: Purse, steps: Steps) -> Admitted | None:
+    """Return the first payable placement after the first one, looking at each kind of bill once."""
+    refused: set[tuple[object, ...]] = set()
+
+    def may_be_paid(demands: Sequence[Demand]) -> bool:
+        return sum(payable(purse, demands)) == sum(gpus for _, gpus in demands)
+
+    for spread in spreads(attempt.yards, may_be_paid, steps):
+        demands = demands_of(spread)
+        bill = tuple(
+            (tuple(key for key, _ in purse.payers if purse.pays_at(key, place.labels)), gpus)
+            for place, gpus in demands
+        )
+        if bill in refused:
+            continue
+        refused.add(bill)
+        legs = pay(purse, demands, steps)
+        if legs is not None:
+            return _admitted(attempt, spread, demands, legs)
+    return None
+
+
+def _admitted(
+    attempt: _Attempt, spread: Spread, demands: Sequence[Demand], legs: Sequence[Leg]
+) -> Admitted:
+    plan = pick_slots(spread, attempt.request)
+    return Admitted(plan.gpus, attempt.request.flavor, plan, demands, legs)
+
+
+def _refusal(view: StateView, attempt: _Attempt, steps: Steps) -> Refusal:
+    """Return what holds the run: money first, then room, and the other where both are short."""
+    purse = Purse(view, attempt.cover, attempt.phases[-1])
+    if attempt.first is not None:
+        demands = demands_of(attempt.first)
+        unpaid = explain_uncovered(purse, demands, steps)
+        wanted = sum(gpus for _, gpus in demands)
+        if steps.exhausted:
+            return replace_code(unpaid, RefusalCode.SEARCH_LIMIT)
+        if unpaid.code is RefusalCode.INSUFFICIENT_FUNDS and _money_anywhere(purse, wanted):
+            return replace_code(unpaid, RefusalCode.FUNDS_ELSEWHERE)
+        return unpaid
+    if steps.exhausted:
+        return Refusal(code=RefusalCode.SEARCH_LIMIT, wanted=attempt.request.gpus)
+    no_room = no_placement(attempt.yards)
+    parts = least_deficit(attempt.request, list(attempt.yards))
+    if not parts:
+        return no_room
+    places = [(attempt.yards.at(part.domain), part.wanted) for part in parts]
+    demands = [(yard.lots[0].place, gpus) for yard, gpus in places if yard is not None]
+    if pay(purse, demands, steps) is not None:
+        return no_room
+    unpaid = explain_uncovered(purse, demands, steps)
+    return Refusal(
+        code=unpaid.code,
+        subject=unpaid.subject,
+        wanted=unpaid.wanted,
+        short=unpaid.short,
+        shortages=unpaid.shortages,
+        remedy=unpaid.remedy,
+        also=no_room,
+    )
+
+
+def replace_code(refusal: Refusal, code: RefusalCode) -> Refusal:
+    """Return ``refusal`` under another code, its numbers kept."""
+    return Refusal(
+        code=code,
+        subject=refusal.subject,
+        wanted=refusal.wanted,
+        short=refusal.short,
+        shortages=refusal.shortages,
+        remedy=refusal.remedy,
+        also=refusal.also,
+    )

@@ -1,0 +1,74 @@
+"""Bind: join a placement and its payers into leases.
+
+Chunks are walked in pack order, working groups first and spares after them; the legs of each place
+are used up in cover order. A lease is what one payer pays of one group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from quorate.core.pack import PackPlan, PlacedGroup
+from quorate.core.purse import Demand, Leg
+from quorate.model.events import Role, Slots, Tier
+from quorate.model.island import lowest_slots
+from quorate.model.specs import EnvelopeId
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseDraft:
+    """A lease before it has a name and a time."""
+
+    comp_path: str
+    bundle: int
+    role: Role
+    payer: EnvelopeId
+    tier: Tier
+    hold_ms: int
+    slots: Slots
+
+
+def bind(plan: PackPlan, demands: Sequence[Demand], legs: Sequence[Leg]) -> list[LeaseDraft]:
+    """Return the leases of ``plan`` paid by ``legs``, which must match it to the GPU."""
+    queues: dict[str, list[_Purseful]] = {place.where: [] for place, _ in demands}
+    for leg in legs:
+        queues[demands[leg.place][0].where].append(_Purseful(leg, leg.gpus))
+    drafts: list[LeaseDraft] = []
+    for group in plan.groups:
+        drafts.extend(_leases(group, queues, spare=False))
+    for group in plan.groups:
+        drafts.extend(_leases(group, queues, spare=True))
+    assert not any(queues.values()), "cover pays for more than pack placed"
+    return drafts
+
+
+@dataclass(slots=True)
+class _Purseful:
+    """A leg and what is left of it."""
+
+    leg: Leg
+    gpus: int
+
+
+def _leases(
+    group: PlacedGroup, queues: dict[str, list[_Purseful]], *, spare: bool
+) -> Iterator[LeaseDraft]:
+    slots = group.spare_slots if spare else group.slots
+    places = group.spare_places if spare else group.places
+    parts: dict[tuple[EnvelopeId, Tier, int], list[tuple[str, int]]] = {}
+    for (node, mask), where in zip(slots, places, strict=True):
+        left = mask
+        while left:
+            head = queues[where][0]
+            taken = left if head.gpus >= left.bit_count() else lowest_slots(left, head.gpus)
+            head.gpus -= taken.bit_count()
+            left ^= taken
+            leg = head.leg
+            parts.setdefault((leg.payer, leg.tier, leg.hold_ms), []).append((node, taken))
+            if head.gpus == 0:
+                queues[where].pop(0)
+    path = f"spare/{group.index}" if spare else f"group/{group.index}"
+    for (payer, tier, hold_ms), found in parts.items():
+        role = Role.SPARE if spare else Role.BORROWED if tier is Tier.BORROWED else Role.ACTIVE
+        yield LeaseDraft(path, group.bundle, role, payer, tier, hold_ms, tuple(found))

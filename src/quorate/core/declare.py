@@ -1,0 +1,370 @@
+"""Declare: carry out an ``Apply`` against what is there: references, conflicts, cycles, all at once.
+
+What a document says by itself was checked when it was parsed; here it meets the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from quorate.core.commands import Applied, Apply, Change, Decision
+from quorate.core.lifecycle import try_start
+from quorate.core.scribe import Scribe
+from quorate.model.events import (
+    BudgetApplied,
+    Event,
+    NodeApplied,
+    OwnerApplied,
+    PoolApplied,
+    RunSubmitted,
+    SystemApplied,
+)
+from quorate.model.records import EnvelopeAccount
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.selector import matches
+from quorate.model.specs import (
+    DEFAULT_POOL,
+    Budget,
+    Discipline,
+    Node,
+    Owner,
+    Pool,
+    Run,
+    System,
+    envelope_id,
+)
+from quorate.model.state import StateView
+
+_ORDER: dict[type, int] = {System: 0, Pool: 1, Node: 2, Owner: 3, Budget: 4, Run: 5}
+
+
+def declare(scribe: Scribe, command: Apply) -> Decision:
+    """Write what ``command`` declares, or return every reason why it cannot be."""
+    view = scribe.view
+    specs = sorted(command.specs, key=lambda spec: _ORDER[type(spec)])
+    refusals = [*_check_fleet(view, specs), *_check_owners(view, specs)]
+    owners = {spec.name for spec in specs if isinstance(spec, Owner)} | set(view.owners)
+    for spec in specs:
+        if isinstance(spec, Budget):
+            refusals += _check_budget(view, spec, owners)
+    if refusals:
+        return Decision(refusals=tuple(refusals))
+    changes: list[tuple[str, str, Change]] = []
+    for spec in specs:
+        if isinstance(spec, Run):
+            found = _declare_run(scribe, spec, changes)
+            refusals += found
+            continue
+        event, old = _event_of(scribe, view, spec)
+        name = "system" if isinstance(spec, System) else spec.name
+        if old == spec:
+            changes.append((type(spec).__name__, name, Change.UNCHANGED))
+            continue
+        scribe.write(event)
+        change = Change.CREATED if old is None else Change.CONFIGURED
+        changes.append((type(spec).__name__, name, change))
+    if refusals:
+        return Decision(refusals=tuple(refusals))
+    return Decision(changes=tuple(changes), warnings=tuple(_promises(scribe.view, specs)))
+
+
+def _event_of(scribe: Scribe, view: StateView, spec: Applied) -> tuple[Event, Applied | None]:
+    """Return the event that records ``spec`` and what it replaces."""
+    at_ms, actor = scribe.now_ms, scribe.actor
+    match spec:
+        case System():
+            return SystemApplied(at_ms=at_ms, actor=actor, system=spec), view.system
+        case Pool():
+            return PoolApplied(at_ms=at_ms, actor=actor, pool=spec), view.pools.get(spec.name)
+        case Node():
+            node = view.nodes.get(spec.name)
+            event = NodeApplied(at_ms=at_ms, actor=actor, node=spec)
+            return event, None if node is None else node.spec
+        case Owner():
+            return OwnerApplied(at_ms=at_ms, actor=actor, owner=spec), view.owners.get(spec.name)
+        case Budget():
+            return BudgetApplied(at_ms=at_ms, actor=actor, budget=spec), view.budgets.get(spec.name)
+        case Run():
+            raise AssertionError(spec)
+
+
+def _declare_run(
+    scribe: Scribe, run: Run, changes: list[tuple[str, str, Change]]
+) -> list[Refusal]:
+    """Submit ``run`` unless the very same one is there already."""
+    known = scribe.view.runs.get(run.name)
+    if known is not None and known.spec == run:
+        changes.append(("Run", run.name, Change.UNCHANGED))
+        return []
+    refusals = check_run(scribe.view, run)
+    if not refusals:
+        scribe.write(RunSubmitted(at_ms=scribe.now_ms, actor=scribe.actor, run=run))
+        try_start(scribe, run, leases_ever=0, known=None)
+        changes.append(("Run", run.name, Change.SUBMITTED))
+    return refusals
+
+
+def check_run(view: StateView, run: Run) -> list[Refusal]:
+    """Return why ``run`` cannot be accepted, if anything."""
+    refusals: list[Refusal] = []
+    path = f"Run/{run.name}: "
+    if run.name in view.runs:
+        phase = view.runs[run.name].phase
+        refusals.append(
+            Refusal(
+                code=RefusalCode.ALREADY_EXISTS,
+                subject=f"{path}metadata.name: a run of this name exists ({phase})",
+                remedy="choose another name, or use metadata.generateName",
+            )
+        )
+    if run.owner not in view.owners:
+        refusals.append(_unknown(f"{path}spec.owner", "owner", run.owner))
+    pool = view.pools.get(run.pool)
+    if pool is None:
+        refusals.append(_unknown(f"{path}spec.pool", "pool", run.pool))
+    elif pool.discipline is not Discipline.BIND:
+        refusals.append(_unsupported(f"{path}spec.pool: pool {run.pool!r} shares in rounds"))
+    if run.rounds is not None and (pool is None or pool.discipline is Discipline.BIND):
+        refusals.append(
+            Refusal(
+                code=RefusalCode.INVALID,
+                subject=f"{path}spec: jobType, throughputs, totalSteps, weight and slo are for "
+                "pools that share in rounds",
+                remedy=f"leave them out, or name a rounds pool instead of {run.pool!r}",
+            )
+        )
+    if run.sensitive:
+        refusals.append(_unsupported(f"{path}spec.sensitive: sensitive claims"))
+    refusals += [
+        _unknown(f"{path}spec.follow.after", "run", name)
+        for name in (run.follow.after if run.follow is not None else ())
+        if name not in view.runs
+    ]
+    refusals += [
+        _unknown(f"{path}spec.funding.sponsors", "owner", name)
+        for name in run.funding.sponsors
+        if name not in view.owners
+    ]
+    return refusals
+
+
+def _unknown(path: str, kind: str, name: str) -> Refusal:
+    return Refusal(
+        code=RefusalCode.UNKNOWN_NAME,
+        subject=f"{path}: there is no {kind} {name!r}",
+        remedy=f"apply it first, or see: quorate get {kind}s",
+    )
+
+
+def _unsupported(subject: str) -> Refusal:
+    return Refusal(
+        code=RefusalCode.UNSUPPORTED,
+        subject=f"{subject}, which this version of Quorate does not do",
+        remedy="see the limits in README.md",
+    )
+
+
+def _check_fleet(view: StateView, specs: Sequence[Applied]) -> Iterator[Refusal]:
+    """Yield what is wrong with the pools and nodes: two pools for a node, or a node in use moved."""
+    pools = dict(view.pools)
+    for spec in specs:
+        if isinstance(spec, Pool):
+            pools[spec.name] = spec
+            if spec.discipline is Discipline.ROUNDS:
+                yield _unsupported(f"Pool/{spec.name}: spec.discipline: rounds")
+            if spec.name == DEFAULT_POOL and spec.selector:
+                yield Refusal(
+                    code=RefusalCode.INVALID,
+                    subject=f"Pool/{DEFAULT_POOL}: spec.selector: the default pool has every node "
+                    "that no other pool selects",
+                    remedy="leave the selector out, or give the pool another name",
+                )
+    pools_change = any(isinstance(spec, Pool) for spec in specs)
+    new = {spec.name: spec for spec in specs if isinstance(spec, Node)}
+    kept = (record.spec for name, record in view.nodes.items() if name not in new)
+    for node in (*new.values(), *(kept if pools_change else ())):
+        yield from _check_node(view, pools, node)
+
+
+def _check_node(view: StateView, pools: Mapping[str, Pool], node: Node) -> Iterator[Refusal]:
+    labels = dict(node.labels) | node.location
+    chosen = [
+        name
+        for name, pool in sorted(pools.items())
+        if name != DEFAULT_POOL and matches(pool.selector, labels)
+    ]
+    if len(chosen) > 1:
+        yield Refusal(
+            code=RefusalCode.CONFLICT,
+            subject=f"Node/{node.name}: pools {chosen[0]!r} and {chosen[1]!r} both select it",
+            remedy="a node is in exactly one pool: narrow one of the selectors",
+        )
+    held = view.node_leases.get(node.name)
+    if not held:
+        return
+    old = view.nodes[node.name]
+    moved = (old.spec.flavor, old.spec.domain_key, old.spec.rack, old.island.pool) != (
+        node.flavor,
+        node.domain_key,
+        node.rack,
+        chosen[0] if chosen else DEFAULT_POOL,
+    )
+    if moved or node.gpus < old.spec.gpus:
+        yield Refusal(
+            code=RefusalCode.CONFLICT,
+            subject=f"Node/{node.name}: has {len(held)} open leases, so its flavor, place and pool "
+            "cannot change and it cannot shrink",
+            remedy=f"end the runs on it first: quorate describe node {node.name}",
+        )
+
+
+def _check_owners(view: StateView, specs: Sequence[Applied]) -> Iterator[Refusal]:
+    """Yield unknown parents and cycles."""
+    new = {spec.name: spec for spec in specs if isinstance(spec, Owner)}
+    if not new:
+        return
+    parents = {name: owner.parents for name, owner in view.owners.items()}
+    parents |= {name: owner.parents for name, owner in new.items()}
+    for name, owner in new.items():
+        for parent in owner.parents:
+            if parent not in parents:
+                yield _unknown(f"Owner/{name}: spec.parents", "owner", parent)
+        cycle = _cycle(parents, name)
+        if cycle:
+            yield Refusal(
+                code=RefusalCode.CONFLICT,
+                subject=f"Owner/{name}: spec.parents: makes a cycle: {' -> '.join(cycle)}",
+                remedy="a family is a tree or a DAG: remove one of these parents",
+            )
+
+
+def _cycle(parents: Mapping[str, Sequence[str]], start: str) -> list[str]:
+    """Return a path from ``start`` up its parents back to itself, or nothing."""
+    came_by: dict[str, str] = {}
+    stack = [start]
+    while stack:
+        name = stack.pop()
+        for parent in parents.get(name, ()):
+            if parent == start:
+                path = [name]
+                while path[-1] != start:
+                    path.append(came_by[path[-1]])
+                return [*reversed(path), start]
+            if parent not in came_by:
+                came_by[parent] = name
+                stack.append(parent)
+    return []
+
+
+def _check_budget(view: StateView, budget: Budget, owners: set[str]) -> Iterator[Refusal]:
+    """Yield an unknown owner, and changes that would leave open leases unpaid or over a limit."""
+    path = f"Budget/{budget.name}: spec"
+    if budget.owner not in owners:
+        yield _unknown(f"{path}.owner", "owner", budget.owner)
+    for envelope in budget.envelopes:
+        for name in envelope.lending.to:
+            if not name.endswith("*") and name not in owners:
+                yield _unknown(f"{path}.envelopes[{envelope.name}].lending.to", "owner", name)
+    old = view.budgets.get(budget.name)
+    if old is None:
+        return
+    new = {envelope.name: envelope for envelope in budget.envelopes}
+    for envelope in old.envelopes:
+        account = view.envelopes[envelope_id(budget.name, envelope.name)]
+        if account.gpus_active == 0 and account.committed_gpu_ms == 0:
+            continue
+        where = f"{path}.envelopes[{envelope.name}]"
+        kept = new.get(envelope.name)
+        if account.gpus_active and (kept is None or budget.owner != old.owner):
+            what = "owner" if kept is not None else "envelope"
+            yield _in_use(where, account.gpus_active, f"its {what} cannot go")
+        if kept is not None:
+            tried = account.copy()
+            tried.spec = kept
+            yield from _overdrawn(view, where, tried)
+    yield from _caps_overdrawn(view, path, budget)
+
+
+def _overdrawn(view: StateView, where: str, account: EnvelopeAccount) -> Iterator[Refusal]:
+    """Yield each limit of ``account`` that is below what it has already promised."""
+    spec = account.spec
+    if account.gpus_active + account.gpus_reserved > spec.concurrency:
+        yield _in_use(f"{where}.concurrency", account.gpus_active, f"{spec.concurrency} is too low")
+    if account.committed_gpu_ms > spec.gpu_ms_granted:
+        yield _in_use(
+            f"{where}.maxGPUHours", account.gpus_active, "less than is already spent and held"
+        )
+    lending = spec.lending
+    lent = account.lent_gpus_active
+    if lent and not lending.allow:
+        yield _in_use(f"{where}.lending.allow", lent, "lending cannot stop")
+    if lending.concurrency_max is not None and lent > lending.concurrency_max:
+        yield _in_use(f"{where}.lending.maxConcurrency", lent, "less than is lent")
+    if lending.gpu_ms_max is not None and account.lent_committed_gpu_ms > lending.gpu_ms_max:
+        yield _in_use(f"{where}.lending.maxGPUHours", lent, "less than is already lent")
+    if not account.gpus_active:
+        return
+    for lease in view.leases.values():
+        if lease.fact.payer != account.envelope_id:
+            continue
+        places = [view.nodes[node].spec.location for node, _ in lease.fact.slots]
+        late = lease.hold_ends_ms > spec.end_ms or (
+            lease.fact.start_ms < spec.start_ms and not spec.allow_admission
+        )
+        if late or not all(matches(spec.selector, place) for place in places):
+            yield _in_use(where, lease.gpus, "its flavor, selector or window leaves them out")
+            return
+
+
+def _caps_overdrawn(view: StateView, path: str, budget: Budget) -> Iterator[Refusal]:
+    """Yield each cap that its envelopes' use already exceeds."""
+    for cap in budget.caps:
+        accounts = [
+            account
+            for name in cap.envelopes
+            if (account := view.envelopes.get(envelope_id(budget.name, name))) is not None
+        ]
+        active = sum(account.gpus_active + account.gpus_reserved for account in accounts)
+        committed = sum(account.committed_gpu_ms for account in accounts)
+        where = f"{path}.aggregateCaps[{cap.name}]"
+        if cap.concurrency_max is not None and active > cap.concurrency_max:
+            yield _in_use(f"{where}.maxConcurrency", active, f"{cap.concurrency_max} is too low")
+        if cap.gpu_ms_max is not None and committed > cap.gpu_ms_max:
+            yield _in_use(f"{where}.maxGPUHours", active, "less than is already spent and held")
+
+
+def _in_use(where: str, gpus: int, why: str) -> Refusal:
+    return Refusal(
+        code=RefusalCode.CONFLICT,
+        subject=f"{where}: {gpus} GPUs are running on it, {why}",
+        wanted=gpus,
+        remedy="end runs it pays for first: quorate get leases -o wide",
+    )
+
+
+def _promises(view: StateView, specs: Sequence[Applied]) -> Iterator[str]:
+    """Yield a warning for each scope whose envelopes promise more GPUs than its nodes have."""
+    scopes: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
+    if not any(isinstance(spec, Budget | Node) for spec in specs):
+        return
+    for account in view.envelopes.values():
+        if not account.retired:
+            key = (account.spec.flavor, account.spec.selector)
+            scopes[key] = scopes.get(key, 0) + account.spec.concurrency
+    places: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
+    for record in view.nodes.values():
+        place = (record.spec.flavor, tuple(sorted(record.spec.location.items())))
+        places[place] = places.get(place, 0) + record.spec.gpus
+    for (flavor, selector), promised in sorted(scopes.items()):
+        held = sum(
+            gpus
+            for (kind, place), gpus in places.items()
+            if kind == flavor and matches(selector, dict(place))
+        )
+        if promised > held:
+            scope = ",".join(f"{label}={value}" for label, value in selector)
+            yield (
+                f"envelopes promise {promised} {flavor} GPUs where {scope}, "
+                f"nodes have {held}: not all of it can run at once"
+            )
+

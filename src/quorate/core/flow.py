@@ -1,0 +1,76 @@
+"""A small maximum flow, for asking quickly whether demands could be paid at all.
+
+Demands flow to envelopes, envelopes to at most one cap each, caps to the sink. Dropping the other
+caps only makes paying easier, so 'no' is a proof, and 'yes' is exact where no envelope is in two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class FlowNetwork:
+    """A directed graph with integer capacities. Edge ``i`` and its reverse ``i ^ 1`` are a pair."""
+
+    heads: list[int] = field(default_factory=list)
+    capacity: list[int] = field(default_factory=list)
+    edges_from: list[list[int]] = field(default_factory=list)
+
+    def node(self) -> int:
+        """Return a new node."""
+        self.edges_from.append([])
+        return len(self.edges_from) - 1
+
+    def edge(self, tail: int, head: int, capacity: int) -> int:
+        """Add an edge and return its number."""
+        number = len(self.heads)
+        self.heads += (head, tail)
+        self.capacity += (capacity, 0)
+        self.edges_from[tail].append(number)
+        self.edges_from[head].append(number + 1)
+        return number
+
+    def flow_on(self, number: int) -> int:
+        """Return what flows through edge ``number``."""
+        return self.capacity[number ^ 1]
+
+    def push(self, source: int, sink: int, limit: int) -> int:
+        """Send up to ``limit`` more from ``source`` to ``sink`` and return how much arrived.
+
+        What flows out of other sources already is rerouted if need be, never reduced.
+        """
+        sent = 0
+        while sent < limit:
+            path = self._path(source, sink)
+            if path is None:
+                break
+            amount = min(limit - sent, min(self.capacity[number] for number in path))
+            for number in path:
+                self.capacity[number] -= amount
+                self.capacity[number ^ 1] += amount
+            sent += amount
+        return sent
+
+    def _path(self, source: int, sink: int) -> list[int] | None:
+        """Return the edges of a shortest path with capacity left."""
+        came_by: dict[int, int] = {source: -1}
+        queue = [source]
+        for node in queue:
+            for number in self.edges_from[node]:
+                head = self.heads[number]
+                if self.capacity[number] > 0 and head not in came_by:
+                    came_by[head] = number
+                    if head == sink:
+                        return self._trace(came_by, sink)
+                    queue.append(head)
+        return None
+
+    def _trace(self, came_by: dict[int, int], sink: int) -> list[int]:
+        path: list[int] = []
+        node = sink
+        while came_by[node] != -1:
+            path.append(came_by[node])
+            node = self.heads[came_by[node] ^ 1]
+        path.reverse()
+        return path

@@ -1,0 +1,52 @@
+"""Holds: what a start sets aside on its payer, and what happens when a lease outlives it.
+
+Use turns held into spent, the end releases the rest, and spent + held never exceeds what was
+granted. A lease that outlives its hold is given another quantum while money remains; when none is
+left, or the payer's window closes, its whole bundle stops at that instant.
+"""
+
+from __future__ import annotations
+
+from quorate.model.amounts import HOLD_QUANTUM_MS
+from quorate.model.events import Tier
+from quorate.model.records import EnvelopeAccount, Lease
+from quorate.model.specs import Pool, Run
+from quorate.model.state import StateView
+
+
+def grace_ms(run: Run, pool: Pool) -> int:
+    """Return how long ``run`` gets to checkpoint when it is stopped."""
+    return min(run.checkpoint_ms, pool.grace_max_ms)
+
+
+def hold_duration_ms(run: Run, pool: Pool) -> int:
+    """Return how long a start of ``run`` is paid for in advance: what it expects, plus grace."""
+    expected = pool.expected_duration_ms if run.expected_duration_ms is None else run.expected_duration_ms
+    return max(expected, HOLD_QUANTUM_MS) + grace_ms(run, pool)
+
+
+def extension_ms(view: StateView, lease: Lease, now_ms: int) -> int:
+    """Return by how much the hold of ``lease`` can be extended to outlast ``now_ms``.
+
+    Whole quanta, never past the payer's window, never more than the payer, its caps and its
+    lending limits allow; 0 when not even the time already used can be paid.
+    """
+    account = view.envelopes[lease.fact.payer]
+    needed = now_ms + 1 - lease.hold_ends_ms
+    wanted = -(-needed // HOLD_QUANTUM_MS) * HOLD_QUANTUM_MS
+    affordable = _gpu_ms_left(view, account, lease.fact.tier) // lease.gpus
+    possible = min(wanted, affordable, account.spec.end_ms - lease.hold_ends_ms)
+    return max(0, possible)
+
+
+def _gpu_ms_left(view: StateView, account: EnvelopeAccount, tier: Tier) -> int:
+    """Return the GPU-milliseconds the payer can still promise to a lease of ``tier``."""
+    left = account.spec.gpu_ms_granted - account.committed_gpu_ms
+    for key in account.caps:
+        cap = view.caps[key]
+        if cap.spec.gpu_ms_max is not None:
+            left = min(left, cap.spec.gpu_ms_max - cap.committed_gpu_ms)
+    lending = account.spec.lending
+    if tier is Tier.BORROWED and lending.gpu_ms_max is not None:
+        left = min(left, lending.gpu_ms_max - account.lent_committed_gpu_ms)
+    return left

@@ -1,0 +1,74 @@
+"""How a run is cut into bundles and groups, before anybody asks where they go.
+
+A fixed run is one bundle. A malleable run's minimum is one bundle and each step above it another.
+With ``groupGPUs`` a bundle is cut into groups of that size, the last perhaps smaller; without, its
+GPUs may be divided freely, one group per domain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from quorate.model.selector import Selector
+from quorate.model.specs import Placement, Pool, Run
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """``gpus`` that live or die together; ``groups`` are their sizes, or None where divisible."""
+
+    index: int
+    gpus: int
+    groups: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackRequest:
+    """What is to be placed, and by which rules. ``prefer`` names domains the run already uses."""
+
+    pool: str
+    flavor: str
+    bundles: tuple[Bundle, ...]
+    spares_per_group: int = 0
+    one_domain: bool = False
+    selector: Selector = ()
+    placement: Placement = Placement.TIGHT
+    whole_nodes: bool = False
+    prefer: frozenset[str] = frozenset()
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs that work; spares come on top."""
+        return sum(bundle.gpus for bundle in self.bundles)
+
+
+def bundles_of(run: Run, width: int) -> tuple[Bundle, ...]:
+    """Return the bundles of ``run`` at ``width`` GPUs."""
+    parts = [width]
+    if run.malleable is not None:
+        least, step = run.malleable.gpus_min, run.malleable.gpus_step
+        parts = [least, *([step] * ((width - least) // step))]
+    return tuple(
+        Bundle(index, gpus, None if run.group_gpus is None else cut(gpus, run.group_gpus))
+        for index, gpus in enumerate(parts)
+    )
+
+
+def cut(gpus: int, group_gpus: int) -> tuple[int, ...]:
+    """Return the sizes of the groups of ``gpus``: full ones, then what is left."""
+    full, rest = divmod(gpus, group_gpus)
+    return (group_gpus,) * full + ((rest,) if rest else ())
+
+
+def pack_request(run: Run, pool: Pool, flavor: str, width: int) -> PackRequest:
+    """Return what placing ``run`` at ``width`` in ``pool`` asks of the packer."""
+    return PackRequest(
+        pool=pool.name,
+        flavor=flavor,
+        bundles=bundles_of(run, width),
+        spares_per_group=run.spares_per_group,
+        one_domain=not run.cross_group_spread,
+        selector=run.selector,
+        placement=pool.placement,
+        whole_nodes=pool.whole_nodes,
+    )

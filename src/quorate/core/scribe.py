@@ -1,0 +1,41 @@
+"""The scribe: collects the events of one decision and shows their effect to the rest of it.
+
+The view is the given one until something written has to be seen; then it is an overlay with the
+events applied. A decision that writes and does not look back never makes one.
+"""
+
+from __future__ import annotations
+
+from quorate.model.apply import apply
+from quorate.model.events import Event
+from quorate.model.state import State, StateView
+
+
+class Scribe:
+    """Events of one decision, at one time, by one actor."""
+
+    __slots__ = ("_applied", "_base", "_overlay", "actor", "events", "now_ms")
+
+    def __init__(self, view: StateView, *, now_ms: int, actor: str) -> None:
+        self._base = view
+        self._overlay: State | None = None
+        self._applied = 0
+        self.events: list[Event] = []
+        self.now_ms = max(now_ms, view.at_ms)
+        self.actor = actor
+
+    @property
+    def view(self) -> StateView:
+        """The state with everything written so far."""
+        if self._applied == len(self.events):
+            return self._base if self._overlay is None else self._overlay
+        if self._overlay is None:
+            self._overlay = self._base.overlay()
+        for event in self.events[self._applied :]:
+            apply(self._overlay, event)
+        self._applied = len(self.events)
+        return self._overlay
+
+    def write(self, event: Event) -> None:
+        """Add ``event`` to the decision."""
+        self.events.append(event)

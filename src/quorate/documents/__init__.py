@@ -1,0 +1,40 @@
+"""What users write: YAML or JSON documents, judged once at the door, and written back.
+
+``parse_documents`` and ``parse_tree`` turn text and trees into the specs of ``quorate.model``;
+``render``, ``to_yaml`` and ``to_json`` are the way back. See docs/adr for why documents are read
+here and not by a codec: a codec stops at the first error, people want all of them with lines.
+"""
+
+from __future__ import annotations
+
+from quorate.documents.emit import to_json, to_yaml
+from quorate.documents.head import API_VERSION
+from quorate.documents.parse import (
+    KINDS,
+    Declared,
+    Document,
+    Documents,
+    Invalid,
+    Parsed,
+    parse_documents,
+    parse_tree,
+)
+from quorate.documents.problem import Problem
+from quorate.documents.render import kind_of, render
+
+__all__ = [
+    "API_VERSION",
+    "KINDS",
+    "Declared",
+    "Document",
+    "Documents",
+    "Invalid",
+    "Parsed",
+    "Problem",
+    "kind_of",
+    "parse_documents",
+    "parse_tree",
+    "render",
+    "to_json",
+    "to_yaml",
+]

@@ -1,0 +1,104 @@
+"""What every kind of document has around its spec: apiVersion, kind and metadata."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.documents import values
+from quorate.documents.problem import shown
+from quorate.documents.reader import At, Fields, fields_of
+
+API_VERSION: Final = "quorate.dev/v1"
+
+NODE: Final = "Node"
+OWNER: Final = "Owner"
+BUDGET: Final = "Budget"
+POOL: Final = "Pool"
+SYSTEM: Final = "System"
+RUN: Final = "Run"
+RESERVATION: Final = "Reservation"
+
+SYSTEM_NAME: Final = "system"
+"""The name of the one System document, which need not be written."""
+
+_METADATA: Final = frozenset({"name"})
+_NODE_METADATA: Final = frozenset({"name", "labels"})
+_RUN_METADATA: Final = frozenset({"name", "generateName"})
+_LENIENT_METADATA: Final = frozenset({"name", "generateName", "labels", "namespace"})
+_HINTS: Final = {
+    "labels": "remove it; only a Node carries labels",
+    "generateName": "write name; only a Run's name can be generated",
+    "namespace": "remove it; names are unique per kind, and spec.owner says whose it is",
+    "annotations": "remove it; Quorate keeps no annotations",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """A document's metadata, checked. ``name`` is empty when it is to be generated or is faulty."""
+
+    name: str
+    generate_name: str | None
+    labels: object
+    labels_at: At
+    lenient: bool
+
+
+def read_api_version(top: Fields, *, lenient: bool) -> None:
+    """Check ``apiVersion``; a lenient reader lets it be left out."""
+    remedy = f"add apiVersion: {API_VERSION}"
+    top.required("apiVersion", _api_version, remedy=remedy, otherwise="" if lenient else None)
+
+
+def _api_version(value: object, at: At) -> str | None:
+    found = values.text_at(value, at)
+    if found is not None and found != API_VERSION:
+        at.fault(
+            f"must be {API_VERSION}, got {shown(value)}",
+            f"write apiVersion: {API_VERSION}; newer versions need a newer Quorate",
+        )
+    return found
+
+
+def read_head(top: Fields, kind: str, *, lenient: bool) -> Head:
+    """Return the metadata of a document of ``kind``, with every fault of it reported."""
+    at = top.at("metadata")
+
+    def metadata(value: object, place: At) -> Fields | None:
+        return fields_of(value, place, _known(kind, lenient=lenient), _HINTS)
+
+    fields = top.maybe("metadata", metadata) if "metadata" in top else Fields({}, at)
+    if fields is None:
+        return Head(name="", generate_name=None, labels=None, labels_at=at, lenient=lenient)
+    name, generate_name = _names(fields, kind, lenient=lenient)
+    return Head(
+        name=name,
+        generate_name=generate_name,
+        labels=fields.maybe("labels", lambda value, _: value),
+        labels_at=fields.at("labels"),
+        lenient=lenient,
+    )
+
+
+def _known(kind: str, *, lenient: bool) -> frozenset[str]:
+    if lenient:
+        return _LENIENT_METADATA
+    return {NODE: _NODE_METADATA, RUN: _RUN_METADATA}.get(kind, _METADATA)
+
+
+def _names(fields: Fields, kind: str, *, lenient: bool) -> tuple[str, str | None]:
+    if kind == RUN and "generateName" in fields:
+        if "name" in fields:
+            fields.at("generateName").fault("is set beside name", "keep one of the two")
+        prefix = fields.maybe("generateName", values.name_prefix)
+        return fields.optional("name", values.name, ""), prefix
+    optional = lenient or kind == SYSTEM
+    remedy = "add name, or generateName: a-prefix-" if kind == RUN else "add name"
+    found = fields.required("name", values.name, remedy=remedy, otherwise="" if optional else None)
+    if kind == SYSTEM and not lenient and found not in ("", SYSTEM_NAME, None):
+        fields.at("name").fault(
+            f"must be {SYSTEM_NAME}, got {shown(found)}",
+            "there is one System document; write name: system or leave the name out",
+        )
+    return found or "", None

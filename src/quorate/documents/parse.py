@@ -1,0 +1,290 @@
+"""Documents in, specs or problems out: the one place where what users write is judged.
+
+Every fault of every document is reported at once, with its path, its line where that is known,
+and what to do about it; nothing a user writes raises. A text is taken as a whole: one faulty
+document refuses them all, so that nothing is half applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.documents.budget import read_budget
+from quorate.documents.head import (
+    BUDGET,
+    NODE,
+    OWNER,
+    POOL,
+    RESERVATION,
+    RUN,
+    SYSTEM,
+    SYSTEM_NAME,
+    Head,
+    read_api_version,
+    read_head,
+)
+from quorate.documents.node import read_node
+from quorate.documents.owner import read_owner
+from quorate.documents.pool import read_pool, read_system
+from quorate.documents.problem import ROOT, Problem, path_text, quoted, shown
+from quorate.documents.reader import At, Fault, Fields, fields_of, nearest
+from quorate.documents.reservation import check_reservation
+from quorate.documents.run import read_run
+from quorate.documents.source import read_source
+from quorate.documents.tree import Position, SourceDocument, Unreadable, place_of
+from quorate.documents.values import is_name
+from quorate.model.specs import Budget, Node, Owner, Pool, Run, System
+
+Declared = Node | Owner | Budget | Pool | System | Run
+
+_READERS: Final[Mapping[str, Callable[[object, At, Head], Declared | None]]] = {
+    NODE: read_node,
+    OWNER: read_owner,
+    BUDGET: read_budget,
+    POOL: read_pool,
+    SYSTEM: read_system,
+    RUN: read_run,
+}
+KINDS: Final = tuple(_READERS)
+"""The kinds of document that can be applied."""
+
+_TOP: Final = frozenset({"apiVersion", "kind", "metadata", "spec"})
+_TOP_HINTS: Final = {"status": "remove it; Quorate writes the status"}
+_SPEC_OPTIONAL: Final = frozenset({OWNER, POOL, SYSTEM})
+_KIND_HINTS: Final = {
+    "Tenant": "a tenant is an Owner here",
+    "Job": "a job is a Run here",
+    "Allocation": "an allocation is a Run here",
+    "List": "write the documents one after another, separated by ---",
+    "Lease": "leases are made by Quorate; submit a Run",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """One valid document. A run whose name is to be generated has an empty one in its spec."""
+
+    kind: str
+    spec: Declared
+    line: int | None
+    generate_name: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name it is kept under; empty while it is to be generated."""
+        return SYSTEM_NAME if isinstance(self.spec, System) else self.spec.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Documents:
+    """The documents of a valid text, in the order written."""
+
+    items: tuple[Document, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invalid:
+    """Everything that is wrong with a text; never empty."""
+
+    problems: tuple[Problem, ...]
+
+
+Parsed = Documents | Invalid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """One document after reading: ``spec`` means nothing when there are ``faults``."""
+
+    kind: str | None
+    name: str | None
+    spec: Declared | None
+    generate_name: str | None
+    faults: list[Fault]
+
+
+def parse_documents(text: str | bytes, *, source: str) -> Parsed:
+    """Return the documents of ``text``, or every problem found; ``source`` names it in them.
+
+    Bytes must be UTF-8. Two documents of one kind and name are refused; a run that asks for a
+    generated name may repeat.
+    """
+    read = read_source(text)
+    if isinstance(read, Unreadable):
+        return Invalid(problems=(_unreadable(read, source),))
+    items: list[Document] = []
+    problems: list[Problem] = []
+    firsts: dict[tuple[str, str], Position] = {}
+    for index, document in enumerate(read):
+        judged = _judge(document.tree, None, lenient=False)
+        _refuse_second(judged, firsts, document.start)
+        if judged.faults:
+            problems.extend(_located(judged, document, index, source))
+        else:
+            assert judged.kind is not None, judged
+            assert judged.spec is not None, judged
+            items.append(
+                Document(
+                    kind=judged.kind,
+                    spec=judged.spec,
+                    line=document.start.line,
+                    generate_name=judged.generate_name,
+                )
+            )
+    return Invalid(problems=tuple(problems)) if problems else Documents(items=tuple(items))
+
+
+def parse_tree(
+    kind: str | None, tree: object, *, source: str = "input", lenient: bool = False
+) -> Parsed:
+    """Return the one document in ``tree``, an object somebody has parsed already, or its problems.
+
+    ``kind`` None takes the document's own. ``lenient`` is for the calculus, which is asked about
+    bare shapes and about manifests of the system it descends from: names and a run's owner may be
+    left out, and namespaces, labels and a budget's parents are read and dropped. A Reservation is
+    only checked: a well-formed one gives no items.
+    """
+    judged = _judge(tree, kind, lenient=lenient)
+    if judged.faults:
+        return Invalid(
+            problems=tuple(_problem(fault, judged, 0, source, None) for fault in judged.faults)
+        )
+    if judged.spec is None:
+        assert judged.kind == RESERVATION, judged
+        return Documents(items=())
+    assert judged.kind is not None, judged
+    document = Document(
+        kind=judged.kind, spec=judged.spec, line=None, generate_name=judged.generate_name
+    )
+    return Documents(items=(document,))
+
+
+def _judge(tree: object, kind: str | None, *, lenient: bool) -> _Judged:
+    faults: list[Fault] = []
+    top_at = At((), faults)
+    top = fields_of(tree, top_at, _TOP, _TOP_HINTS)
+    if top is None:
+        return _Judged(kind=kind, name=None, spec=None, generate_name=None, faults=faults)
+    # A tree whose kind is known from elsewhere came through an interface with a version of its own.
+    read_api_version(top, lenient=lenient or kind is not None)
+    found_kind = _kind(top, kind, check_only=lenient or kind is not None)
+    if found_kind is None:
+        return _Judged(kind=None, name=None, spec=None, generate_name=None, faults=faults)
+    head = read_head(top, found_kind, lenient=lenient)
+    spec = _spec(top, found_kind, head)
+    assert spec is not None or faults or found_kind == RESERVATION, tree
+    return _Judged(
+        kind=found_kind,
+        name=head.name or head.generate_name,
+        spec=spec,
+        generate_name=head.generate_name,
+        faults=faults,
+    )
+
+
+def _kind(top: Fields, expected: str | None, *, check_only: bool) -> str | None:
+    """Return the document's kind when it is one that can be read here."""
+    at = top.at("kind")
+    if "kind" not in top and expected is None:
+        at.fault("is required", f"add kind: one of {', '.join(KINDS)}")
+        return None
+    kind: object = top.maybe("kind", _as_it_is) if "kind" in top else expected
+    if isinstance(kind, str) and kind == (expected or kind):
+        if kind in _READERS or (kind == RESERVATION and check_only):
+            return kind
+        at.fault(*_refused_kind(kind))
+    elif kind is not None and expected is not None:
+        at.fault(f"must be {expected} here, got {shown(kind)}", f"write kind: {expected}")
+    elif kind is not None:
+        at.fault(f"must be text, got {shown(kind)}", "name the kind of document")
+    return None
+
+
+def _refused_kind(kind: str) -> tuple[str, str]:
+    if kind == RESERVATION:
+        return (
+            "must not be Reservation: reservations are made by Quorate",
+            "submit a Run; it gets a reservation when it cannot start",
+        )
+    near = nearest(kind, KINDS)
+    remedy = f"did you mean {near}?" if near else "use one of these kinds"
+    return (
+        f"must be one of {', '.join(KINDS)}, got {shown(kind)}",
+        _KIND_HINTS.get(kind, remedy),
+    )
+
+
+def _as_it_is(value: object, _at: At) -> object:
+    return value
+
+
+def _spec(top: Fields, kind: str, head: Head) -> Declared | None:
+    at = top.at("spec")
+    if "spec" not in top and kind not in _SPEC_OPTIONAL:
+        at.fault("is required", "add spec")
+        return None
+    nothing: object = {}
+    value = top.optional("spec", _as_it_is, nothing)
+    if kind == RESERVATION:
+        check_reservation(value, at)
+        return None
+    return _READERS[kind](value, at, head)
+
+
+def _refuse_second(
+    judged: _Judged, firsts: dict[tuple[str, str], Position], start: Position
+) -> None:
+    """Add a fault when the text has a document of this kind and name already."""
+    if judged.kind is None or judged.generate_name is not None:
+        return
+    name = SYSTEM_NAME if judged.kind == SYSTEM else judged.name
+    if not name:
+        return
+    first = firsts.setdefault((judged.kind, name), start)
+    if first is not start:
+        At(("metadata", "name"), judged.faults).fault(
+            f"{quoted(name)} is the name of another {judged.kind}, on line {first.line}",
+            "give each document its own name, or remove one of the two",
+        )
+
+
+def _located(judged: _Judged, document: SourceDocument, index: int, source: str) -> list[Problem]:
+    """Return the problems of one document in the order of their lines."""
+    places = document.places()
+    found = [
+        _problem(fault, judged, index, source, place_of(fault.path, places, document.start))
+        for fault in judged.faults
+    ]
+    return sorted(found, key=lambda problem: problem.line or 0)
+
+
+def _problem(
+    fault: Fault, judged: _Judged, index: int, source: str, position: Position | None
+) -> Problem:
+    return Problem(
+        source=source,
+        document_index=index,
+        kind=judged.kind,
+        name=judged.name if is_name(judged.name) else None,
+        path=path_text(fault.path) or ROOT,
+        message=fault.message,
+        remedy=fault.remedy,
+        line=None if position is None else position.line,
+        column=None if position is None else position.column,
+    )
+
+
+def _unreadable(read: Unreadable, source: str) -> Problem:
+    return Problem(
+        source=source,
+        document_index=read.document_index,
+        kind=None,
+        name=None,
+        path="",
+        message=read.message,
+        remedy=read.remedy,
+        line=read.line,
+        column=read.column,
+    )

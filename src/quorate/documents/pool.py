@@ -1,0 +1,98 @@
+"""Pool and System documents: how nodes are shared, and what holds everywhere."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quorate.documents import values
+from quorate.documents.head import Head
+from quorate.documents.place import pool_selector
+from quorate.documents.reader import At, Fields, fields_of
+from quorate.documents.times import any_duration, positive_duration
+from quorate.model.amounts import DAY_MS, DURATION_MS_MAX
+from quorate.model.specs import Discipline, Placement, Pool, System
+
+_POOL: Final = frozenset(
+    {
+        "selector",
+        "discipline",
+        "policy",
+        "roundLength",
+        "placement",
+        "wholeNodes",
+        "reservationNotice",
+        "minRuntime",
+        "coolDown",
+        "maxGrace",
+        "disruptionGPUHoursPerDay",
+        "maxCollateral",
+        "defaultExpectedDuration",
+        "reservationDepth",
+    }
+)
+_SYSTEM: Final = frozenset({"sensitivePoolSize", "budgetPeriodDays", "halfLife"})
+_DISCIPLINE: Final = values.choice(Discipline)
+_PLACEMENT: Final = values.choice(Placement)
+_COLLATERAL: Final = values.whole(low=1, high=values.COUNT_MAX)
+_PERIOD_DAYS: Final = values.whole(low=1, high=DURATION_MS_MAX // DAY_MS)
+
+
+def read_pool(spec: object, at: At, head: Head) -> Pool | None:
+    """Return the pool, or None with its faults reported."""
+    fields = fields_of(spec, at, _POOL)
+    if fields is None:
+        return None
+    unset = Pool(name=head.name)
+    discipline = fields.optional("discipline", _DISCIPLINE, unset.discipline)
+    _check_rounds(fields, discipline)
+    return Pool(
+        name=head.name,
+        selector=fields.optional("selector", pool_selector, ()),
+        discipline=discipline,
+        policy=fields.maybe("policy", values.name),
+        round_ms=fields.optional("roundLength", positive_duration, unset.round_ms),
+        placement=fields.optional("placement", _PLACEMENT, unset.placement),
+        whole_nodes=fields.optional("wholeNodes", values.truth, default=False),
+        notice_ms=fields.optional("reservationNotice", any_duration, unset.notice_ms),
+        runtime_min_ms=fields.maybe("minRuntime", any_duration),
+        cool_down_ms=fields.maybe("coolDown", any_duration),
+        grace_max_ms=fields.optional("maxGrace", any_duration, unset.grace_max_ms),
+        disruption_gpu_ms_per_day=fields.maybe("disruptionGPUHoursPerDay", values.gpu_hours),
+        collateral_max=fields.optional("maxCollateral", _COLLATERAL, unset.collateral_max),
+        expected_duration_ms=fields.optional(
+            "defaultExpectedDuration", positive_duration, unset.expected_duration_ms
+        ),
+        reservation_depth=fields.optional(
+            "reservationDepth", values.count, unset.reservation_depth
+        ),
+    )
+
+
+def _check_rounds(fields: Fields, discipline: Discipline) -> None:
+    if discipline is Discipline.ROUNDS:
+        if "policy" not in fields:
+            fields.at("policy").fault(
+                "is required when discipline is rounds", "name one, e.g. policy: max_min_fairness"
+            )
+        return
+    for name in ("policy", "roundLength"):
+        if name in fields:
+            fields.at(name).fault(
+                "is for pools of discipline rounds", f"remove {name} or set discipline: rounds"
+            )
+
+
+def read_system(spec: object, at: At, head: Head) -> System | None:
+    """Return the system's settings, or None with their faults reported."""
+    del head  # there is one System, and it stores no name
+    fields = fields_of(spec, at, _SYSTEM)
+    if fields is None:
+        return None
+    unset = System()
+    return System(
+        sensitive_pool_size=fields.maybe("sensitivePoolSize", values.count),
+        budget_period_days=fields.optional(
+            "budgetPeriodDays", _PERIOD_DAYS, unset.budget_period_days
+        ),
+        half_life_ms=fields.optional("halfLife", positive_duration, unset.half_life_ms),
+    )

@@ -1,0 +1,163 @@
+"""The parts of a Run document that stand for themselves."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from quorate.documents import values
+from quorate.documents.problem import quoted, shown
+from quorate.documents.reader import (
+    At,
+    Fields,
+    Read,
+    complete,
+    fields_of,
+    listed,
+    mapped,
+    refuse_repeats,
+)
+from quorate.documents.times import any_duration
+from quorate.model.amounts import DURATION_MS_MAX, SECOND_MS
+from quorate.model.specs import Follow, Funding, RoundsWork, UpstreamFailure
+
+RENDEZVOUS: Final = frozenset(
+    {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "NODE_RANK", "LOCAL_RANK", "NNODES"}
+)
+"""Variables by which the processes of a run find each other; Quorate sets them."""
+
+ROUNDS_FIELDS: Final = frozenset({"jobType", "throughputs", "totalSteps", "weight", "slo"})
+STEPS_MAX: Final = 2**53
+
+_FUNDING: Final = frozenset({"allowBorrow", "maxBorrowGPUs", "sponsors"})
+_FOLLOW: Final = frozenset({"after", "onUpstreamFailure", "grace"})
+# Jobtree's name for grace, read where its manifests are.
+_LENIENT_FOLLOW: Final = _FOLLOW | {"upstreamFailureGrace"}
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
+_UPSTREAM: Final = values.choice(UpstreamFailure)
+_STEPS: Final = values.whole(low=1, high=STEPS_MAX)
+_SLO: Final = values.decimal_of(factor=SECOND_MS, unit="millisecond", low=1, high=DURATION_MS_MAX)
+
+
+def funding(value: object, at: At) -> Funding | None:
+    """Return whether, from whom and how much a run may borrow."""
+    fields = fields_of(value, at, _FUNDING)
+    if fields is None:
+        return None
+    found = Funding(
+        allow_borrow=fields.optional("allowBorrow", values.truth, default=False),
+        borrow_gpus_max=fields.maybe("maxBorrowGPUs", values.gpus),
+        sponsors=fields.optional("sponsors", values.unique_names, ()),
+    )
+    if not found.allow_borrow:
+        for name in ("maxBorrowGPUs", "sponsors"):
+            if name in fields:
+                fields.at(name).fault(
+                    "has no effect without allowBorrow", f"add allowBorrow: true or remove {name}"
+                )
+    return found
+
+
+def follow_reader(name: str, *, lenient: bool) -> Read[Follow]:
+    """Return a reader of what the run called ``name`` follows."""
+
+    def after(value: object, at: At) -> tuple[str, ...] | None:
+        if value == []:
+            at.fault("must list at least one run", "name a run, or remove follow")
+            return None
+        found = listed(value, at, values.name)
+        refuse_repeats(found, at)
+        if name and name in (found or ()):
+            at.fault(
+                f"names the run itself: a run cannot follow itself ({quoted(name)})", "remove it"
+            )
+        return complete(found)
+
+    def read(value: object, at: At) -> Follow | None:
+        fields = fields_of(value, at, _LENIENT_FOLLOW if lenient else _FOLLOW)
+        if fields is None:
+            return None
+        upstreams = fields.required("after", after, remedy="list the runs that must complete first")
+        on_failure = fields.optional("onUpstreamFailure", _UPSTREAM, UpstreamFailure.WAIT)
+        unset = Follow(after=())
+        grace_ms = fields.optional("grace", any_duration, unset.grace_ms)
+        grace_ms = fields.optional("upstreamFailureGrace", any_duration, grace_ms)
+        if upstreams is None:
+            return None
+        return Follow(after=upstreams, on_upstream_failure=on_failure, grace_ms=grace_ms)
+
+    return read
+
+
+def command(value: object, at: At) -> tuple[str, ...] | None:
+    """Return a program and its arguments."""
+    if isinstance(value, str):
+        at.fault(
+            f"must be a list, got {shown(value)}",
+            "write each argument as an entry, or [sh, -c, ...] for a shell",
+        )
+        return None
+    found = complete(listed(value, at, values.text))
+    if found is None:
+        return None
+    if not found or not found[0]:
+        at.fault("must begin with a program", "name one, or leave command out")
+        return None
+    return found
+
+
+def environment(value: object, at: At) -> tuple[tuple[str, str], ...] | None:
+    """Return environment variables, sorted by name."""
+    return mapped(value, at, key=_variable, read=values.text)
+
+
+def _variable(value: object, at: At) -> str | None:
+    if isinstance(value, str) and value in RENDEZVOUS:
+        at.fault("is set by Quorate for every process of a run", "remove it from env")
+        return None
+    if isinstance(value, str) and _VARIABLE.fullmatch(value):
+        return value
+    at.fault(
+        f"has a name that no environment variable can have: {shown(value)}",
+        "use letters, digits and _, not beginning with a digit",
+    )
+    return None
+
+
+def nonce(value: object, at: At) -> str | None:
+    """Return the client's contribution to the lottery's seed."""
+    found = values.line(value, at)
+    if found is not None and len(found) > values.NAME_CHARS_MAX:
+        at.fault(
+            f"must be at most {values.NAME_CHARS_MAX} characters, got {len(found)}", "shorten it"
+        )
+        return None
+    return found
+
+
+def rounds_work(fields: Fields) -> RoundsWork | None:
+    """Return what a run declares for a rounds pool, or None when it declares nothing."""
+    if not any(name in fields for name in ROUNDS_FIELDS):
+        return None
+    if "jobType" in fields and "throughputs" in fields:
+        fields.at("throughputs").fault(
+            "is set beside jobType", "keep jobType to use the table's rates, or throughputs"
+        )
+    elif "jobType" not in fields and "throughputs" not in fields:
+        fields.at("jobType").fault(
+            "is required for work in rounds, unless throughputs is set", "add jobType"
+        )
+    return RoundsWork(
+        job_type=fields.maybe("jobType", values.line),
+        throughputs=fields.optional("throughputs", _throughputs, ()),
+        total_steps=fields.maybe("totalSteps", _STEPS),
+        weight=fields.optional("weight", values.weight, 1.0),
+        slo_ms=fields.maybe("slo", _SLO),
+    )
+
+
+def _throughputs(value: object, at: At) -> tuple[tuple[str, float], ...] | None:
+    if value == {}:
+        at.fault("must give the rate of at least one flavor", "add one, e.g. {v100: 12.5}")
+        return None
+    return mapped(value, at, key=values.name, read=values.rate)

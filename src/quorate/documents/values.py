@@ -1,0 +1,274 @@
+"""Checked scalars: names, texts, whole numbers, exact decimals, hours, choices.
+
+Each is a ``Read``: it takes the plain value that YAML or JSON gave, and returns the value in the
+core's units, or reports a fault with a remedy and returns None. Decimals are exact: 0.1 hours is
+360,000 ms and not nearly so.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from enum import StrEnum
+from typing import Final, TypeVar
+
+from quorate.documents.problem import quoted, shown
+from quorate.documents.reader import At, Read, complete, listed, nearest, refuse_repeats
+from quorate.model.amounts import GPUS_MAX, HOUR_MS, TIME_MS_MAX
+
+NAME_CHARS_MAX: Final = 128
+LINE_CHARS_MAX: Final = 256
+TEXT_CHARS_MAX: Final = 131_072
+"""What one argument or environment variable may hold: the limit Linux sets for one of them."""
+
+GPU_MS_MAX: Final = GPUS_MAX * TIME_MS_MAX
+"""More GPU-milliseconds than any fleet can use before the last time a document may name."""
+
+COUNT_MAX: Final = GPUS_MAX
+RATE_MAX: Final = 10**12
+
+_DIGITS_MAX: Final = 60
+_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,126}[A-Za-z0-9])?")
+_UNSAFE: Final = re.compile("[\x00\ud800-\udfff]")
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,18}")
+_NAME_RULE: Final = (
+    f"must be 1 to {NAME_CHARS_MAX} letters, digits, '.', '_', ':' or '-' "
+    "that start and end with a letter or digit"
+)
+
+E = TypeVar("E", bound=StrEnum)
+
+
+def text_at(value: object, at: At) -> str | None:
+    """Return ``value`` when it is text; a number or truth value is told to be quoted."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | float | Decimal):
+        written = shown(value)
+        at.fault(f"must be text, got {written}", f'write "{written}" in quotes')
+    else:
+        at.fault(f"must be text, got {shown(value)}", "write one value in quotes")
+    return None
+
+
+def name(value: object, at: At) -> str | None:
+    """Return ``value`` when it may name something."""
+    if isinstance(value, str) and _NAME.fullmatch(value):
+        return value
+    if text_at(value, at) is not None:
+        at.fault(f"{_NAME_RULE}, got {shown(value)}", "choose a name like team-a or node.17")
+    return None
+
+
+def is_name(value: object) -> bool:
+    """Return whether ``value`` may name something."""
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+
+
+def name_prefix(value: object, at: At) -> str | None:
+    """Return ``value`` when a name may begin with it, with room for what is added."""
+    if isinstance(value, str) and len(value) <= NAME_CHARS_MAX // 2 and is_name(value + "0"):
+        return value
+    if text_at(value, at) is not None:
+        at.fault(
+            f"must be at most {NAME_CHARS_MAX // 2} characters that a name may begin with, "
+            f"got {shown(value)}",
+            "write a prefix like train-",
+        )
+    return None
+
+
+def line(value: object, at: At) -> str | None:
+    """Return ``value`` when it is one non-empty line of text."""
+    found = text_at(value, at)
+    if found is None:
+        return None
+    if not found or len(found) > LINE_CHARS_MAX or _CONTROL.search(found):
+        at.fault(
+            f"must be one line of 1 to {LINE_CHARS_MAX} characters, got {shown(found)}",
+            "shorten it and leave out control characters",
+        )
+        return None
+    return found
+
+
+def text(value: object, at: At) -> str | None:
+    """Return ``value`` when it is text that a process can be given."""
+    found = text_at(value, at)
+    if found is None:
+        return None
+    if len(found) > TEXT_CHARS_MAX:
+        at.fault(f"must be at most {TEXT_CHARS_MAX} characters, got {len(found)}", "shorten it")
+        return None
+    if _UNSAFE.search(found):
+        at.fault("must not hold a NUL or half of a surrogate pair", "remove that character")
+        return None
+    return found
+
+
+def truth(value: object, at: At) -> bool | None:
+    """Return ``value`` when it is true or false, in exactly those words."""
+    if isinstance(value, bool):
+        return value
+    at.fault(f"must be true or false, got {shown(value)}", "write true or false without quotes")
+    return None
+
+
+def whole(*, low: int, high: int) -> Read[int]:
+    """Return a reader of whole numbers from ``low`` to ``high``."""
+
+    def read(value: object, at: At) -> int | None:
+        # type() and not isinstance(): True is an int to Python and to nobody else.
+        if type(value) is int and low <= value <= high:
+            return value
+        _refuse_whole(value, at, low=low, high=high)
+        return None
+
+    return read
+
+
+def _refuse_whole(value: object, at: At, *, low: int, high: int) -> None:
+    sized = value if isinstance(value, int | Decimal) and not isinstance(value, bool) else None
+    if isinstance(sized, Decimal) and not (sized.is_finite() and sized.adjusted() >= _DIGITS_MAX):
+        sized = None  # a fraction, infinite or NaN: not a whole number rather than too large
+    if sized is None:
+        remedy = f"write a whole number from {low} to {high}"
+        if isinstance(value, str) and _WHOLE.fullmatch(value):
+            remedy = f"write {int(value)} without quotes"
+        at.fault(f"must be a whole number, got {shown(value)}", remedy)
+    elif sized > high:
+        at.fault(f"must be at most {high}, got {shown(value)}", f"use {high} or less")
+    elif low == 1:
+        at.fault(f"must be positive, got {shown(value)}", "use 1 or more")
+    elif low == 0:
+        at.fault(f"must not be negative, got {shown(value)}", "use 0 or more")
+    else:
+        at.fault(f"must be at least {low}, got {shown(value)}", f"use {low} or more")
+
+
+gpus = whole(low=1, high=GPUS_MAX)
+count = whole(low=0, high=COUNT_MAX)
+
+
+def number(value: object, at: At) -> Decimal | None:
+    """Return ``value`` as an exact, finite decimal of sensible length."""
+    found: Decimal | None = None
+    if isinstance(value, Decimal):
+        found = value
+    elif isinstance(value, float):
+        found = Decimal(repr(value))
+    elif isinstance(value, int) and not isinstance(value, bool):
+        found = Decimal(value)
+    if found is None:
+        remedy = "write a number"
+        if isinstance(value, str) and _WHOLE.fullmatch(value):
+            remedy = f"write {int(value)} without quotes"
+        at.fault(f"must be a number, got {shown(value)}", remedy)
+        return None
+    if not found.is_finite():
+        at.fault(f"must be a finite number, got {shown(value)}", "write a number")
+        return None
+    if found and found.adjusted() > _DIGITS_MAX:
+        at.fault(f"is too large: {shown(value)}", "use a smaller number")
+        return None
+    if len(found.as_tuple().digits) > _DIGITS_MAX or found.adjusted() < -_DIGITS_MAX:
+        at.fault(f"has too many digits: {shown(value)}", "round it")
+        return None
+    return found
+
+
+def scaled(value: Decimal, factor: int) -> int | None:
+    """Return ``value`` times ``factor`` when that is a whole number, exactly; else None."""
+    numerator, denominator = value.as_integer_ratio()
+    product, rest = divmod(numerator * factor, denominator)
+    return product if rest == 0 else None
+
+
+def decimal_of(*, factor: int, unit: str, low: int, high: int) -> Read[int]:
+    """Return a reader of decimals that are a whole number, ``low`` to ``high``, of ``unit``s."""
+    step = _decimal_step(factor)
+
+    def read(value: object, at: At) -> int | None:
+        found = number(value, at)
+        if found is None:
+            return None
+        product = scaled(found, factor)
+        if found < 0 <= low:
+            at.fault(f"must not be negative, got {shown(value)}", "use 0 or more")
+        elif found * factor < low:
+            at.fault(f"must be at least {low / factor:g}, got {shown(value)}", "use more")
+        elif found * factor > high:
+            most = f"{high / factor:g}"
+            at.fault(f"must be at most {most}, got {shown(value)}", f"use {most} or less")
+        elif product is None:
+            units_below = int(found * factor) // step * step
+            near = (Decimal(units_below) / factor).normalize()
+            at.fault(
+                f"must be a whole number of {unit}s, got {shown(value)}", f"round it to {near:f}"
+            )
+        else:
+            return product
+        return None
+
+    return read
+
+
+def _decimal_step(factor: int) -> int:
+    """Return the least number of units that is a decimal with an end when divided by ``factor``.
+
+    9 ms are 0.0000025 hours; 1 ms is 0.000000277... and cannot be written down.
+    """
+    for prime in (2, 5):
+        while factor % prime == 0:
+            factor //= prime
+    return factor
+
+
+gpu_hours = decimal_of(factor=HOUR_MS, unit="GPU-millisecond", low=0, high=GPU_MS_MAX)
+node_hours = decimal_of(factor=HOUR_MS, unit="node-millisecond", low=0, high=GPU_MS_MAX)
+
+
+def rate(value: object, at: At) -> float | None:
+    """Return ``value`` as a float of at least 0; only policies compute with it."""
+    found = number(value, at)
+    if found is None:
+        return None
+    if found < 0 or found > RATE_MAX:
+        at.fault(f"must be from 0 to {RATE_MAX}, got {shown(value)}", "write a rate in that range")
+        return None
+    return float(found)
+
+
+def weight(value: object, at: At) -> float | None:
+    """Return ``value`` as a float above 0."""
+    found = rate(value, at)
+    if found == 0:
+        at.fault(f"must be positive, got {shown(value)}", "use a weight above 0, e.g. 1")
+        return None
+    return found
+
+
+def choice(options: type[E]) -> Read[E]:
+    """Return a reader of the values of ``options``, spelled exactly."""
+    by_value = {str(option.value): option for option in options}
+    listing = " or ".join(quoted(value) for value in by_value)
+
+    def read(value: object, at: At) -> E | None:
+        found = by_value.get(value) if isinstance(value, str) else None
+        if found is None:
+            near = nearest(value, by_value) if isinstance(value, str) else None
+            at.fault(
+                f"must be {listing} when set, got {shown(value)}",
+                f"did you mean {near}?" if near else f"write {listing}, or leave it out",
+            )
+        return found
+
+    return read
+
+
+def unique_names(value: object, at: At) -> tuple[str, ...] | None:
+    """Return ``value`` when it is a list of names, each listed once."""
+    found = listed(value, at, name)
+    refuse_repeats(found, at)
+    return complete(found)

@@ -1,0 +1,42 @@
+"""Amounts in the core's units, as documents write them: exact decimals."""
+
+from __future__ import annotations
+
+from decimal import Decimal, localcontext
+from typing import Final
+
+from quorate.model.amounts import HOUR_MS
+
+_PRECISION: Final = 40
+PPM: Final = 1_000_000
+
+
+def hours(gpu_ms: int) -> int | Decimal:
+    """Return GPU- or node-milliseconds in hours, exactly for every amount a document can state.
+
+    Those are the multiples of 9 ms; a computed amount in between is given to 40 digits.
+    """
+    return _divided(gpu_ms, HOUR_MS)
+
+
+def fraction(ppm: int) -> int | Decimal:
+    """Return parts per million as a fraction of one, exactly."""
+    return _divided(ppm, PPM)
+
+
+def seconds(ms: int) -> int | Decimal:
+    """Return milliseconds in seconds, exactly."""
+    return _divided(ms, 1_000)
+
+
+def hours_text(gpu_ms: int) -> str:
+    """Return ``hours`` as digits, without an exponent."""
+    return f"{hours(gpu_ms):f}" if gpu_ms % HOUR_MS else str(gpu_ms // HOUR_MS)
+
+
+def _divided(amount: int, unit: int) -> int | Decimal:
+    if amount % unit == 0:
+        return amount // unit
+    with localcontext() as context:
+        context.prec = _PRECISION
+        return (Decimal(amount) / unit).normalize()

@@ -1,0 +1,240 @@
+"""Blocks: events sealed together and joined by SHA-256.
+
+A block's body is MessagePack ``[format, height, first_seq, [events...]]`` and its hash covers the
+previous block's hash and the whole body, so no bit of an event, nor its place, can change without
+a hash that no longer fits. What the chain alone cannot show is a ledger cut short or rewritten
+from some block on by whoever holds it: that takes a checkpoint kept elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
+from typing import Final
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.msgpack import Decoder, Encoder
+
+from quorate.ledger.codec import decode_events, encode_events
+from quorate.ledger.errors import CorruptLedgerError, NewerLedgerError
+from quorate.model.events import Event
+
+FORMAT: Final = 1
+HASH_BYTES: Final = 32
+EVENTS_PER_BLOCK_MAX: Final = 1_000_000
+_DOMAIN: Final = b"quorate-block/1\0"
+
+
+class Head(Struct, frozen=True, kw_only=True):
+    """Where a ledger ends: its last block, its last event, and the hash over everything so far."""
+
+    height: int
+    seq: int
+    hash: bytes
+
+
+GENESIS: Final = Head(height=0, seq=0, hash=bytes(HASH_BYTES))
+"""The head of a ledger with nothing in it."""
+
+
+class Block(Struct, frozen=True, kw_only=True):
+    """Events sealed together. All fields but ``body`` and the hashes repeat what ``body`` says."""
+
+    height: int
+    first_seq: int
+    count: int
+    prev_hash: bytes
+    hash: bytes
+    body: bytes
+
+    @property
+    def head(self) -> Head:
+        """The ledger's head once this block is its last."""
+        return Head(height=self.height, seq=self.first_seq + self.count - 1, hash=self.hash)
+
+
+class Verified(Struct, frozen=True, kw_only=True):
+    """A chain without a fault: its head, and how much was read to get there."""
+
+    head: Head
+    events: int
+    blocks: int
+
+
+class Broken(Struct, frozen=True, kw_only=True):
+    """The first fault of a chain: in block ``height``; events before ``seq`` are sound."""
+
+    height: int
+    seq: int
+    what: str
+
+
+class _Body(Struct, array_like=True, forbid_unknown_fields=True):
+    """What a block's hash covers besides the previous hash."""
+
+    format: int
+    height: int
+    first_seq: int
+    events: Raw
+
+
+class _BodyParts(Struct, array_like=True, forbid_unknown_fields=True):
+    """The same with the events told apart and left undecoded, which is all that counting needs."""
+
+    format: int
+    height: int
+    first_seq: int
+    events: list[Raw]
+
+
+_ENCODER: Final = Encoder()
+_BODY: Final = Decoder(_Body)
+_BODY_PARTS: Final = Decoder(_BodyParts)
+
+
+def seal(head: Head, events: Sequence[Event]) -> Block:
+    """Return the block that follows ``head`` and holds ``events``, in their order.
+
+    The caller owns the rule that time never runs back; reading checks it.
+    """
+    assert 0 < len(events) <= EVENTS_PER_BLOCK_MAX, len(events)
+    height, first_seq = head.height + 1, head.seq + 1
+    body = _ENCODER.encode(_Body(FORMAT, height, first_seq, Raw(encode_events(events))))
+    return Block(
+        height=height,
+        first_seq=first_seq,
+        count=len(events),
+        prev_hash=head.hash,
+        hash=_hash(head.hash, body),
+        body=body,
+    )
+
+
+def open_block(block: Block, *, after: Head, not_before_ms: int = 0) -> list[Event]:
+    """Return the events of ``block``, which must be the one that follows ``after``.
+
+    ``not_before_ms`` is the time of the event before them. Raises ``CorruptLedgerError`` when the
+    block does not follow, when its hash does not fit, or when time runs back; and
+    ``NewerLedgerError`` when the block is sound but of a newer Quorate.
+    """
+    fault = _fault(block, after)
+    if fault is not None:
+        raise CorruptLedgerError(fault, height=block.height, seq=after.seq + 1)
+    try:
+        body = _BODY.decode(block.body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise CorruptLedgerError(
+            f"the block's body is not readable: {error}", height=block.height, seq=block.first_seq
+        ) from error
+    _check_format(body.format)
+    try:
+        events = decode_events(body.events, first_seq=block.first_seq)
+    except CorruptLedgerError as error:
+        raise CorruptLedgerError(error.what, height=block.height, seq=error.seq) from error
+    fault = _disagreement(block, body.height, body.first_seq, len(events))
+    if fault is not None:
+        raise CorruptLedgerError(fault, height=block.height, seq=block.first_seq)
+    _check_times(block, events, not_before_ms)
+    return events
+
+
+def open_blocks(
+    blocks: Iterable[Block], *, after: Head = GENESIS, not_before_ms: int = 0
+) -> Iterator[tuple[Head, list[Event]]]:
+    """Yield each block's events with the head they lead to, checking everything on the way.
+
+    Raises as ``open_block`` does, at the first block that is wrong.
+    """
+    for block in blocks:
+        events = open_block(block, after=after, not_before_ms=not_before_ms)
+        after, not_before_ms = block.head, events[-1].at_ms
+        yield after, events
+
+
+def verify_blocks(
+    blocks: Iterable[Block], *, after: Head = GENESIS, deep: bool = False
+) -> Verified | Broken:
+    """Return whether ``blocks`` are a sound chain from ``after`` on, reading each once.
+
+    Checks hashes, order and counts; ``deep`` also decodes every event and checks that time never
+    runs back. A block at a time is held in memory. A store's ``CorruptLedgerError`` while reading
+    is an answer here too; other errors of a store pass through, as does ``NewerLedgerError``.
+    """
+    head, at_ms, blocks_read = after, 0, 0
+    try:
+        for block in blocks:
+            if deep:
+                at_ms = open_block(block, after=head, not_before_ms=at_ms)[-1].at_ms
+            else:
+                _check_sealed(block, head)
+            head = block.head
+            blocks_read += 1
+    except CorruptLedgerError as error:
+        seq = head.seq + 1 if error.seq is None else error.seq
+        return Broken(height=head.height + 1, seq=seq, what=error.what)
+    return Verified(head=head, events=head.seq - after.seq, blocks=blocks_read)
+
+
+def _check_sealed(block: Block, after: Head) -> None:
+    """Raise unless ``block`` follows ``after`` and its body fits its hash and its other fields."""
+    fault = _fault(block, after)
+    if fault is None:
+        try:
+            body = _BODY_PARTS.decode(block.body)
+        except (msgspec.DecodeError, RecursionError) as error:
+            fault = f"the block's body is not readable: {error}"
+        else:
+            _check_format(body.format)
+            fault = _disagreement(block, body.height, body.first_seq, len(body.events))
+    if fault is not None:
+        raise CorruptLedgerError(fault, height=block.height, seq=after.seq + 1)
+
+
+def _fault(block: Block, after: Head) -> str | None:
+    """Return why ``block`` is not the sound block after ``after``, or None; the body stays shut."""
+    if block.height != after.height + 1:
+        return f"block {after.height + 1} is missing: block {block.height} stands in its place"
+    if block.first_seq != after.seq + 1:
+        return f"the block says it begins at sequence {block.first_seq}, not {after.seq + 1}"
+    if block.prev_hash != after.hash:
+        return "the block does not name the hash of the block before it"
+    if block.hash != _hash(block.prev_hash, block.body):
+        return "the block's contents do not match its hash"
+    return None
+
+
+def _disagreement(block: Block, height: int, first_seq: int, count: int) -> str | None:
+    """Return how the block's fields differ from what its body says, or None."""
+    if count == 0:
+        return "the block holds no event"
+    if (block.height, block.first_seq, block.count) == (height, first_seq, count):
+        return None
+    return (
+        f"the block is filed as height {block.height}, sequence {block.first_seq}, "
+        f"{block.count} events, but its body says height {height}, sequence {first_seq}, "
+        f"{count} events"
+    )
+
+
+def _check_format(found: int) -> None:
+    """Raise ``NewerLedgerError`` unless a body of format ``found`` can be read here."""
+    if found != FORMAT:
+        raise NewerLedgerError(f"block format {found}")
+
+
+def _check_times(block: Block, events: Sequence[Event], not_before_ms: int) -> None:
+    """Raise ``CorruptLedgerError`` at the first event that is earlier than the one before it."""
+    for seq, event in enumerate(events, start=block.first_seq):
+        if event.at_ms < not_before_ms:
+            raise CorruptLedgerError(
+                f"time runs back from {not_before_ms} to {event.at_ms}",
+                height=block.height,
+                seq=seq,
+            )
+        not_before_ms = event.at_ms
+
+
+def _hash(prev_hash: bytes, body: bytes) -> bytes:
+    """Return the hash of a block; the leading name keeps it apart from other uses of SHA-256."""
+    return sha256(_DOMAIN + prev_hash + body).digest()

@@ -1,0 +1,273 @@
+"""Checkpoints: a ledger's head, signed, small enough to keep elsewhere.
+
+Whoever holds a ledger can cut it short or rewrite it and give it new hashes; the chain alone would
+fit. A checkpoint kept by somebody else says what the ledger was, and its Ed25519 signature says
+that this ledger's key holder said so. ``cryptography`` costs tens of milliseconds to import, so
+only the functions that need it do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from quorate.ledger.chain import (
+    GENESIS,
+    HASH_BYTES,
+    Block,
+    Broken,
+    Head,
+    Verified,
+    open_block,
+    verify_blocks,
+)
+from quorate.ledger.errors import CheckpointError
+from quorate.model.events import LedgerOpened
+
+KIND: Final = "quorate-checkpoint/1"
+KEY_BYTES: Final = 32
+SIGNATURE_BYTES: Final = 64
+
+
+class Checkpoint(Struct, frozen=True, kw_only=True):
+    """What the ledger's end was at ``at_ms``, and its key holder's signature under that."""
+
+    ledger_id: str
+    height: int
+    seq: int
+    hash: bytes
+    at_ms: int
+    public_key: bytes
+    signature: bytes
+
+
+class Disagreement(StrEnum):
+    """How a ledger and a checkpoint differ; stable names."""
+
+    BAD_SIGNATURE = "bad-signature"
+    CHAIN_BROKEN = "chain-broken"
+    OTHER_LEDGER = "other-ledger"
+    OTHER_KEY = "other-key"
+    TRUNCATED = "truncated"
+    REWRITTEN = "rewritten"
+
+
+class Agrees(Struct, frozen=True, kw_only=True):
+    """The ledger is sound and is, or continues, the one that the checkpoint was made of."""
+
+    verified: Verified
+
+
+class Disagrees(Struct, frozen=True, kw_only=True):
+    """The ledger is not what the checkpoint says; ``detail`` has the numbers."""
+
+    kind: Disagreement
+    detail: str
+
+
+def public_key_of(private_key: bytes) -> bytes:
+    """Return the raw public half of a raw Ed25519 ``private_key``."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - slow import
+        Ed25519PrivateKey,
+    )
+
+    return Ed25519PrivateKey.from_private_bytes(private_key).public_key().public_bytes_raw()
+
+
+def sign_checkpoint(*, ledger_id: str, head: Head, at_ms: int, private_key: bytes) -> Checkpoint:
+    """Return a signed checkpoint of a ledger that ends at ``head``, which is not empty."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - slow import
+        Ed25519PrivateKey,
+    )
+
+    assert head.height > 0, head
+    unsigned = Checkpoint(
+        ledger_id=ledger_id,
+        height=head.height,
+        seq=head.seq,
+        hash=head.hash,
+        at_ms=at_ms,
+        public_key=public_key_of(private_key),
+        signature=b"",
+    )
+    signature = Ed25519PrivateKey.from_private_bytes(private_key).sign(signed_bytes(unsigned))
+    return msgspec.structs.replace(unsigned, signature=signature)
+
+
+def signed_bytes(checkpoint: Checkpoint) -> bytes:
+    """Return what the signature covers: every other field, in one fixed order and encoding."""
+    fields = (
+        checkpoint.ledger_id,
+        checkpoint.height,
+        checkpoint.seq,
+        checkpoint.hash,
+        checkpoint.at_ms,
+        checkpoint.public_key,
+    )
+    return KIND.encode() + b"\0" + msgspec.msgpack.encode(fields)
+
+
+def verify_signature(checkpoint: Checkpoint) -> bool:
+    """Return whether ``checkpoint`` was signed by the key it names, whosesoever that is."""
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - slow import
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - slow import
+        Ed25519PublicKey,
+    )
+
+    try:
+        key = Ed25519PublicKey.from_public_bytes(checkpoint.public_key)
+        key.verify(checkpoint.signature, signed_bytes(checkpoint))
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def compare(
+    checkpoint: Checkpoint, blocks: Iterable[Block], *, deep: bool = False
+) -> Agrees | Disagrees:
+    """Return whether ``blocks``, a whole ledger, are or continue what ``checkpoint`` was made of.
+
+    Reads each block once. The chain is verified on the way (``deep`` as in ``verify_blocks``). A
+    fault of the signature is told first, then of the chain, then a wrong ledger or key, then a
+    ledger too short, then another history.
+    """
+    if not verify_signature(checkpoint):
+        detail = "the checkpoint's signature does not fit; it was changed after it was signed"
+        return Disagrees(kind=Disagreement.BAD_SIGNATURE, detail=detail)
+    witness = _Witness(checkpoint.height)
+    match verify_blocks(witness.watch(blocks), deep=deep):
+        case Broken() as broken:
+            detail = f"block {broken.height}, sequence {broken.seq}: {broken.what}"
+            return Disagrees(kind=Disagreement.CHAIN_BROKEN, detail=detail)
+        case Verified() as verified:
+            difference = _origin_difference(checkpoint, witness.first)
+            if difference is None:
+                difference = _history_difference(checkpoint, witness.there, verified.head)
+            return Agrees(verified=verified) if difference is None else difference
+
+
+class _Witness:
+    """Remembers the two blocks a comparison needs while all of them pass by."""
+
+    def __init__(self, height: int) -> None:
+        self._height = height
+        self.first: Block | None = None
+        self.there: Head | None = None
+
+    def watch(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """Yield ``blocks`` unchanged."""
+        for block in blocks:
+            if block.height == 1:
+                self.first = block
+            if block.height == self._height:
+                self.there = block.head
+            yield block
+
+
+def _origin_difference(checkpoint: Checkpoint, first: Block | None) -> Disagrees | None:
+    """Return how the ledger's first block, known to be sound, contradicts the checkpoint."""
+    if first is None:
+        detail = f"the ledger is empty; the checkpoint saw {checkpoint.seq} events"
+        return Disagrees(kind=Disagreement.TRUNCATED, detail=detail)
+    opened = open_block(first, after=GENESIS)[0]
+    if not isinstance(opened, LedgerOpened) or opened.ledger_id != checkpoint.ledger_id:
+        found = opened.ledger_id if isinstance(opened, LedgerOpened) else "without an id"
+        detail = f"the checkpoint is of ledger {checkpoint.ledger_id}, this one is {found}"
+        return Disagrees(kind=Disagreement.OTHER_LEDGER, detail=detail)
+    if opened.public_key != checkpoint.public_key.hex():
+        detail = (
+            f"the checkpoint was signed with key {checkpoint.public_key.hex()}, "
+            f"the ledger names key {opened.public_key}"
+        )
+        return Disagrees(kind=Disagreement.OTHER_KEY, detail=detail)
+    return None
+
+
+def _history_difference(checkpoint: Checkpoint, there: Head | None, end: Head) -> Disagrees | None:
+    """Return how the ledger at the checkpoint's height differs from it, or None."""
+    if there is None:
+        detail = (
+            f"the ledger ends at block {end.height}, sequence {end.seq}; "
+            f"the checkpoint saw block {checkpoint.height}, sequence {checkpoint.seq}"
+        )
+        return Disagrees(kind=Disagreement.TRUNCATED, detail=detail)
+    if (there.seq, there.hash) != (checkpoint.seq, checkpoint.hash):
+        detail = (
+            f"at block {checkpoint.height} the ledger has sequence {there.seq}, hash "
+            f"{there.hash.hex()}; the checkpoint saw sequence {checkpoint.seq}, hash "
+            f"{checkpoint.hash.hex()}"
+        )
+        return Disagrees(kind=Disagreement.REWRITTEN, detail=detail)
+    return None
+
+
+class _Text(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A checkpoint as JSON has it; bytes are hexadecimal."""
+
+    kind: str
+    ledger_id: str
+    height: int
+    seq: int
+    hash: str
+    at_ms: int
+    public_key: str
+    signature: str
+
+
+def write_checkpoint(checkpoint: Checkpoint) -> str:
+    """Return ``checkpoint`` as indented JSON that ends in a newline."""
+    text = _Text(
+        kind=KIND,
+        ledger_id=checkpoint.ledger_id,
+        height=checkpoint.height,
+        seq=checkpoint.seq,
+        hash=checkpoint.hash.hex(),
+        at_ms=checkpoint.at_ms,
+        public_key=checkpoint.public_key.hex(),
+        signature=checkpoint.signature.hex(),
+    )
+    return msgspec.json.format(msgspec.json.encode(text), indent=2).decode() + "\n"
+
+
+def read_checkpoint(text: str | bytes) -> Checkpoint:
+    """Return the checkpoint that ``write_checkpoint`` wrote; its signature is not looked at.
+
+    Raises ``CheckpointError`` naming the field.
+    """
+    try:
+        found = msgspec.json.decode(text, type=_Text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _unreadable(str(error)) from error
+    if found.kind != KIND:
+        raise _unreadable(f"kind is {found.kind!r}, not {KIND!r}")
+    if found.height < 1 or found.seq < 1:
+        raise _unreadable("height and seq must be at least 1")
+    return Checkpoint(
+        ledger_id=found.ledger_id,
+        height=found.height,
+        seq=found.seq,
+        hash=_unhex("hash", found.hash, HASH_BYTES),
+        at_ms=found.at_ms,
+        public_key=_unhex("public_key", found.public_key, KEY_BYTES),
+        signature=_unhex("signature", found.signature, SIGNATURE_BYTES),
+    )
+
+
+def _unhex(field: str, text: str, length: int) -> bytes:
+    """Return the ``length`` bytes that ``text`` spells, or raise ``CheckpointError``."""
+    try:
+        found = bytes.fromhex(text)
+    except ValueError as error:
+        raise _unreadable(f"{field} is not hexadecimal") from error
+    if len(found) != length:
+        raise _unreadable(f"{field} has {len(found)} bytes, not {length}")
+    return found
+
+
+def _unreadable(what: str) -> CheckpointError:
+    """Return the error for a text that is not a checkpoint because of ``what``."""
+    return CheckpointError(f"not a checkpoint: {what}; `quorate ledger checkpoint` writes one")

@@ -1,0 +1,186 @@
+"""Bytes <-> events: MessagePack for the ledger, named fields for export.
+
+A tag such as ``lease-started/1`` names a shape for ever. When a shape must change, the new one
+gets the next number in ``model/events.py``; the old class moves here, keeps its tag, and gets an
+entry in ``UPCASTERS`` that makes the current event of it. Decoding checks every field's type, so
+what comes out is an event or an error, never half of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import UnionType
+from typing import Any, Final, Union, cast, get_args
+
+import msgspec
+from msgspec import Raw
+from msgspec.msgpack import Decoder, Encoder
+
+from quorate.ledger.errors import CorruptLedgerError, UnknownEventError
+from quorate.model.amounts import GPUS_PER_NODE_MAX
+from quorate.model.events import Event, Fact, Slots, tag_of
+
+Upcasters = Mapping[type[Fact], Callable[[Any], Fact]]
+"""From an old shape to the function that makes the next newer, or the current, event of it."""
+
+UPCASTERS: Final[Upcasters] = {}
+"""The old shapes; none yet."""
+
+# What msgspec raises on bytes that are not what was asked for: a bad string is a UnicodeDecodeError
+# and bytes that nest without end are a RecursionError, not a DecodeError.
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class EventDecoder:
+    """Reads every shape there ever was and returns current events."""
+
+    def __init__(self, current: UnionType, upcasters: Upcasters) -> None:
+        shapes: tuple[type[Fact], ...] = (*get_args(current), *upcasters)
+        self._upcasters = upcasters
+        self._tags = frozenset(str(shape.__struct_config__.tag) for shape in shapes)
+        assert len(self._tags) == len(shapes), "two shapes share a tag"
+        union: Any = Union[shapes]  # noqa: UP007 - the members are only known at run time
+        self._one: Decoder[Fact] = Decoder(union)
+        self._many: Decoder[list[Fact]] = Decoder(list[union])
+        self._raws: Decoder[list[Raw]] = Decoder(list[Raw])
+        self._any: Decoder[Any] = Decoder()
+
+    def decode(self, data: bytes | Raw, *, first_seq: int) -> list[Fact]:
+        """Return the events that ``data``, one MessagePack array, holds.
+
+        ``first_seq`` is the first event's sequence number, for error texts. Raises
+        ``UnknownEventError`` for a tag of a newer Quorate and ``CorruptLedgerError`` for anything
+        else that is not an event.
+        """
+        try:
+            events = self._many.decode(data)
+        except _UNREADABLE as error:
+            raise self._diagnosis(data, first_seq, str(error)) from error
+        if not self._upcasters:
+            return events
+        return [self._lifted(event) for event in events]
+
+    def _lifted(self, event: Fact) -> Fact:
+        """Return ``event`` in its current shape, through as many versions as lie between."""
+        for _ in self._upcasters:
+            lift = self._upcasters.get(type(event))
+            if lift is None:
+                return event
+            event = lift(event)
+        assert type(event) not in self._upcasters, event
+        return event
+
+    def _diagnosis(
+        self, data: bytes | Raw, first_seq: int, what: str
+    ) -> UnknownEventError | CorruptLedgerError:
+        """Return the error that says which event of ``data`` cannot be read, and why."""
+        try:
+            raws = self._raws.decode(data)
+        except _UNREADABLE:
+            return CorruptLedgerError(f"events are not readable: {what}", seq=first_seq)
+        for seq, raw in enumerate(raws, start=first_seq):
+            try:
+                self._one.decode(raw)
+            except _UNREADABLE as error:
+                tag = self._tag(raw)
+                if tag is not None and tag not in self._tags:
+                    return UnknownEventError(tag, seq=seq)
+                return CorruptLedgerError(f"event is malformed: {error}", seq=seq)
+        return CorruptLedgerError(f"events are not readable: {what}", seq=first_seq)
+
+    def _tag(self, raw: Raw) -> str | None:
+        """Return the tag that ``raw`` claims, or None when it is not even an array with one."""
+        try:
+            loose = self._any.decode(raw)
+        except (*_UNREADABLE, ValueError):
+            return None
+        match loose:
+            case [str(tag), *_]:
+                return tag
+            case _:
+                return None
+
+
+_ENCODER: Final = Encoder()
+_DECODER: Final = EventDecoder(Event, UPCASTERS)
+
+
+def encode_events(events: Sequence[Event]) -> bytes:
+    """Return ``events`` as one MessagePack array; equal events give equal bytes."""
+    return _ENCODER.encode(events)
+
+
+def decode_events(data: bytes | Raw, *, first_seq: int = 1) -> list[Event]:
+    """Return the events ``encode_events`` made ``data`` of; see ``EventDecoder.decode``."""
+    return cast("list[Event]", _DECODER.decode(data, first_seq=first_seq))
+
+
+def event_to_json(seq: int, event: Event) -> dict[str, Any]:
+    """Return ``event`` with named fields for export: ``seq``, ``tag``, then the fields in order.
+
+    Slots are shown as ``{"node": name, "slots": [ordinals]}``; everything else is as stored.
+    """
+    shown: dict[str, Any] = {"seq": seq, "tag": tag_of(event)}
+    for name in event.__struct_fields__:
+        value = getattr(event, name)
+        shown[name] = _shown_slots(value) if name == "slots" else msgspec.to_builtins(value)
+    return shown
+
+
+def event_from_json(shown: Mapping[str, Any]) -> tuple[int, Event]:
+    """Return the sequence number and event that ``event_to_json`` showed.
+
+    Raises ``UnknownEventError`` or ``CorruptLedgerError``, naming the field.
+    """
+    fields = dict(shown)
+    seq, tag = fields.pop("seq", None), fields.pop("tag", None)
+    if not isinstance(seq, int) or not isinstance(tag, str):
+        raise CorruptLedgerError("an exported event needs a number `seq` and a text `tag`")
+    shape = _SHAPES.get(tag)
+    if shape is None:
+        raise UnknownEventError(tag, seq=seq)
+    if set(fields) != set(shape.__struct_fields__):
+        wrong = ", ".join(sorted(set(fields) ^ set(shape.__struct_fields__)))
+        raise CorruptLedgerError(
+            f"{tag}: these fields are missing or not expected: {wrong}", seq=seq
+        )
+    try:
+        if "slots" in fields:
+            fields["slots"] = _stored_slots(msgspec.convert(fields["slots"], list[_ShownSlots]))
+        row = [tag, *(fields[name] for name in shape.__struct_fields__)]
+        return seq, cast("Event", msgspec.convert(row, shape))
+    except msgspec.ValidationError as error:
+        raise CorruptLedgerError(f"{tag}: {error}", seq=seq) from error
+
+
+_SHAPES: Final[Mapping[str, type[Fact]]] = {
+    str(shape.__struct_config__.tag): shape for shape in get_args(Event)
+}
+
+
+class _ShownSlots(msgspec.Struct, forbid_unknown_fields=True):
+    """A node's slots as export shows them."""
+
+    node: str
+    slots: list[int]
+
+
+def _shown_slots(slots: Slots) -> list[dict[str, Any]]:
+    """Return (node, mask) pairs as nodes with the ordinals whose bits are set, ascending."""
+    return [
+        {"node": node, "slots": [bit for bit in range(mask.bit_length()) if mask >> bit & 1]}
+        for node, mask in slots
+    ]
+
+
+def _stored_slots(shown: Iterable[_ShownSlots]) -> Slots:
+    """Return what ``_shown_slots`` was given."""
+    pairs = []
+    for entry in shown:
+        ordinals = set(entry.slots)
+        if len(ordinals) != len(entry.slots) or not ordinals <= set(range(GPUS_PER_NODE_MAX)):
+            raise msgspec.ValidationError(
+                f"slots of node {entry.node!r} must be different numbers in 0..63"
+            )
+        pairs.append((entry.node, sum(1 << ordinal for ordinal in ordinals)))
+    return tuple(pairs)

@@ -1,0 +1,52 @@
+"""What can be wrong with a ledger's bytes. The whole tree is drawn in ``ports/errors.py``.
+
+``QuorateError`` lives here because the ledger is the lowest layer that raises one.
+"""
+
+from __future__ import annotations
+
+
+class QuorateError(Exception):
+    """The root of every error a user can cause or meet; its text is one clear sentence or two."""
+
+
+class CorruptLedgerError(QuorateError):
+    """What is stored is not what was written.
+
+    ``height`` and ``seq`` say where, as far as is known: the block, and the first event in doubt.
+    """
+
+    def __init__(self, what: str, *, height: int | None = None, seq: int | None = None) -> None:
+        places = []
+        if height is not None:
+            places.append(f"block {height}")
+        if seq is not None:
+            places.append(f"sequence {seq}")
+        super().__init__(f"{what} (at {', '.join(places)})" if places else what)
+        self.what = what
+        self.height = height
+        self.seq = seq
+
+
+class NewerLedgerError(QuorateError):
+    """The ledger is whole, but holds something that only a newer Quorate can read."""
+
+    def __init__(self, what: str, *, seq: int | None = None) -> None:
+        place = "" if seq is None else f" at sequence {seq}"
+        super().__init__(
+            f"{what}{place} is unknown here: the ledger was written by a newer Quorate; "
+            "read it with that version or later"
+        )
+        self.seq = seq
+
+
+class UnknownEventError(NewerLedgerError):
+    """An event's tag is not in this version's list."""
+
+    def __init__(self, tag: str, *, seq: int | None = None) -> None:
+        super().__init__(f"event {tag!r}", seq=seq)
+        self.tag = tag
+
+
+class CheckpointError(QuorateError):
+    """A text is not a checkpoint."""

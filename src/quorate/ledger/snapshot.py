@@ -1,0 +1,243 @@
+"""Snapshots: the state as bytes, so that opening a long ledger need not replay all of it.
+
+A snapshot is a cache and never the truth: it names the head it was taken at, it is dropped when
+its format is not this one, and ``restore(take(state))`` equals the state that events fold to.
+Indexes are not stored; they are rebuilt from the tables.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.msgpack import Decoder, Encoder
+
+from quorate.model.apply import rebuild_families
+from quorate.model.events import LeaseEnding, LeaseStarted, Tier
+from quorate.model.island import all_slots
+from quorate.model.records import CapAccount, EnvelopeAccount, Lease, Phase, RunRecord
+from quorate.model.refusal import Refusal
+from quorate.model.specs import (
+    Budget,
+    Cap,
+    CapId,
+    Envelope,
+    EnvelopeId,
+    Node,
+    Owner,
+    Pool,
+    Run,
+    System,
+)
+from quorate.model.state import State
+
+SNAPSHOT_FORMAT: Final = 1
+"""Raised whenever the shape below or the meaning of a counter changes."""
+
+
+class _Envelope(Struct, array_like=True, gc=False):
+    envelope_id: EnvelopeId
+    budget: str
+    owner: str
+    spec: Envelope
+    caps: tuple[CapId, ...]
+    retired: bool
+    gpus_active: int
+    gpus_reserved: int
+    committed_gpu_ms: int
+    ended_gpu_ms: int
+    started_gpu_ms: int
+    lent_gpus_active: int
+    lent_committed_gpu_ms: int
+
+
+class _Cap(Struct, array_like=True, gc=False):
+    cap_id: CapId
+    spec: Cap
+    retired: bool
+    gpus_active: int
+    gpus_reserved: int
+    committed_gpu_ms: int
+
+
+class _Run(Struct, array_like=True, gc=False):
+    spec: Run
+    seq: int
+    submitted_ms: int
+    phase: Phase
+    refusal: Refusal | None
+    refused_since_ms: int
+    leases_ever: int
+    charges: tuple[tuple[EnvelopeId, Tier, int], ...]
+    started_ms: int | None
+    ended_ms: int | None
+    note: str
+
+
+class _Lease(Struct, array_like=True, gc=False):
+    fact: LeaseStarted
+    hold_gpu_ms: int
+    ending: LeaseEnding | None
+
+
+class _Snapshot(Struct, array_like=True):
+    format: int
+    seq: int
+    at_ms: int
+    ledger_id: str
+    public_key: str
+    system: System
+    pools: list[Pool]
+    nodes: list[Node]
+    owners: list[Owner]
+    budgets: list[Budget]
+    envelopes: list[_Envelope]
+    caps: list[_Cap]
+    runs: list[_Run]
+    leases: list[_Lease]
+
+
+class _Format(Struct, array_like=True):
+    format: int
+
+
+_ENCODER: Final = Encoder()
+_FORMAT: Final = Decoder(_Format)
+_SNAPSHOT: Final = Decoder(_Snapshot)
+
+
+def take(state: State) -> bytes:
+    """Return ``state`` as bytes."""
+    state.refresh()
+    return _ENCODER.encode(
+        _Snapshot(
+            SNAPSHOT_FORMAT,
+            state.seq,
+            state.at_ms,
+            state.ledger_id,
+            state.public_key,
+            state.system,
+            list(state.pools.values()),
+            [record.spec for record in state.nodes.values()],
+            list(state.owners.values()),
+            list(state.budgets.values()),
+            [_pack_envelope(account) for account in state.envelopes.values()],
+            [_pack_cap(account) for account in state.caps.values()],
+            [_pack_run(record) for record in state.runs.values()],
+            [_Lease(lease.fact, lease.hold_gpu_ms, lease.ending) for lease in state.leases.values()],
+        )
+    )
+
+
+def restore(payload: bytes) -> State | None:
+    """Return the state that ``payload`` holds, or None when it is not a snapshot of this format."""
+    try:
+        if _FORMAT.decode(payload).format != SNAPSHOT_FORMAT:
+            return None
+        found = _SNAPSHOT.decode(payload)
+    except msgspec.DecodeError:
+        return None
+    state = State()
+    state.seq, state.at_ms = found.seq, found.at_ms
+    state.ledger_id, state.public_key, state.system = (
+        found.ledger_id,
+        found.public_key,
+        found.system,
+    )
+    state.pools.update((pool.name, pool) for pool in found.pools)
+    state.owners.update((owner.name, owner) for owner in found.owners)
+    state.budgets.update((budget.name, budget) for budget in found.budgets)
+    for entry in found.envelopes:
+        state.envelopes[entry.envelope_id] = EnvelopeAccount(*msgspec.structs.astuple(entry))
+    for cap in found.caps:
+        state.caps[cap.cap_id] = CapAccount(*msgspec.structs.astuple(cap))
+    rebuild_families(state)
+    for node in found.nodes:
+        state.add_node(node, free=all_slots(node.gpus))
+    state.settle_topology()
+    for run in found.runs:
+        _restore_run(state, run)
+    for lease in found.leases:
+        _restore_lease(state, lease)
+    return state
+
+
+def _pack_envelope(account: EnvelopeAccount) -> _Envelope:
+    return _Envelope(
+        account.envelope_id,
+        account.budget,
+        account.owner,
+        account.spec,
+        account.caps,
+        account.retired,
+        account.gpus_active,
+        account.gpus_reserved,
+        account.committed_gpu_ms,
+        account.ended_gpu_ms,
+        account.started_gpu_ms,
+        account.lent_gpus_active,
+        account.lent_committed_gpu_ms,
+    )
+
+
+def _pack_cap(account: CapAccount) -> _Cap:
+    return _Cap(
+        account.cap_id,
+        account.spec,
+        account.retired,
+        account.gpus_active,
+        account.gpus_reserved,
+        account.committed_gpu_ms,
+    )
+
+
+def _pack_run(record: RunRecord) -> _Run:
+    return _Run(
+        record.spec,
+        record.seq,
+        record.submitted_ms,
+        record.phase,
+        record.refusal,
+        record.refused_since_ms,
+        record.leases_ever,
+        tuple((payer, tier, gpu_ms) for (payer, tier), gpu_ms in record.charges.items()),
+        record.started_ms,
+        record.ended_ms,
+        record.note,
+    )
+
+
+def _restore_run(state: State, run: _Run) -> None:
+    name = run.spec.name
+    state.runs[name] = RunRecord(
+        run.spec,
+        run.seq,
+        run.submitted_ms,
+        run.phase,
+        run.refusal,
+        run.refused_since_ms,
+        {},
+        run.leases_ever,
+        {(payer, tier): gpu_ms for payer, tier, gpu_ms in run.charges},
+        run.started_ms,
+        run.ended_ms,
+        run.note,
+    )
+    if run.phase is Phase.PENDING:
+        state.pending[name] = run.seq
+
+
+def _restore_lease(state: State, found: _Lease) -> None:
+    fact = found.fact
+    name = fact.lease
+    lease = Lease.of(fact)
+    lease.hold_gpu_ms, lease.ending = found.hold_gpu_ms, found.ending
+    state.leases[name] = lease
+    for node, mask in fact.slots:
+        record = state.nodes[node]
+        state.mark(record.island, record.position).free[record.position] ^= mask
+        state.node_leases.setdefault(node, {})[name] = None
+    run = state.runs[fact.run]
+    run.leases[name] = None
+    state.owner_leases.setdefault(run.spec.owner, {})[name] = None

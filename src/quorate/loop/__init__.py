@@ -1,0 +1,1 @@
+"""The loop: read, decide, append, act, behind the ports."""

@@ -1,0 +1,141 @@
+"""The engine: one owned state over one store. Read, decide, commit.
+
+Commands that arrive together are decided one after the other, each seeing what the ones before it
+did, and committed as one block with one flush: a group commit. Nobody is told anything before that
+block is durable. When a commit fails, what was decided is forgotten and the state is read anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+from quorate.core.commands import Command, Decision
+from quorate.core.decide import decide
+from quorate.ledger.chain import GENESIS, Head, seal
+from quorate.ledger.fold import replay
+from quorate.ledger.snapshot import restore, take
+from quorate.model.apply import apply_all
+from quorate.model.events import Event, LedgerOpened
+from quorate.model.state import State, StateView
+from quorate.ports.clock import Clock
+from quorate.ports.store import EventStore
+
+SNAPSHOT_EVENTS: Final = 50_000
+"""A snapshot is kept when this many events have come since the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of a command: its decision, and the head under which it is recorded."""
+
+    decision: Decision
+    head: Head
+
+
+class Engine:
+    """Owns the state. One command or group at a time; not for use from several threads."""
+
+    def __init__(self, store: EventStore, clock: Clock, state: State, head: Head) -> None:
+        self._store = store
+        self._clock = clock
+        self._state = state
+        self._head = head
+        self._snapshot_seq = state.seq
+
+    @classmethod
+    def open(cls, store: EventStore, clock: Clock) -> Self:
+        """Return the engine of a ledger, its state read from the last snapshot and the log after it.
+
+        Raises ``CorruptLedgerError`` when the log does not verify.
+        """
+        state, head = _load(store)
+        return cls(store, clock, state, head)
+
+    @classmethod
+    def create(
+        cls, store: EventStore, clock: Clock, *, ledger_id: str, public_key: str, actor: str
+    ) -> Self:
+        """Return the engine of a new ledger in the empty ``store``."""
+        engine = cls(store, clock, State(), store.head())
+        assert engine._head == GENESIS, engine._head
+        opened = LedgerOpened(
+            at_ms=clock.now_ms(), actor=actor, ledger_id=ledger_id, public_key=public_key
+        )
+        engine._commit([opened])
+        return engine
+
+    @property
+    def view(self) -> StateView:
+        """The state as of the last commit, for reading."""
+        return self._state
+
+    @property
+    def head(self) -> Head:
+        """Where the ledger stands."""
+        return self._head
+
+    def now_ms(self) -> int:
+        """Return the time at which a command would be decided now; it never runs back."""
+        return max(self._clock.now_ms(), self._state.at_ms)
+
+    def execute(self, command: Command, *, actor: str) -> Receipt:
+        """Decide and commit one command."""
+        return self.execute_all([command], actor=actor)[0]
+
+    def execute_all(self, commands: Sequence[Command], *, actor: str) -> list[Receipt]:
+        """Decide ``commands`` in order and commit them as one block; return when it is durable.
+
+        A refused command records nothing and does not keep the others from being recorded. Raises
+        a ``StoreError`` when the block cannot be committed; then none of them happened.
+        """
+        decisions: list[Decision] = []
+        events: list[Event] = []
+        try:
+            for command in commands:
+                decision = decide(self._state, command, now_ms=self.now_ms(), actor=actor)
+                apply_all(self._state, decision.events)
+                decisions.append(decision)
+                events.extend(decision.events)
+            if events:
+                self._append(events)
+        except BaseException:
+            if events:
+                self._state, self._head = _load(self._store)
+            raise
+        self._maybe_snapshot()
+        return [Receipt(decision, self._head) for decision in decisions]
+
+    def try_out(self, command: Command, *, actor: str) -> Decision:
+        """Return what ``command`` would do now; nothing is written and nothing changes."""
+        return decide(self._state, command, now_ms=self.now_ms(), actor=actor)
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self._store.close()
+
+    def _commit(self, events: Sequence[Event]) -> None:
+        apply_all(self._state, events)
+        self._append(events)
+
+    def _append(self, events: Sequence[Event]) -> None:
+        block = seal(self._head, events)
+        self._store.append(block, expected=self._head)
+        self._head = block.head
+
+    def _maybe_snapshot(self) -> None:
+        if self._state.seq - self._snapshot_seq >= SNAPSHOT_EVENTS:
+            self._store.save_snapshot(self._head, take(self._state))
+            self._snapshot_seq = self._state.seq
+
+
+def _load(store: EventStore) -> tuple[State, Head]:
+    """Return the state and head of the ledger in ``store``."""
+    kept = store.load_snapshot()
+    if kept is not None:
+        head, payload = kept
+        state = restore(payload)
+        if state is not None and state.seq == head.seq:
+            return replay(store.blocks(from_height=head.height + 1), state=state, after=head)
+    return replay(store.blocks())

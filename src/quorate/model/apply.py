@@ -1,0 +1,309 @@
+"""What each event does to the state: the only code that changes one.
+
+``apply`` is total: every event a ledger can hold applies, or the ledger or this code is wrong and
+an assertion says so. It works alike on the owned state and on an overlay, because every record it
+changes is first asked for with ``own``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from heapq import heappush
+from typing import Any
+
+from quorate.model import events as e
+from quorate.model.island import all_slots
+from quorate.model.records import (
+    CapAccount,
+    EnvelopeAccount,
+    Lease,
+    Phase,
+    RunRecord,
+)
+from quorate.model.specs import Budget, EnvelopeId, cap_id, envelope_id
+from quorate.model.state import State
+
+
+def apply(state: State, event: e.Event) -> None:
+    """Fold ``event`` into ``state``; its sequence is the next one."""
+    _APPLY[type(event)](state, event)
+    state.seq += 1
+    assert event.at_ms >= state.at_ms, (state.seq, event.at_ms, state.at_ms)
+    state.at_ms = event.at_ms
+
+
+def apply_all(state: State, events: Iterable[e.Event]) -> None:
+    """Fold ``events`` into ``state``, in order."""
+    table = _APPLY
+    seq, at_ms = state.seq, state.at_ms
+    for event in events:
+        # Handlers that need their own sequence read it from the state.
+        state.seq = seq
+        table[type(event)](state, event)
+        seq += 1
+        assert event.at_ms >= at_ms, (seq, event.at_ms, at_ms)
+        at_ms = event.at_ms
+    state.seq, state.at_ms = seq, at_ms
+
+
+def _ledger_opened(state: State, event: e.LedgerOpened) -> None:
+    assert not state.ledger_id, "a ledger is opened once"
+    state.ledger_id = event.ledger_id
+    state.public_key = event.public_key
+
+
+def _system_applied(state: State, event: e.SystemApplied) -> None:
+    state.system = event.system
+
+
+def _pool_applied(state: State, event: e.PoolApplied) -> None:
+    state.settle_topology()
+    old = state.pools.get(event.pool.name)
+    state.pools[event.pool.name] = event.pool
+    if old is not None and old.selector == event.pool.selector:
+        return
+    for record in list(state.nodes.values()):
+        free = state.islands[record.island].free[record.position]
+        state.add_node(record.spec, free=free)
+
+
+def _node_applied(state: State, event: e.NodeApplied) -> None:
+    node = event.node
+    if node.name in state.nodes:
+        state.settle_topology()
+        record = state.nodes[node.name]
+        taken = all_slots(record.spec.gpus) ^ state.islands[record.island].free[record.position]
+        free = all_slots(node.gpus) & ~taken
+    else:
+        free = all_slots(node.gpus)
+    state.add_node(node, free=free)
+
+
+def _owner_applied(state: State, event: e.OwnerApplied) -> None:
+    owner = event.owner
+    old = state.owners.get(owner.name)
+    for parent in () if old is None else old.parents:
+        state.children[parent] = tuple(c for c in state.children[parent] if c != owner.name)
+    state.owners[owner.name] = owner
+    for parent in owner.parents:
+        known = state.children.get(parent, ())
+        state.children[parent] = tuple(sorted((*known, owner.name)))
+    state.family_cache = {}
+
+
+def _budget_applied(state: State, event: e.BudgetApplied) -> None:
+    budget = event.budget
+    old = state.budgets.get(budget.name)
+    if old is not None:
+        _retire_budget(state, old)
+    state.budgets[budget.name] = budget
+    known = state.owner_budgets.get(budget.owner, ())
+    state.owner_budgets[budget.owner] = tuple(sorted({*known, budget.name}))
+    for cap in budget.caps:
+        key = cap_id(budget.name, cap.name)
+        if key in state.caps:
+            account = state.caps.own(key)
+            account.spec, account.retired = cap, False
+        else:
+            state.caps[key] = CapAccount(key, cap)
+    for envelope in budget.envelopes:
+        under = tuple(
+            cap_id(budget.name, cap.name) for cap in budget.caps if envelope.name in cap.envelopes
+        )
+        key_e = envelope_id(budget.name, envelope.name)
+        if key_e in state.envelopes:
+            paid = state.envelopes.own(key_e)
+            paid.spec, paid.caps, paid.owner, paid.retired = envelope, under, budget.owner, False
+        else:
+            state.envelopes[key_e] = EnvelopeAccount(
+                key_e, budget.name, budget.owner, envelope, under
+            )
+        if envelope.lending.allow:
+            _list_lender(state, envelope.flavor, key_e)
+    _recount_caps(state, budget)
+    state.family_cache = {}
+
+
+def _retire_budget(state: State, old: Budget) -> None:
+    """Take ``old`` out of use; its accounts stay, so that nothing spent is ever forgotten."""
+    names = tuple(b for b in state.owner_budgets[old.owner] if b != old.name)
+    state.owner_budgets[old.owner] = names
+    for envelope in old.envelopes:
+        key = envelope_id(old.name, envelope.name)
+        state.envelopes.own(key).retired = True
+        if envelope.lending.allow:
+            state.lenders[envelope.flavor] = tuple(
+                other for other in state.lenders[envelope.flavor] if other != key
+            )
+    for cap in old.caps:
+        state.caps.own(cap_id(old.name, cap.name)).retired = True
+
+
+def _list_lender(state: State, flavor: str, key: EnvelopeId) -> None:
+    """Keep lenders of a flavor in the order in which anybody's money is tried."""
+    known = {*state.lenders.get(flavor, ()), key}
+    state.lenders[flavor] = tuple(
+        sorted(known, key=lambda k: (state.envelopes[k].owner, state.envelopes[k].budget, k))
+    )
+
+
+def _recount_caps(state: State, budget: Budget) -> None:
+    """Make each cap's counters the sum over the envelopes that are under it now."""
+    for cap in budget.caps:
+        account = state.caps.own(cap_id(budget.name, cap.name))
+        members = [state.envelopes[envelope_id(budget.name, name)] for name in cap.envelopes]
+        account.gpus_active = sum(m.gpus_active for m in members)
+        account.gpus_reserved = sum(m.gpus_reserved for m in members)
+        account.committed_gpu_ms = sum(m.committed_gpu_ms for m in members)
+
+
+def rebuild_families(state: State) -> None:
+    """Derive who belongs to whom, and who lends, from the owners and budgets of ``state``."""
+    for owner in state.owners.values():
+        for parent in owner.parents:
+            known = state.children.get(parent, ())
+            state.children[parent] = tuple(sorted((*known, owner.name)))
+    for budget in state.budgets.values():
+        known = state.owner_budgets.get(budget.owner, ())
+        state.owner_budgets[budget.owner] = tuple(sorted((*known, budget.name)))
+        for envelope in budget.envelopes:
+            if envelope.lending.allow:
+                _list_lender(state, envelope.flavor, envelope_id(budget.name, envelope.name))
+
+
+def _run_submitted(state: State, event: e.RunSubmitted) -> None:
+    run, seq = event.run, state.seq + 1
+    assert run.name not in state.runs, run.name
+    state.runs[run.name] = RunRecord(
+        run, seq, event.at_ms, Phase.PENDING, None, event.at_ms, {}, 0, {}, None, None, ""
+    )
+    state.pending[run.name] = seq
+
+
+def _run_refused(state: State, event: e.RunRefused) -> None:
+    record = state.runs.own(event.run)
+    if record.refusal is None or record.refusal.code != event.refusal.code:
+        record.refused_since_ms = event.at_ms
+    record.refusal = event.refusal
+
+
+def _lease_started(state: State, event: e.LeaseStarted) -> None:
+    state.settle_topology()
+    name = event.lease
+    assert name not in state.leases, name
+    run = state.runs.own(event.run)
+    lease = Lease.of(event)
+    gpus, nodes, node_leases = lease.gpus, state.nodes, state.node_leases
+    for node, mask in event.slots:
+        record = nodes[node]
+        position = record.position
+        island = state.mark(record.island, position)
+        free = island.free[position]
+        assert free & mask == mask, (name, node, mask, free)
+        island.free[position] = free ^ mask
+        if node in node_leases:
+            node_leases.own(node)[name] = None
+        else:
+            node_leases[node] = {name: None}
+    _charge(state, event, gpus=gpus, gpu_ms=event.hold_gpu_ms)
+    state.envelopes.own(event.payer).started_gpu_ms += gpus * event.start_ms
+    state.leases[name] = lease
+    run.leases[name] = None
+    run.leases_ever += 1
+    if run.phase is Phase.PENDING:
+        run.phase = Phase.RUNNING
+        run.refusal = None
+        if run.started_ms is None:
+            run.started_ms = event.start_ms
+        del state.pending[event.run]
+    owner = run.spec.owner
+    if owner in state.owner_leases:
+        state.owner_leases.own(owner)[name] = None
+    else:
+        state.owner_leases[owner] = {name: None}
+    if state.holds_tracked:
+        heappush(state.holds_due(), (lease.hold_ends_ms, name))
+
+
+def _charge(state: State, fact: e.LeaseStarted, *, gpus: int, gpu_ms: int) -> None:
+    """Add GPUs and GPU-milliseconds to the payer of ``fact``, its caps and what it lends."""
+    account = state.envelopes.own(fact.payer)
+    account.gpus_active += gpus
+    account.committed_gpu_ms += gpu_ms
+    if fact.tier is e.Tier.BORROWED:
+        account.lent_gpus_active += gpus
+        account.lent_committed_gpu_ms += gpu_ms
+    for key in account.caps:
+        cap = state.caps.own(key)
+        cap.gpus_active += gpus
+        cap.committed_gpu_ms += gpu_ms
+
+
+def _hold_extended(state: State, event: e.HoldExtended) -> None:
+    lease = state.leases.own(event.lease)
+    lease.hold_gpu_ms += event.gpu_ms
+    _charge(state, lease.fact, gpus=0, gpu_ms=event.gpu_ms)
+    if state.holds_tracked:
+        heappush(state.holds_due(), (lease.hold_ends_ms, event.lease))
+
+
+def _lease_ending(state: State, event: e.LeaseEnding) -> None:
+    state.leases.own(event.lease).ending = event
+
+
+def _lease_ended(state: State, event: e.LeaseEnded) -> None:
+    name = event.lease
+    lease = state.leases[name]
+    del state.leases[name]
+    fact, gpus = lease.fact, lease.gpus
+    assert event.end_ms >= fact.start_ms, (name, fact.start_ms, event.end_ms)
+    for node, mask in fact.slots:
+        record = state.nodes[node]
+        island = state.mark(record.island, record.position)
+        assert island.free[record.position] & mask == 0, (name, node, mask)
+        island.free[record.position] |= mask
+        del state.node_leases.own(node)[name]
+    used = gpus * (event.end_ms - fact.start_ms)
+    _charge(state, fact, gpus=-gpus, gpu_ms=used - lease.hold_gpu_ms)
+    account = state.envelopes.own(fact.payer)
+    account.ended_gpu_ms += used
+    account.started_gpu_ms -= gpus * fact.start_ms
+    run = state.runs.own(fact.run)
+    del run.leases[name]
+    payer = (fact.payer, fact.tier)
+    run.charges[payer] = run.charges.get(payer, 0) + used
+    del state.owner_leases.own(run.spec.owner)[name]
+
+
+def _run_requeued(state: State, event: e.RunRequeued) -> None:
+    run = state.runs.own(event.run)
+    assert not run.leases, event
+    run.phase = Phase.PENDING
+    state.pending[event.run] = run.seq
+
+
+def _run_ended(state: State, event: e.RunEnded) -> None:
+    run = state.runs.own(event.run)
+    assert not run.leases, event
+    run.phase = Phase(event.outcome)
+    run.ended_ms = event.at_ms
+    run.note = event.note
+    state.pending.pop(event.run, None)
+
+
+_APPLY: dict[type, Callable[[State, Any], None]] = {
+    e.LedgerOpened: _ledger_opened,
+    e.SystemApplied: _system_applied,
+    e.PoolApplied: _pool_applied,
+    e.NodeApplied: _node_applied,
+    e.OwnerApplied: _owner_applied,
+    e.BudgetApplied: _budget_applied,
+    e.RunSubmitted: _run_submitted,
+    e.RunRefused: _run_refused,
+    e.LeaseStarted: _lease_started,
+    e.HoldExtended: _hold_extended,
+    e.LeaseEnding: _lease_ending,
+    e.LeaseEnded: _lease_ended,
+    e.RunRequeued: _run_requeued,
+    e.RunEnded: _run_ended,
+}

@@ -1,0 +1,176 @@
+"""The mutable records of the state: accounts, runs, leases, nodes.
+
+Only ``model/apply.py`` changes them, and only after asking their table to ``own`` them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from quorate.model.events import LeaseEnding, LeaseStarted, Tier, lease_gpus
+from quorate.model.island import IslandKey
+from quorate.model.refusal import Refusal
+from quorate.model.specs import Cap, CapId, Envelope, EnvelopeId, Node, Run
+
+
+class Phase(StrEnum):
+    """Where a run is in its life."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    COMPLETED = "Completed"
+    CANCELLED = "Cancelled"
+    FAILED = "Failed"
+
+
+TERMINAL = frozenset((Phase.COMPLETED, Phase.CANCELLED, Phase.FAILED))
+
+
+@dataclass(slots=True)
+class NodeRecord:
+    """A node and where its slots are indexed."""
+
+    spec: Node
+    island: IslandKey
+    position: int
+
+    def copy(self) -> NodeRecord:
+        """Return a record that may be changed alone."""
+        return NodeRecord(self.spec, self.island, self.position)
+
+
+@dataclass(slots=True)
+class EnvelopeAccount:
+    """What an envelope has promised and paid.
+
+    ``committed_gpu_ms`` is spent + held: what ended leases cost and what open leases hold, whole.
+    It does not depend on the time, because using a held GPU-millisecond turns it into a spent one.
+    A ``retired`` envelope is no longer in its budget: it pays nothing new, and its past stays.
+    """
+
+    envelope_id: EnvelopeId
+    budget: str
+    owner: str
+    spec: Envelope
+    caps: tuple[CapId, ...]
+    retired: bool = False
+    gpus_active: int = 0
+    gpus_reserved: int = 0
+    committed_gpu_ms: int = 0
+    ended_gpu_ms: int = 0
+    started_gpu_ms: int = 0
+    lent_gpus_active: int = 0
+    lent_committed_gpu_ms: int = 0
+
+    def copy(self) -> EnvelopeAccount:
+        """Return an account that may be changed alone."""
+        return EnvelopeAccount(
+            self.envelope_id,
+            self.budget,
+            self.owner,
+            self.spec,
+            self.caps,
+            self.retired,
+            self.gpus_active,
+            self.gpus_reserved,
+            self.committed_gpu_ms,
+            self.ended_gpu_ms,
+            self.started_gpu_ms,
+            self.lent_gpus_active,
+            self.lent_committed_gpu_ms,
+        )
+
+    def spent_gpu_ms(self, now_ms: int) -> int:
+        """Return what has been used up to ``now_ms``, running leases included.
+
+        ``started_gpu_ms`` is the sum of GPUs x start over open leases, so the running part needs
+        no walk over them.
+        """
+        return self.ended_gpu_ms + self.gpus_active * now_ms - self.started_gpu_ms
+
+    def held_gpu_ms(self, now_ms: int) -> int:
+        """Return what is left of the holds at ``now_ms``."""
+        return self.committed_gpu_ms - self.spent_gpu_ms(now_ms)
+
+
+@dataclass(slots=True)
+class CapAccount:
+    """What the envelopes under a cap have promised together."""
+
+    cap_id: CapId
+    spec: Cap
+    retired: bool = False
+    gpus_active: int = 0
+    gpus_reserved: int = 0
+    committed_gpu_ms: int = 0
+
+    def copy(self) -> CapAccount:
+        """Return an account that may be changed alone."""
+        return CapAccount(
+            self.cap_id,
+            self.spec,
+            self.retired,
+            self.gpus_active,
+            self.gpus_reserved,
+            self.committed_gpu_ms,
+        )
+
+
+@dataclass(slots=True)
+class Lease:
+    """An open lease: the fact that began it, and what has changed since."""
+
+    fact: LeaseStarted
+    gpus: int
+    hold_gpu_ms: int
+    ending: LeaseEnding | None = None
+
+    @classmethod
+    def of(cls, fact: LeaseStarted) -> Lease:
+        """Return the lease that ``fact`` began."""
+        return cls(fact, lease_gpus(fact.slots), fact.hold_gpu_ms)
+
+    def copy(self) -> Lease:
+        """Return a lease that may be changed alone."""
+        return Lease(self.fact, self.gpus, self.hold_gpu_ms, self.ending)
+
+    @property
+    def hold_ends_ms(self) -> int:
+        """The instant at which the lease will have used all that is held for it."""
+        return self.fact.start_ms + self.hold_gpu_ms // self.gpus
+
+
+@dataclass(slots=True)
+class RunRecord:
+    """A run: what was asked, where it stands, what it has cost whom."""
+
+    spec: Run
+    seq: int
+    submitted_ms: int
+    phase: Phase
+    refusal: Refusal | None
+    refused_since_ms: int
+    leases: dict[str, None]
+    leases_ever: int
+    charges: dict[tuple[EnvelopeId, Tier], int]
+    started_ms: int | None
+    ended_ms: int | None
+    note: str
+
+    def copy(self) -> RunRecord:
+        """Return a record that may be changed alone."""
+        return RunRecord(
+            self.spec,
+            self.seq,
+            self.submitted_ms,
+            self.phase,
+            self.refusal,
+            self.refused_since_ms,
+            self.leases.copy(),
+            self.leases_ever,
+            self.charges.copy(),
+            self.started_ms,
+            self.ended_ms,
+            self.note,
+        )

@@ -1,0 +1,101 @@
+"""Tables of the state, and the layered table an overlay puts on top of one.
+
+A record in a table is either immutable or has a ``copy`` method. Whoever changes a record asks
+the table for it with ``own``: the base table hands out the record itself, a layered table hands
+out a private copy, so that what lies below never changes. That is all there is to an overlay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from typing import Generic, Protocol, Self, TypeVar, cast
+
+
+class Copyable(Protocol):
+    """A mutable record."""
+
+    def copy(self) -> Self:
+        """Return a copy that shares nothing mutable with the original."""
+        ...
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Table(dict[K, V]):
+    """The base: a dict whose records the fold may change in place."""
+
+    __slots__ = ()
+
+    def own(self, key: K) -> V:
+        """Return the record under ``key`` for changing."""
+        return self[key]
+
+    def layer(self) -> Table[K, V]:
+        """Return a table that reads through to this one and keeps its changes to itself."""
+        return cast("Table[K, V]", LayeredTable(self))
+
+
+class LayeredTable(MutableMapping[K, V], Generic[K, V]):
+    """A table over another: reads fall through, writes and deletions stay here.
+
+    Iteration yields what lies below first, in its order, then what was added here.
+    """
+
+    __slots__ = ("_base", "_gone", "_local")
+
+    def __init__(self, base: Table[K, V] | LayeredTable[K, V]) -> None:
+        self._base = base
+        self._local: dict[K, V] = {}
+        self._gone: set[K] = set()
+
+    def __getitem__(self, key: K) -> V:
+        local = self._local
+        if key in local:
+            return local[key]
+        if key in self._gone:
+            raise KeyError(key)
+        return self._base[key]
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self._local[key] = value
+        self._gone.discard(key)
+
+    def __delitem__(self, key: K) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self._local.pop(key, None)
+        if key in self._base:
+            self._gone.add(key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._local or (key not in self._gone and key in self._base)
+
+    def __iter__(self) -> Iterator[K]:
+        for key in self._base:
+            if key not in self._gone:
+                yield key
+        for key in self._local:
+            if key not in self._base:
+                yield key
+
+    def __len__(self) -> int:
+        added = sum(1 for key in self._local if key not in self._base)
+        return len(self._base) - len(self._gone) + added
+
+    def own(self, key: K) -> V:
+        """Return a private copy of the record under ``key``, made on first use."""
+        local = self._local
+        if key in local:
+            return local[key]
+        if key in self._gone:
+            raise KeyError(key)
+        record = self._base[key]
+        mine = cast("V", cast("Copyable", record).copy())
+        local[key] = mine
+        return mine
+
+    def layer(self) -> Table[K, V]:
+        """Return a further layer on top of this one."""
+        return cast("Table[K, V]", LayeredTable(self))

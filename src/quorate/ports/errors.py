@@ -1,0 +1,151 @@
+"""The errors of the world outside the core, as one tree.
+
+    QuorateError
+    ├── CorruptLedgerError      what is stored is not what was written    (ledger/errors.py)
+    ├── NewerLedgerError        whole, but only a newer Quorate reads it  (ledger/errors.py)
+    │   └── UnknownEventError   an event's tag is not in this version     (ledger/errors.py)
+    ├── CheckpointError         a text is not a checkpoint                (ledger/errors.py)
+    ├── KeyFileError            the signing key cannot be used
+    └── StoreError              the store cannot do what was asked; nothing was recorded
+        ├── StaleHeadError      somebody else appended first
+        ├── LedgerHeldError     another process is writing to it
+        ├── LedgerNotFoundError there is no such file
+        ├── LedgerExistsError   there is one already
+        ├── NotALedgerError     the file is something else
+        ├── LedgerVersionError  the file is of a newer layout
+        ├── StoreFullError      no space
+        ├── StoreReadOnlyError  not writable, or opened for reading
+        └── StoreBusyError      locked for too long by another program
+
+The ledger's own errors are reused by stores: a damaged row and a damaged block are the same
+thing to whoever reads them. Adapters raise these and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from quorate.ledger.chain import Head
+from quorate.ledger.errors import (
+    CheckpointError,
+    CorruptLedgerError,
+    NewerLedgerError,
+    QuorateError,
+    UnknownEventError,
+)
+
+__all__ = [
+    "CheckpointError",
+    "CorruptLedgerError",
+    "Holder",
+    "KeyFileError",
+    "LedgerExistsError",
+    "LedgerHeldError",
+    "LedgerNotFoundError",
+    "LedgerVersionError",
+    "NewerLedgerError",
+    "NotALedgerError",
+    "QuorateError",
+    "StaleHeadError",
+    "StoreBusyError",
+    "StoreError",
+    "StoreFullError",
+    "StoreReadOnlyError",
+    "UnknownEventError",
+]
+
+
+class KeyFileError(QuorateError):
+    """The file of the signing key is missing, unsafe or not a key."""
+
+
+class StoreError(QuorateError):
+    """The store could not do what was asked. A failed append recorded nothing."""
+
+
+class StaleHeadError(StoreError):
+    """The ledger is not at the head that the decision was made at; decide again at the new one."""
+
+    def __init__(self, *, expected: Head, actual: Head) -> None:
+        super().__init__(
+            f"the ledger is at block {actual.height}, sequence {actual.seq}, not at block "
+            f"{expected.height}, sequence {expected.seq}, where this was decided; decide again"
+        )
+        self.expected = expected
+        self.actual = actual
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """The process that writes to a ledger, as it described itself."""
+
+    pid: int
+    command: str
+    since: str
+
+
+class LedgerHeldError(StoreError):
+    """Another process has the ledger open for writing; ``holder`` is None when it did not say."""
+
+    def __init__(self, path: Path, holder: Holder | None) -> None:
+        who = (
+            "another process"
+            if holder is None
+            else f"process {holder.pid} ({holder.command}, since {holder.since})"
+        )
+        super().__init__(
+            f"{path} is held for writing by {who}; wait for it to finish or stop it. "
+            "Reading is possible meanwhile"
+        )
+        self.path = path
+        self.holder = holder
+
+
+class LedgerNotFoundError(StoreError):
+    """There is no ledger at the path."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"there is no ledger at {path}; create one with: quorate init")
+        self.path = path
+
+
+class LedgerExistsError(StoreError):
+    """A ledger was to be created where a file is already."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} exists already and was left alone; choose another path")
+        self.path = path
+
+
+class NotALedgerError(StoreError):
+    """The file is not a Quorate ledger."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__(f"{path} is not a Quorate ledger: {what}")
+        self.path = path
+
+
+class LedgerVersionError(StoreError):
+    """The file's layout is newer than this Quorate."""
+
+    def __init__(self, path: Path, *, found: int, known: int) -> None:
+        super().__init__(
+            f"{path} has layout version {found}, this Quorate knows {known}; "
+            "use the Quorate that wrote it, or a later one"
+        )
+        self.path = path
+        self.found = found
+        self.known = known
+
+
+class StoreFullError(StoreError):
+    """The disk or a quota on it is full."""
+
+
+class StoreReadOnlyError(StoreError):
+    """The file or its directory cannot be written, or the store was opened for reading."""
+
+
+class StoreBusyError(StoreError):
+    """Another program kept the file locked for too long."""

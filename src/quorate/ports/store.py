@@ -1,0 +1,65 @@
+"""The store port: an append-only log of blocks with one writer, and a cached snapshot.
+
+``testing/store_contract.py`` is this text as tests; every adapter passes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Protocol, Self
+
+from quorate.ledger.chain import Block, Head
+
+
+class EventStore(Protocol):
+    """A ledger's blocks. Methods raise ``StoreError`` and ``CorruptLedgerError`` only."""
+
+    def head(self) -> Head:
+        """Return where the log ends; ``GENESIS`` when it is empty."""
+        ...
+
+    def append(self, block: Block, *, expected: Head) -> None:
+        """Append ``block``, sealed at ``expected``, all or nothing; durable on return.
+
+        Raises ``StaleHeadError`` when the log is not at ``expected``. After any error the log is as
+        it was and the store is usable. Work does not grow with the log.
+        """
+        ...
+
+    def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
+        """Yield the blocks from ``from_height`` to what is the head now, in order.
+
+        Appending meanwhile is allowed and changes nothing that is yielded. Blocks come as stored:
+        ``ledger/chain.py`` verifies them. Raises ``CorruptLedgerError`` where one cannot be read.
+        """
+        ...
+
+    def save_snapshot(self, head: Head, payload: bytes) -> None:
+        """Keep ``payload``, the state at ``head``, in place of an earlier one."""
+        ...
+
+    def load_snapshot(self) -> tuple[Head, bytes] | None:
+        """Return the kept snapshot, or None when there is none that can be trusted.
+
+        A snapshot is a cache: one that is damaged or not of this log is said on the log of the
+        program and ignored, never an error.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of everything; further calls are bugs. Closing twice is allowed."""
+        ...
+
+    def __enter__(self) -> Self:
+        """Return the store itself."""
+        ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the store."""
+        ...

@@ -1,0 +1,207 @@
+"""The contract of ``ports/store.py`` as tests. A new store subclasses ``StoreContract`` and passes.
+
+    class TestMyStore(StoreContract):
+        def make_store(self) -> EventStore: ...
+        def reopen(self, store: EventStore) -> EventStore: ...
+
+Run with pytest. Crashes are the adapter's own tests: they need its process.
+"""
+
+# ruff: noqa: D102 - a test's name states the one behaviour it checks
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from itertools import pairwise
+
+from quorate.ledger.chain import (
+    GENESIS,
+    Block,
+    Head,
+    Verified,
+    open_blocks,
+    seal,
+    verify_blocks,
+)
+from quorate.model.events import Event, Outcome, RunEnded
+from quorate.ports.errors import StaleHeadError
+from quorate.ports.store import EventStore
+
+LARGE_BLOCK_EVENTS = 20_000
+
+
+def some_events(count: int, *, at_ms: int = 0) -> list[Event]:
+    """Return ``count`` different events, a millisecond apart from ``at_ms`` on."""
+    return [
+        RunEnded(at_ms + n, "contract", f"run-{at_ms + n}", Outcome.COMPLETED) for n in range(count)
+    ]
+
+
+def fill(store: EventStore, *, blocks: int, events_per_block: int = 3) -> list[Block]:
+    """Append that many blocks to ``store`` and return them."""
+    added = []
+    for _ in range(blocks):
+        head = store.head()
+        block = seal(head, some_events(events_per_block, at_ms=head.seq))
+        store.append(block, expected=head)
+        added.append(block)
+    return added
+
+
+def refuses(store: EventStore, block: Block, *, expected: Head) -> StaleHeadError | None:
+    """Return the ``StaleHeadError`` with which ``store`` turns ``block`` away, or None."""
+    try:
+        store.append(block, expected=expected)
+    except StaleHeadError as error:
+        return error
+    return None
+
+
+class StoreContract(ABC):
+    """What holds for every store."""
+
+    @abstractmethod
+    def make_store(self) -> EventStore:
+        """Return a new, empty store."""
+
+    @abstractmethod
+    def reopen(self, store: EventStore) -> EventStore:
+        """Return another store on the same log, after closing ``store``."""
+
+    def test_new_store_is_empty(self) -> None:
+        with self.make_store() as store:
+            assert store.head() == GENESIS
+            assert list(store.blocks()) == []
+            assert store.load_snapshot() is None
+
+    def test_blocks_come_back_as_appended_and_in_order(self) -> None:
+        with self.make_store() as store:
+            added = fill(store, blocks=100, events_per_block=2)
+            assert list(store.blocks()) == added
+            assert store.head() == added[-1].head
+
+    def test_events_come_back_from_the_chain(self) -> None:
+        with self.make_store() as store:
+            fill(store, blocks=5, events_per_block=4)
+            read = [event for _, events in open_blocks(store.blocks()) for event in events]
+            assert read == some_events(20)
+
+    def test_reading_begins_at_any_height(self) -> None:
+        with self.make_store() as store:
+            added = fill(store, blocks=40)
+            assert list(store.blocks(from_height=1)) == added
+            assert list(store.blocks(from_height=33)) == added[32:]
+            assert list(store.blocks(from_height=40)) == added[39:]
+            assert list(store.blocks(from_height=41)) == []
+
+    def test_stale_head_is_refused_and_nothing_is_written(self) -> None:
+        with self.make_store() as store:
+            (first,) = fill(store, blocks=1)
+            late = seal(GENESIS, some_events(7))
+            error = refuses(store, late, expected=GENESIS)
+            assert error is not None
+            assert error.expected == GENESIS
+            assert error.actual == first.head
+            assert store.head() == first.head
+            assert list(store.blocks()) == [first]
+
+    def test_head_of_the_right_height_with_another_hash_is_refused(self) -> None:
+        with self.make_store() as store:
+            (first,) = fill(store, blocks=1)
+            other = seal(GENESIS, some_events(3, at_ms=9)).head
+            assert (other.height, other.seq) == (first.head.height, first.head.seq)
+            assert refuses(store, seal(other, some_events(1)), expected=other) is not None
+            assert list(store.blocks()) == [first]
+
+    def test_head_ahead_of_the_log_is_refused(self) -> None:
+        with self.make_store() as store:
+            ahead = seal(GENESIS, some_events(1)).head
+            assert refuses(store, seal(ahead, some_events(1, at_ms=5)), expected=ahead) is not None
+            assert store.head() == GENESIS
+
+    def test_store_is_usable_after_a_refusal(self) -> None:
+        with self.make_store() as store:
+            fill(store, blocks=1)
+            assert refuses(store, seal(GENESIS, some_events(1)), expected=GENESIS) is not None
+            fill(store, blocks=2)
+            assert isinstance(verify_blocks(store.blocks(), deep=True), Verified)
+            assert store.head().height == 3  # noqa: PLR2004
+
+    def test_reading_while_appending_sees_the_log_as_it_was(self) -> None:
+        with self.make_store() as store:
+            before = fill(store, blocks=80)
+            reading = store.blocks()
+            seen = [next(reading)]
+            fill(store, blocks=3)
+            seen.extend(reading)
+            assert seen == before
+
+    def test_reading_asked_for_before_an_append_ends_before_it(self) -> None:
+        with self.make_store() as store:
+            before = fill(store, blocks=2)
+            reading = store.blocks()
+            fill(store, blocks=2)
+            assert list(reading) == before
+
+    def test_two_readings_do_not_disturb_each_other(self) -> None:
+        with self.make_store() as store:
+            added = fill(store, blocks=70)
+            for left, right in zip(store.blocks(), store.blocks(), strict=True):
+                assert left == right
+            assert list(store.blocks()) == added
+
+    def test_large_block_is_one_block(self) -> None:
+        with self.make_store() as store:
+            (block,) = fill(store, blocks=1, events_per_block=LARGE_BLOCK_EVENTS)
+            assert list(store.blocks()) == [block]
+            assert store.head().seq == LARGE_BLOCK_EVENTS
+
+    def test_reopened_store_has_everything(self) -> None:
+        store = self.make_store()
+        added = fill(store, blocks=10)
+        with self.reopen(store) as again:
+            assert again.head() == added[-1].head
+            assert list(again.blocks()) == added
+            more = fill(again, blocks=1)
+            assert all(b.prev_hash == a.hash for a, b in pairwise([*added, *more]))
+
+    def test_last_snapshot_is_kept(self) -> None:
+        with self.make_store() as store:
+            heads = [block.head for block in fill(store, blocks=3)]
+            store.save_snapshot(heads[0], b"one")
+            store.save_snapshot(heads[1], b"two")
+            assert store.load_snapshot() == (heads[1], b"two")
+
+    def test_snapshot_outlives_appends(self) -> None:
+        with self.make_store() as store:
+            (block,) = fill(store, blocks=1)
+            store.save_snapshot(block.head, b"state")
+            fill(store, blocks=5)
+            assert store.load_snapshot() == (block.head, b"state")
+
+    def test_snapshot_of_the_empty_log_is_kept(self) -> None:
+        with self.make_store() as store:
+            store.save_snapshot(GENESIS, b"")
+            assert store.load_snapshot() == (GENESIS, b"")
+
+    def test_snapshot_of_another_history_is_ignored(self) -> None:
+        with self.make_store() as store:
+            fill(store, blocks=2)
+            elsewhere = seal(GENESIS, some_events(3, at_ms=77)).head
+            store.save_snapshot(elsewhere, b"state")
+            assert store.load_snapshot() is None
+            beyond = seal(store.head(), some_events(1, at_ms=99)).head
+            store.save_snapshot(beyond, b"state")
+            assert store.load_snapshot() is None
+
+    def test_reopened_snapshot_is_the_same_or_gone(self) -> None:
+        store = self.make_store()
+        (block,) = fill(store, blocks=1)
+        store.save_snapshot(block.head, b"state")
+        with self.reopen(store) as again:
+            assert again.load_snapshot() in (None, (block.head, b"state"))
+
+    def test_closing_twice_is_allowed(self) -> None:
+        store = self.make_store()
+        store.close()
+        store.close()

@@ -1,0 +1,37 @@
+"""What every test shares: how hard Hypothesis tries, and which tests are asked for by name only.
+
+``HYPOTHESIS_PROFILE`` chooses: ``ci`` (the default) draws the same examples each time, ``quick``
+draws few of them, ``soak`` draws many new ones and also runs the tests marked ``soak``.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+_PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "ci")
+
+# A slow machine is not a bug, so no example has a deadline; the whole suite has a time budget.
+settings.register_profile("ci", derandomize=True, deadline=None, max_examples=100)
+settings.register_profile("quick", derandomize=True, deadline=None, max_examples=15)
+settings.register_profile(
+    "soak",
+    derandomize=False,
+    deadline=None,
+    max_examples=5_000,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(_PROFILE)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests marked ``soak`` unless the profile asks for them."""
+    if _PROFILE == "soak":
+        return
+    left_out = [item for item in items if item.get_closest_marker("soak") is not None]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]

@@ -1,0 +1,83 @@
+"""The process that ``test_crash.py`` kills: appends to a ledger and tells on stdout how far it is.
+
+    python crash_writer.py LEDGER MODE BLOCKS
+
+Lines: ``C height hash`` when the block's rows are inserted and COMMIT is about to run, ``A height
+hash`` when ``append`` has returned. MODE ``before`` stops for ever at the last block's C, ``after``
+at its A; ``inside`` goes on appending.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import sqlite3
+import sys
+from pathlib import Path
+
+from quorate.adapters.store_sqlite import SqliteStore
+from quorate.ledger.chain import Block, Head, seal
+from quorate.model.events import Event, Outcome, RunEnded
+
+EVENTS_MAX = 400
+
+
+def events_of(head: Head) -> list[Event]:
+    """Return what the block after ``head`` holds: blocks of very different sizes, all told apart."""
+    count = 1 + (head.height * 37) % EVENTS_MAX
+    return [
+        RunEnded(head.seq + n, "crash", f"run-{head.seq + n}", Outcome.COMPLETED)
+        for n in range(count)
+    ]
+
+
+class Teller:
+    """Tells the parent how far the writer is, and stops for ever where it was asked to."""
+
+    def __init__(self, mode: str, blocks: int) -> None:
+        self._mode = mode
+        self._left = blocks
+        self.block: Block | None = None
+
+    def tell(self, mark: str) -> None:
+        assert self.block is not None
+        os.write(1, f"{mark} {self.block.height} {self.block.hash.hex()}\n".encode())
+
+    def on_statement(self, statement: str) -> None:
+        """Watch the statements that SQLite is about to run."""
+        if statement == "COMMIT" and self.block is not None:
+            self.tell("C")
+            if self._mode == "before" and self._left == 1:
+                signal.pause()
+
+    def on_return(self) -> None:
+        self.tell("A")
+        self._left -= 1
+        if self._mode == "after" and self._left == 0:
+            signal.pause()
+
+
+def main(ledger: str, mode: str, blocks: str) -> None:
+    teller = Teller(mode, int(blocks))
+    connections: list[sqlite3.Connection] = []
+
+    def on_audit(event: str, args: tuple[object, ...]) -> None:
+        # The interpreter announces each new connection: no way into the store is needed.
+        if event == "sqlite3.connect/handle" and isinstance(args[0], sqlite3.Connection):
+            connections.append(args[0])
+
+    sys.addaudithook(on_audit)
+    with SqliteStore.open(Path(ledger)) as store:
+        (connection,) = connections
+        connection.set_trace_callback(teller.on_statement)
+        head = store.head()
+        for _ in itertools.count():
+            block = teller.block = seal(head, events_of(head))
+            store.append(block, expected=head)
+            head = block.head
+            teller.on_return()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,93 @@
+"""Every module is used, and every public name exists."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import tomllib
+from pathlib import Path
+
+import quorate
+from tests.tidy.tree import ROOT, SOURCE, project_files
+
+_MODULE_NAME = re.compile(r"quorate(?:\.\w+)+")
+
+
+def _modules() -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for path in project_files():
+        if path.suffix == ".py" and path.is_relative_to(SOURCE):
+            parts = path.relative_to(SOURCE).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def _mentioned(path: Path) -> set[str]:
+    """Return the dotted names a module imports, or keeps as strings to import when needed."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Import(names=aliases):
+                names.update(alias.name for alias in aliases)
+            case ast.ImportFrom(module=str(module), names=aliases, level=0):
+                names.add(module)
+                names.update(f"{module}.{alias.name}" for alias in aliases)
+            case ast.Constant(value=str(text)):
+                names.update(_MODULE_NAME.findall(text) if " " not in text else ())
+            case _:
+                pass
+    return names
+
+
+def _with_parents(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[: count + 1]) for count in range(len(parts))]
+
+
+def _roots(modules: dict[str, Path]) -> list[str]:
+    """Return what is started or imported from outside: the commands, `-m`, and the test kit."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    commands = [target.partition(":")[0] for target in project["scripts"].values()]
+    kit = [name for name in modules if name.startswith("quorate.testing")]
+    return [
+        "quorate",
+        *commands,
+        *(["quorate.__main__"] if "quorate.__main__" in modules else []),
+        *kit,
+    ]
+
+
+def test_every_module_is_reached_from_an_entry_point() -> None:
+    modules = _modules()
+    waiting = _roots(modules)
+    assert set(waiting) <= modules.keys(), "pyproject.toml names a command that is not there"
+    reached: set[str] = set()
+    while waiting:
+        for name in _with_parents(waiting.pop()):
+            if name in modules and name not in reached:
+                reached.add(name)
+                waiting.extend(_mentioned(modules[name]))
+    assert sorted(modules.keys() - reached) == []
+
+
+def test_every_package_has_an_init_file() -> None:
+    """A folder without one imports here, and is left out by checks that walk packages."""
+    folders = {path.parent for path in _modules().values()}
+    assert sorted(str(folder) for folder in folders if not (folder / "__init__.py").is_file()) == []
+
+
+def test_every_public_name_exists_once() -> None:
+    for name in _modules():
+        if name.endswith("__main__"):
+            continue
+        module = importlib.import_module(name)
+        public: list[str] = list(getattr(module, "__all__", ()))
+        assert len(public) == len(set(public)), name
+        assert [entry for entry in public if not hasattr(module, entry)] == [], name
+
+
+def test_the_package_says_what_is_public() -> None:
+    assert "__version__" in quorate.__all__
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert quorate.__version__ == project["version"]

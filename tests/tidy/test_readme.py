@@ -1,0 +1,84 @@
+"""The README's tour does what it says, typed as a newcomer would."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.tour import Step, faults, masked, play, steps_of
+from tests.tidy.tree import ROOT, fenced_blocks
+
+_README = ROOT / "README.md"
+_PLAIN = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
+
+
+def _newcomer(home: Path) -> dict[str, str]:
+    """Return the environment of somebody who has just installed the project."""
+    commands = Path(sys.executable).parent
+    assert (commands / "quorate").is_file(), "install the project first: make test does"
+    return {
+        "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(home),
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "COLUMNS": "100",
+        "NO_COLOR": "1",
+    }
+
+
+@pytest.mark.skipif(not _README.is_file(), reason="README.md is missing; test_house.py says so")
+def test_the_tour_shows_what_the_readme_says(tmp_path: Path) -> None:
+    steps = steps_of(fenced_blocks(_README.read_text(encoding="utf-8"), "console"))
+    assert steps, "README.md has no ```console block: its tour cannot be checked"
+    if (ROOT / "examples").is_dir():
+        shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    shown = play(steps, folder=tmp_path, environment=_newcomer(tmp_path))
+    assert not faults(steps, shown), "\n\n".join(faults(steps, shown))
+
+
+def test_steps_are_read_as_a_shell_shows_them() -> None:
+    readme = "text\n```console\n$ cat <<E\n> a\n> E\na\n\n$ true\n```\n```sh\n$ not run\n```\n"
+    assert steps_of(fenced_blocks(readme, "console")) == [
+        Step(command="cat <<E\na\nE", expected=("a", "")),
+        Step(command="true", expected=()),
+    ]
+
+
+def test_a_true_tour_has_no_faults(tmp_path: Path) -> None:
+    steps = steps_of(
+        [
+            "$ x=1; cd / \n$ echo $x; pwd\n1\n/\n",
+            "$ date -u +%FT%TZ\n2020-01-01T00:00:00Z\n",
+            "$ seq 5\n1\n...\n5\n$ false\n$ echo $?\n1\n",
+            "$ echo seen >&2\nseen\n",
+        ]
+    )
+    assert faults(steps, play(steps, folder=tmp_path, environment=_PLAIN)) == []
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "$ echo one\ntwo\n",
+        "$ echo one\n",
+        "$ true\nsomething\n",
+        "$ false\n",
+        "$ seq 3\n1\n...\n4\n",
+        "$ exit 0\n$ true\n",
+        "$ echo 12345678\n87654321\n",
+    ],
+)
+def test_a_false_tour_is_found_out(block: str, tmp_path: Path) -> None:
+    steps = steps_of([block])
+    assert faults(steps, play(steps, folder=tmp_path, environment=_PLAIN)) != []
+
+
+def test_masks_hide_times_and_hashes_and_nothing_else() -> None:
+    line = (
+        "block 12 of 3fa9c0d17b at 2026-01-02T03:04:05.678Z paid 12345678 GPU-ms in 1.5 ms, 3s ago"
+    )
+    assert masked(line) == "block 12 of <hash> at <time> paid 12345678 GPU-ms in <duration>, <age>"

@@ -1,0 +1,123 @@
+"""The README's tour, run: ``console`` blocks are typed into one shell and the screen is compared.
+
+In a block, ``$ `` starts a command and ``> `` continues it, as a shell would show it; everything
+else is what the screen said. A line of ``...`` stands for any number of lines. Times and hashes
+are masked on both sides. A command may fail only if the next one is ``echo $?``. Blocks marked
+``sh`` are for reading and are not run.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_MARK: Final = "<<<status>>>"
+_SECONDS_MAX: Final = 120
+_MASKS: Final = (
+    (
+        re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)?"),
+        "<time>",
+    ),
+    (re.compile(r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{8,128}\b"), "<hash>"),
+    (re.compile(r"\b\d+(?:\.\d+)? ?(?:ms|us)\b|\b\d+\.\d+ ?s\b"), "<duration>"),
+    (re.compile(r"\b\d+[smhd] ago\b"), "<age>"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A command as typed, and what the README says the screen showed."""
+
+    command: str
+    expected: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What the screen really showed, and the command's exit status."""
+
+    status: int
+    lines: tuple[str, ...]
+
+
+def steps_of(blocks: list[str]) -> list[Step]:
+    """Return the steps of ``console`` blocks, in order; a block starts with a command."""
+    steps: list[Step] = []
+    for block in blocks:
+        command: list[str] = []
+        expected: list[str] = []
+        for line in [*block.splitlines(), "$ "]:
+            if line.startswith("$ "):
+                if command:
+                    steps.append(Step(command="\n".join(command), expected=tuple(expected)))
+                command, expected = [line[2:]], []
+            elif line.startswith("> ") and not expected:
+                command.append(line[2:])
+            else:
+                assert command, f"a console block starts with a command, not with {line!r}"
+                expected.append(line)
+    return steps
+
+
+def play(steps: list[Step], *, folder: Path, environment: Mapping[str, str]) -> list[Shown]:
+    """Return what each step shows when all are typed into one shell in ``folder``."""
+    script = "".join(
+        f"{step.command}\nstatus=$?; printf '\\n%s %d\\n' '{_MARK}' $status; (exit $status)\n"
+        for step in steps
+    )
+    screen = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-c", script],
+        cwd=folder,
+        env=dict(environment),
+        check=False,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=_SECONDS_MAX,
+    ).stdout
+    parts = re.split(rf"^{_MARK} (\d+)\n", screen, flags=re.MULTILINE)
+    return [
+        Shown(status=int(status), lines=tuple(text.rstrip("\n").splitlines()))
+        for text, status in zip(parts[0::2], parts[1::2], strict=False)
+    ]
+
+
+def faults(steps: list[Step], shown: list[Shown]) -> list[str]:
+    """Return what differs, in words; empty when the README tells the truth."""
+    found: list[str] = []
+    for position, (step, real) in enumerate(zip(steps, shown, strict=False)):
+        after = steps[position + 1].command if position + 1 < len(steps) else ""
+        if real.status != 0 and after != "echo $?":
+            found.append(f"$ {step.command}\nexited {real.status}:\n" + "\n".join(real.lines))
+        elif not _same(step.expected, real.lines):
+            found.append(
+                f"$ {step.command}\nREADME says:\n"
+                + "\n".join(step.expected)
+                + "\nthe screen says:\n"
+                + "\n".join(real.lines)
+            )
+    if len(shown) < len(steps):
+        found.append(f"the shell stopped at: $ {steps[len(shown)].command}")
+    return found
+
+
+def masked(line: str) -> str:
+    """Return ``line`` with times, hashes, durations and ages replaced by their names."""
+    for pattern, name in _MASKS:
+        line = pattern.sub(name, line)
+    return line.rstrip()
+
+
+def _same(expected: tuple[str, ...], real: tuple[str, ...]) -> bool:
+    trimmed = "\n".join(expected).strip("\n").splitlines()
+    pattern = "".join(
+        r"(?:.*\n)*?" if line.strip() == "..." else re.escape(masked(line)) + r"\n"
+        for line in trimmed
+    )
+    text = "".join(masked(line) + "\n" for line in "\n".join(real).strip("\n").splitlines())
+    return re.fullmatch(pattern, text) is not None
