@@ -24,7 +24,7 @@ EVENTS_MAX = 400
 
 
 def events_of(head: Head) -> list[Event]:
-    """Return what the block after ``head`` holds: blocks of very different sizes, all told apart."""
+    """Return what the block after ``head`` holds: sizes differ much, and no two are alike."""
     count = 1 + (head.height * 37) % EVENTS_MAX
     return [
         RunEnded(head.seq + n, "crash", f"run-{head.seq + n}", Outcome.COMPLETED)

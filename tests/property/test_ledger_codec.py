@@ -52,12 +52,18 @@ def test_sealed_events_come_back_in_order(groups: list[list[Event]]) -> None:
     assert read == [event for group in groups for event in group]
 
 
+def read_or_refused(data: bytes) -> list[Event] | str:
+    """Return the events of ``data``, or what a user would be told. Any other error escapes."""
+    try:
+        return decode_events(data)
+    except (CorruptLedgerError, UnknownEventError) as error:
+        return str(error)
+
+
 @given(st.binary(max_size=60))
 def test_any_bytes_are_events_or_a_clear_error(data: bytes) -> None:
-    try:
-        assert isinstance(decode_events(data), list)
-    except (CorruptLedgerError, UnknownEventError) as error:
-        assert str(error)
+    found = read_or_refused(data)
+    assert isinstance(found, list) or "sequence 1" in found
 
 
 @given(st.lists(events(), min_size=1, max_size=2), st.data())
@@ -67,10 +73,8 @@ def test_any_changed_byte_is_events_or_a_clear_error(
     stored = bytearray(encode_events(drawn))
     at = data.draw(st.integers(0, len(stored) - 1))
     stored[at] ^= data.draw(st.integers(1, 255))
-    try:
-        assert isinstance(decode_events(bytes(stored)), list)
-    except (CorruptLedgerError, UnknownEventError) as error:
-        assert str(error)
+    found = read_or_refused(bytes(stored))
+    assert isinstance(found, list) or "sequence" in found
 
 
 def test_strategy_draws_every_type_of_event() -> None:

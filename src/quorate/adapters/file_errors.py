@@ -51,6 +51,9 @@ def translated(path: Path) -> Iterator[None]:
         raise
     except sqlite3.Error as error:
         raise _of_sqlite(error, path) from error
+    except UnicodeDecodeError as error:
+        # Python cannot read SQLite's complaint, because it quotes a damaged name from the file.
+        raise damaged(path, "its tables' names are unreadable") from error
     except OSError as error:
         raise _of_system(error, path) from error
 

@@ -9,27 +9,32 @@ being readable at all; their hashes are checked by ``ledger/chain.py``.
 from __future__ import annotations
 
 import logging
-import os
 import sqlite3
-import stat
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
-from urllib.parse import quote
 
 from msgspec.structs import astuple
 
-from quorate.adapters.file_errors import damaged, result_code, translated
+from quorate.adapters.file_errors import damaged, translated
+from quorate.adapters.sqlite_file import (
+    check_identity,
+    configure,
+    connected,
+    connected_to_read,
+    create_file,
+    existing,
+    identity,
+    lay_out,
+    remove_file,
+    resolved,
+)
 from quorate.adapters.writer_lock import WriterLock
 from quorate.ledger.chain import GENESIS, HASH_BYTES, Block, Head
 from quorate.ports.errors import (
-    LedgerExistsError,
-    LedgerNotFoundError,
-    LedgerVersionError,
-    NotALedgerError,
     QuorateError,
     StaleHeadError,
     StoreError,
@@ -38,20 +43,9 @@ from quorate.ports.errors import (
 
 _LOG = logging.getLogger(__name__)
 
-APPLICATION_ID: Final = 0x51554F52  # "QUOR"
-LAYOUT: Final = 1
-BUSY_SECONDS_MAX: Final = 5.0
 BLOCKS_PER_PAGE: Final = 32
 _COLUMNS: Final = ", ".join(Block.__struct_fields__)
 _COLUMN_TYPES: Final = (int, int, int, bytes, bytes, bytes)
-_SCHEMA: Final = (
-    """CREATE TABLE block (height INTEGER PRIMARY KEY, first_seq INTEGER NOT NULL,
-        count INTEGER NOT NULL, prev_hash BLOB NOT NULL, hash BLOB NOT NULL, body BLOB NOT NULL)""",
-    """CREATE TABLE head (id INTEGER PRIMARY KEY CHECK (id = 1), height INTEGER NOT NULL,
-        seq INTEGER NOT NULL, hash BLOB NOT NULL)""",
-    """CREATE TABLE snapshot (id INTEGER PRIMARY KEY CHECK (id = 1), height INTEGER NOT NULL,
-        seq INTEGER NOT NULL, hash BLOB NOT NULL, payload BLOB NOT NULL, digest BLOB NOT NULL)""",
-)
 
 
 class SqliteStore:
@@ -61,7 +55,7 @@ class SqliteStore:
         self._path = path
         self._db = db
         self._lock = lock
-        self._file = _identity(path)
+        self._file = identity(path)
 
     @classmethod
     def create(cls, path: Path) -> Self:
@@ -69,16 +63,16 @@ class SqliteStore:
 
         Raises ``LedgerExistsError`` and then changes nothing; any other failure leaves no file.
         """
-        real = _resolved(path)
+        real = resolved(path)
         if not real.parent.is_dir():
             raise StoreError(f"the directory {real.parent} does not exist; create it first")
         with translated(real), ExitStack() as undo:
             lock = WriterLock(real)
             undo.callback(lock.release)
-            _create_file(real)
-            undo.callback(_remove, real)
-            db = undo.enter_context(closing(_connected(real, "mode=rw")))
-            _lay_out(db)
+            create_file(real)
+            undo.callback(remove_file, real)
+            db = undo.enter_context(closing(connected(real, "mode=rw")))
+            lay_out(db)
             store = cls(real, db, lock)
             undo.pop_all()
             return store
@@ -89,13 +83,13 @@ class SqliteStore:
 
         Raises ``LedgerHeldError`` when another process has it open for writing.
         """
-        real = _existing(path)
+        real = existing(path)
         with translated(real), ExitStack() as undo:
             lock = WriterLock(real)
             undo.callback(lock.release)
-            db = undo.enter_context(closing(_connected(real, "mode=rw")))
-            _check_identity(db, real)
-            _configure(db)
+            db = undo.enter_context(closing(connected(real, "mode=rw")))
+            check_identity(db, real)
+            configure(db)
             store = cls(real, db, lock)
             store._check_head()
             undo.pop_all()
@@ -104,9 +98,9 @@ class SqliteStore:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Return the store of an existing ledger, for reading only; writers are not disturbed."""
-        real = _existing(path)
+        real = existing(path)
         with translated(real), ExitStack() as undo:
-            db = undo.enter_context(closing(_connected_to_read(real)))
+            db = undo.enter_context(closing(connected_to_read(real)))
             store = cls(real, db, None)
             store._check_head()
             undo.pop_all()
@@ -196,7 +190,7 @@ class SqliteStore:
             raise StoreReadOnlyError(f"{self._path} was opened for reading")
         # SQLite would go on writing to a file that nobody can find any more.
         with translated(self._path):
-            if _identity(self._path) != self._file:
+            if identity(self._path) != self._file:
                 raise StoreError(
                     f"{self._path} was replaced by another file while open; nothing was recorded"
                 )
@@ -224,9 +218,15 @@ class SqliteStore:
 
     def _check_head(self) -> None:
         """Raise unless the head row and the last block say the same."""
-        recorded = self._head()
-        (last,) = self._db.execute("SELECT max(height) FROM block").fetchone()
-        found = GENESIS if last is None else self._head_at(last)
+        # One transaction, or a writer's commit between the two reads would look like damage.
+        self._db.execute("BEGIN")
+        try:
+            recorded = self._head()
+            (last,) = self._db.execute("SELECT max(height) FROM block").fetchone()
+            found = GENESIS if last is None else self._head_at(last)
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
         if found != recorded:
             where = "no block" if found is None else f"block {found.height}, sequence {found.seq}"
             what = (
@@ -293,145 +293,6 @@ class SqliteStore:
                 return head, payload
             case _:
                 raise StoreError("its row is unreadable")
-
-
-def _resolved(path: Path) -> Path:
-    """Return ``path`` without symbolic links, so that all its names share one lock."""
-    try:
-        return path.resolve()
-    except (OSError, RuntimeError) as error:
-        raise StoreError(f"{path} cannot be resolved: {error}") from error
-
-
-def _existing(path: Path) -> Path:
-    """Return ``path`` resolved; raises unless a plain file is there."""
-    real = _resolved(path)
-    with translated(real):
-        try:
-            mode = real.stat().st_mode
-        except NotADirectoryError as error:
-            raise LedgerNotFoundError(real) from error
-    if not stat.S_ISREG(mode):
-        raise NotALedgerError(real, "it is not a plain file")
-    return real
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    """Return what tells the file at ``path`` from every other on this machine."""
-    found = path.stat()
-    return found.st_dev, found.st_ino
-
-
-def _create_file(path: Path) -> None:
-    """Create the empty file ``path``, readable by its owner only, durably."""
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode=0o600))
-    except FileExistsError as error:
-        raise LedgerExistsError(path) from error
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
-
-
-def _remove(path: Path) -> None:
-    """Remove the ledger file that could not be laid out, and what SQLite put beside it."""
-    for suffix in ("", "-wal", "-shm", "-journal"):
-        with suppress(FileNotFoundError):
-            path.with_name(path.name + suffix).unlink()
-
-
-def _connected(path: Path, query: str) -> sqlite3.Connection:
-    """Return a connection to the existing file ``path`` in autocommit mode."""
-    db = sqlite3.connect(
-        f"file:{quote(str(path))}?{query}",
-        uri=True,
-        isolation_level=None,
-        timeout=BUSY_SECONDS_MAX,
-    )
-    # The file may come from anywhere: nothing in its schema may run, and odd cells are errors.
-    # Neither of these reads the file, so neither can fail and leave the connection open.
-    db.execute("PRAGMA trusted_schema = OFF")
-    db.execute("PRAGMA cell_size_check = ON")
-    return db
-
-
-def _connected_to_read(path: Path) -> sqlite3.Connection:
-    """Return a connection that never writes, to a file that was found to be a ledger."""
-    db = _connected(path, "mode=ro")
-    try:
-        _check_identity(db, path)
-    except sqlite3.OperationalError as error:
-        db.close()
-        if result_code(error) != sqlite3.SQLITE_CANTOPEN:
-            raise
-    except BaseException:
-        db.close()
-        raise
-    else:
-        return db
-    # A directory that cannot be written has no place for SQLite's shared memory. Without a
-    # write-ahead log the file is whole by itself; with one, reading the file alone would miss
-    # the newest blocks.
-    if _has_wal(path):
-        msg = (
-            f"{path} has its newest blocks in {path.name}-wal, which cannot be read in a directory "
-            "that is not writable; copy both files to one that is"
-        )
-        raise StoreReadOnlyError(msg)
-    db = _connected(path, "mode=ro&immutable=1")
-    try:
-        _check_identity(db, path)
-    except BaseException:
-        db.close()
-        raise
-    return db
-
-
-def _configure(db: sqlite3.Connection) -> None:
-    """Set what a writer relies on: a write-ahead log, synced at every commit."""
-    (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
-    if mode != "wal":
-        raise StoreError(
-            f"the file system does not support a write-ahead log (SQLite offers {mode!r})"
-        )
-    db.execute("PRAGMA synchronous = FULL")
-
-
-def _lay_out(db: sqlite3.Connection) -> None:
-    """Make the tables and the marks of a ledger in one transaction."""
-    _configure(db)
-    db.execute("BEGIN IMMEDIATE")
-    for statement in _SCHEMA:
-        db.execute(statement)
-    db.execute("INSERT INTO head VALUES (1, ?, ?, ?)", (GENESIS.height, GENESIS.seq, GENESIS.hash))
-    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    db.execute(f"PRAGMA user_version = {LAYOUT}")
-    db.execute("COMMIT")
-
-
-def _check_identity(db: sqlite3.Connection, path: Path) -> None:
-    """Raise unless the file is a ledger of a layout that is known here."""
-    (application_id,) = db.execute("PRAGMA application_id").fetchone()
-    (layout,) = db.execute("PRAGMA user_version").fetchone()
-    (pages,) = db.execute("PRAGMA page_count").fetchone()
-    if pages == 0:
-        raise NotALedgerError(path, "it is empty; if `quorate init` was cut off, remove it")
-    if application_id != APPLICATION_ID:
-        raise NotALedgerError(path, "it is a database of another program, or its header is damaged")
-    if layout > LAYOUT:
-        raise LedgerVersionError(path, found=layout, known=LAYOUT)
-    if layout < 1:
-        raise NotALedgerError(path, f"its layout version is {layout}")
-
-
-def _has_wal(path: Path) -> bool:
-    """Return whether a write-ahead log with something in it lies beside ``path``."""
-    try:
-        return path.with_name(path.name + "-wal").stat().st_size > 0
-    except FileNotFoundError:
-        return False
 
 
 def _digest(head: Head, payload: bytes) -> bytes:

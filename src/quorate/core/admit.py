@@ -8,7 +8,7 @@ if any placement can be paid, one is found. docs/adr/0008-admission.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from quorate.core.cover import explain_uncovered, pay, payable, payer_phases
 from quorate.core.holds import hold_duration_ms
@@ -58,7 +58,7 @@ def admit(view: StateView, run: Run, now_ms: int) -> Admitted | Refusal:
                 if phase < len(attempt.phases):
                     found = _place_and_pay(view, attempt, attempt.phases[phase], steps)
                     if found is not None:
-                        return replace(found, width=width)
+                        return found
         refusal = _refusal(view, attempts[0], steps)
     assert refusal is not None, run
     return refusal
@@ -159,7 +159,7 @@ def _refusal(view: StateView, attempt: _Attempt, steps: Steps) -> Refusal:
     if steps.exhausted:
         return Refusal(code=RefusalCode.SEARCH_LIMIT, wanted=attempt.request.gpus)
     no_room = no_placement(attempt.yards)
-    parts = least_deficit(attempt.request, list(attempt.yards))
+    parts = least_deficit(attempt.request, list(attempt.yards.most_free()))
     if not parts:
         return no_room
     places = [(attempt.yards.at(part.domain), part.wanted) for part in parts]

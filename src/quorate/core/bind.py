@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
+
+from msgspec import Struct
 
 from quorate.core.pack import PackPlan, PlacedGroup
 from quorate.core.purse import Demand, Leg
@@ -16,8 +19,7 @@ from quorate.model.island import lowest_slots
 from quorate.model.specs import EnvelopeId
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseDraft:
+class LeaseDraft(Struct, frozen=True, gc=False):
     """A lease before it has a name and a time."""
 
     comp_path: str
@@ -31,33 +33,34 @@ class LeaseDraft:
 
 def bind(plan: PackPlan, demands: Sequence[Demand], legs: Sequence[Leg]) -> list[LeaseDraft]:
     """Return the leases of ``plan`` paid by ``legs``, which must match it to the GPU."""
-    queues: dict[str, list[_Purseful]] = {place.where: [] for place, _ in demands}
+    queues: dict[str, list[_Unpaid]] = {place.where: [] for place, _ in demands}
     for leg in legs:
-        queues[demands[leg.place][0].where].append(_Purseful(leg, leg.gpus))
+        queues[demands[leg.place][0].where].append(_Unpaid(leg, leg.gpus))
     drafts: list[LeaseDraft] = []
     for group in plan.groups:
         drafts.extend(_leases(group, queues, spare=False))
     for group in plan.groups:
-        drafts.extend(_leases(group, queues, spare=True))
+        if group.spare_slots:
+            drafts.extend(_leases(group, queues, spare=True))
     assert not any(queues.values()), "cover pays for more than pack placed"
     return drafts
 
 
 @dataclass(slots=True)
-class _Purseful:
-    """A leg and what is left of it."""
+class _Unpaid:
+    """A leg and how many of its GPUs are not assigned yet."""
 
     leg: Leg
     gpus: int
 
 
 def _leases(
-    group: PlacedGroup, queues: dict[str, list[_Purseful]], *, spare: bool
+    group: PlacedGroup, queues: dict[str, list[_Unpaid]], *, spare: bool
 ) -> Iterator[LeaseDraft]:
     slots = group.spare_slots if spare else group.slots
-    places = group.spare_places if spare else group.places
+    places = (group.spare_places if spare else group.places) or repeat(group.domain)
     parts: dict[tuple[EnvelopeId, Tier, int], list[tuple[str, int]]] = {}
-    for (node, mask), where in zip(slots, places, strict=True):
+    for (node, mask), where in zip(slots, places, strict=False):
         left = mask
         while left:
             head = queues[where][0]

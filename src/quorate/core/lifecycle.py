@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from heapq import heappop
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
 
 from quorate.core.admit import Admitted, admit
 from quorate.core.bind import bind
@@ -116,15 +117,13 @@ def end_lease(
 
 def settle_holds(scribe: Scribe) -> None:
     """Extend every hold that has run out, or stop its bundle at the instant the money ended."""
-    while True:
+    due = due_holds(scribe.view.holds_due(), scribe.now_ms)
+    while due:
+        ends_ms, name = heappop(due)
         view = scribe.view
-        due = view.holds_due()
-        while due and (due[0][1] not in view.leases or due[0][0] != view.leases[due[0][1]].hold_ends_ms):
-            heappop(due)
-        if not due or due[0][0] > scribe.now_ms:
-            return
-        ends_ms, name = due[0]
-        lease = view.leases[name]
+        lease = view.leases.get(name)
+        if lease is None or lease.hold_ends_ms != ends_ms:
+            continue
         more_ms = extension_ms(view, lease, scribe.now_ms)
         if more_ms > 0:
             scribe.write(
@@ -135,11 +134,26 @@ def settle_holds(scribe: Scribe) -> None:
                     gpu_ms=more_ms * lease.gpus,
                 )
             )
+            if ends_ms + more_ms <= scribe.now_ms:
+                heappush(due, (ends_ms + more_ms, name))
         else:
             window_end = view.envelopes[lease.fact.payer].spec.end_ms
             closed = ends_ms >= window_end
             reason = EndReason.WINDOW_CLOSED if closed else EndReason.BUDGET_EXHAUSTED
             stop_bundle(scribe, lease.fact.run, lease.fact.bundle, reason, end_ms=ends_ms)
+
+
+def due_holds(heap: Sequence[tuple[int, str]], now_ms: int) -> list[tuple[int, str]]:
+    """Return the entries of ``heap`` up to ``now_ms``, as a heap; looks at no others, removes none."""
+    found: list[tuple[int, str]] = []
+    places = [0]
+    while places:
+        place = places.pop()
+        if place < len(heap) and heap[place][0] <= now_ms:
+            found.append(heap[place])
+            places += (2 * place + 1, 2 * place + 2)
+    heapify(found)
+    return found
 
 
 def stop_bundle(scribe: Scribe, run: str, bundle: int, reason: EndReason, *, end_ms: int) -> None:

@@ -8,8 +8,8 @@ group's domain, off its working nodes where possible.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
 
 from quorate.core.layout import PackRequest
 from quorate.core.slices import no_placement
@@ -23,9 +23,12 @@ from quorate.model.specs import Placement
 from quorate.model.state import StateView
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedGroup:
-    """A group with its slots. ``places`` and ``spare_places`` say who may pay for each of them."""
+class PlacedGroup(Struct, frozen=True, gc=False):
+    """A group with its slots.
+
+    ``places`` and ``spare_places`` name, node by node, the place that is charged; empty where that
+    is simply the domain.
+    """
 
     index: int
     bundle: int
@@ -37,8 +40,7 @@ class PlacedGroup:
     spare_places: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PackPlan:
+class PackPlan(Struct, frozen=True, gc=False):
     """Where everything goes."""
 
     groups: tuple[PlacedGroup, ...]
@@ -72,128 +74,155 @@ def pick_slots(spread: Spread, request: PackRequest) -> PackPlan:
     """Return the slots for ``spread``, which must fit."""
     drafts: dict[str, _Draft] = {}
     tight = request.placement is Placement.TIGHT
-    opened: list[tuple[Piece, int, _Draft, Picked, list[int]]] = []
+    groups: list[PlacedGroup] = []
+    unspent: list[tuple[_Draft, Piece, list[int]]] = []
     for piece in spread:
-        domain = piece.yard.domain
-        if domain not in drafts:
-            drafts[domain] = _Draft.of(piece.yard.island, tight=tight)
-        draft, amounts = drafts[domain], list(piece.amounts)
-        for number in range(piece.count):
-            picked = _pick(draft, piece.yard, amounts, piece.gpus, 0)
-            opened.append((piece, number, draft, picked, amounts))
-    groups = []
-    for index, (piece, _, draft, picked, amounts) in enumerate(opened):
-        spare = Picked([], [])
-        if piece.spares:
-            working = 0
-            for position, _ in picked.slots:
-                working |= 1 << position
-            spare = _pick(draft, piece.yard, amounts, piece.spares, working)
-        nodes = piece.yard.island.nodes
-        groups.append(
-            PlacedGroup(
-                index,
-                piece.bundle,
-                piece.yard.domain,
-                piece.gpus,
-                tuple((nodes[position].name, mask) for position, mask in picked.slots),
-                tuple(picked.places),
-                tuple((nodes[position].name, mask) for position, mask in spare.slots),
-                tuple(spare.places),
+        yard = piece.yard
+        domain = yard.domain
+        draft = drafts.get(domain)
+        if draft is None:
+            draft = drafts[domain] = _Draft(yard.island, tight=tight)
+        amounts = list(piece.amounts)
+        for _ in range(piece.count):
+            slots, places = _pick(draft, yard, amounts, piece.gpus, 0)
+            group = PlacedGroup(
+                len(groups), piece.bundle, domain, piece.gpus, slots, places, (), ()
             )
-        )
+            groups.append(group)
+            unspent.append((draft, piece, amounts))
+    if request.spares_per_group:
+        groups = [_with_spares(*found) for found in zip(groups, unspent, strict=True)]
     return PackPlan(tuple(groups))
 
 
-@dataclass(frozen=True, slots=True)
-class Picked:
-    """(position, mask) pairs, and for each the place that is charged."""
+def _with_spares(group: PlacedGroup, unspent: tuple[_Draft, Piece, list[int]]) -> PlacedGroup:
+    """Return ``group`` with its spares, taken once every group has its slots."""
+    draft, piece, amounts = unspent
+    working = draft.bits_of(group.slots)
+    slots, places = _pick(draft, piece.yard, amounts, piece.spares, working)
+    return replace(group, spare_slots=slots, spare_places=places)
 
-    slots: list[tuple[int, int]]
-    places: list[str]
+
+_Picked = tuple[Slots, tuple[str, ...]]
 
 
-def _pick(draft: _Draft, yard: Yard, amounts: list[int], gpus: int, avoid: int) -> Picked:
+def _pick(draft: _Draft, yard: Yard, amounts: list[int], gpus: int, avoid: int) -> _Picked:
     """Take ``gpus`` out of what is left of ``amounts``, off the nodes in ``avoid`` if it can be."""
-    picked = Picked([], [])
+    if len(amounts) == 1:
+        amounts[0] -= gpus
+        return tuple(draft.take_avoiding(gpus, yard.lots[0].nodes, avoid)), ()
+    slots: list[tuple[str, int]] = []
+    places: list[str] = []
     for index, lot in enumerate(yard.lots):
         here = min(gpus, amounts[index])
         if here == 0:
             continue
         amounts[index] -= here
         gpus -= here
-        taken = draft.take_avoiding(here, lot.nodes, avoid) if avoid else draft.take(here, lot.nodes)
-        picked.slots.extend(taken)
-        picked.places.extend([lot.place.where] * len(taken))
-        if gpus == 0:
-            break
+        taken = draft.take_avoiding(here, lot.nodes, avoid)
+        slots.extend(taken)
+        places.extend([lot.place.where] * len(taken))
     assert gpus == 0, (gpus, yard.domain)
-    return picked
+    return tuple(slots), tuple(places)
 
 
-@dataclass(slots=True)
 class _Draft:
     """An island's index while one plan is made; the island itself is not touched."""
 
-    island: Island
-    buckets: list[int]
-    whole: int
-    changed: dict[int, int]
-    tight: bool
+    __slots__ = ("buckets", "changed", "island", "tight", "whole")
 
-    @classmethod
-    def of(cls, island: Island, *, tight: bool) -> _Draft:
-        """Return a fresh draft of ``island``."""
-        return cls(island, island.buckets.copy(), island.whole, {}, tight)
+    def __init__(self, island: Island, *, tight: bool) -> None:
+        self.island = island
+        self.buckets = island.buckets.copy()
+        # Where all nodes are of one size, a node with that many free is whole anyway.
+        self.whole = island.whole if len(island.sizes) > 1 else 0
+        self.changed: dict[int, int] = {}
+        self.tight = tight
 
-    def take(self, gpus: int, nodes: int) -> list[tuple[int, int]]:
-        """Take ``gpus`` slots from ``nodes``, and return (position, mask) pairs in picking order."""
+    def take_avoiding(self, gpus: int, nodes: int, avoid: int) -> list[tuple[str, int]]:
+        """Take ``gpus`` slots of ``nodes``, those in ``avoid`` last; each node once, as picked."""
         found: list[tuple[int, int]] = []
-        for count, bits, each in self._tight(gpus, nodes) if self.tight else self._classic(gpus, nodes):
-            found.append(self._claim(count, bits, each))
-        return _merged(found)
+        if avoid:
+            outside = ~avoid & nodes
+            room = sum(c * (bits & outside).bit_count() for c, bits in enumerate(self.buckets))
+            self._take(min(gpus, room), outside, found)
+            gpus -= min(gpus, room)
+        if gpus:
+            self._take(gpus, nodes, found)
+        known = self.island.nodes
+        if avoid:
+            masks: dict[int, int] = {}
+            for position, mask in found:
+                masks[position] = masks.get(position, 0) | mask
+            found = list(masks.items())
+        return [(known[position].name, mask) for position, mask in found]
 
-    def take_avoiding(self, gpus: int, nodes: int, avoid: int) -> list[tuple[int, int]]:
-        """Take ``gpus`` slots from ``nodes``, from those in ``avoid`` only as a last resort."""
-        outside = (ALL_NODES ^ avoid) & nodes
-        room = sum(c * (bits & outside).bit_count() for c, bits in enumerate(self.buckets))
-        first = self.take(min(gpus, room), outside) if room else []
-        rest = gpus - sum(mask.bit_count() for _, mask in first)
-        return _merged([*first, *(self.take(rest, nodes) if rest else [])])
+    def bits_of(self, slots: Slots) -> int:
+        """Return the nodes of ``slots`` as bits of positions."""
+        names = {node for node, _ in slots}
+        return sum(1 << p for p, node in enumerate(self.island.nodes) if node.name in names)
 
-    def _classic(self, gpus: int, nodes: int) -> Iterator[tuple[int, int, int]]:
-        """Yield (free count, node bit, take): most free first, then by name."""
+    def _take(self, gpus: int, nodes: int, found: list[tuple[int, int]]) -> None:
+        """Add (position, mask) pairs worth ``gpus`` to ``found``, in picking order."""
+        if gpus >= len(self.buckets) - 1:
+            gpus = self._take_whole(gpus, nodes, found)
+        if gpus:
+            if self.tight:
+                self._take_tight(gpus, nodes, found)
+            else:
+                self._take_classic(gpus, nodes, found)
+
+    def _take_whole(self, gpus: int, nodes: int, found: list[tuple[int, int]]) -> int:
+        """Take untouched nodes of the largest size, first by name, and return what is still wanted.
+
+        Both rules begin with them while they fit, so they are taken without looking further.
+        """
+        top = len(self.buckets) - 1
+        bits = self.buckets[top] & nodes
+        free, taken = self.island.free, 0
+        while bits and gpus >= top:
+            bit = bits & -bits
+            bits ^= bit
+            taken |= bit
+            gpus -= top
+            position = bit.bit_length() - 1
+            found.append((position, free[position]))
+        self.buckets[top] ^= taken
+        self.buckets[0] |= taken
+        self.whole &= ~taken
+        return gpus
+
+    def _take_classic(self, gpus: int, nodes: int, found: list[tuple[int, int]]) -> None:
+        """Take from the node with the most free slots, then by name."""
         count = len(self.buckets) - 1
         while gpus:
             bits = self.buckets[count] & nodes
-            if not bits:
+            if bits:
+                each = min(gpus, count)
+                found.append(self._claim(count, bits & -bits, each))
+                gpus -= each
+            else:
                 count -= 1
                 assert count > 0, gpus
-                continue
-            each = min(gpus, count)
-            yield count, bits & -bits, each
-            gpus -= each
 
-    def _tight(self, gpus: int, nodes: int) -> Iterator[tuple[int, int, int]]:
-        """Yield (free count, node bit, take): best fit for a remainder, else the emptiest node."""
+    def _take_tight(self, gpus: int, nodes: int, found: list[tuple[int, int]]) -> None:
+        """Take the best fit for a remainder; while there is none, the emptiest node, whole."""
         buckets = self.buckets
         top = len(buckets) - 1
         while gpus:
-            count = gpus
-            while count <= top and not buckets[count] & nodes:
-                count += 1
-            if count <= top:
+            for count in range(gpus, top + 1):
                 bits = buckets[count] & nodes
-                bits = bits & ~self.whole or bits
-                yield count, bits & -bits, gpus
-                return
+                if bits:
+                    bits = bits & ~self.whole or bits
+                    found.append(self._claim(count, bits & -bits, gpus))
+                    return
             count = min(gpus - 1, top)
             while not buckets[count] & nodes:
                 count -= 1
                 assert count > 0, gpus
             bits = buckets[count] & nodes
             bits = bits & self.whole or bits
-            yield count, bits & -bits, count
+            found.append(self._claim(count, bits & -bits, count))
             gpus -= count
 
     def _claim(self, count: int, bit: int, gpus: int) -> tuple[int, int]:
@@ -208,11 +237,3 @@ class _Draft:
         self.buckets[count - gpus] |= bit
         self.whole &= ~bit
         return position, mask
-
-
-def _merged(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return ``found`` with each node once."""
-    masks: dict[int, int] = {}
-    for position, mask in found:
-        masks[position] = masks.get(position, 0) | mask
-    return list(masks.items())

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from quorate.model.events import Tier
 from quorate.model.records import EnvelopeAccount
 from quorate.model.selector import matches
@@ -33,8 +35,7 @@ class CoverRequest:
     sponsors: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Leg:
+class Leg(Struct, frozen=True, gc=False):
     """``gpus`` of the ``place``-th demand, paid by ``payer``, each holding ``hold_ms``."""
 
     place: int
@@ -44,8 +45,7 @@ class Leg:
     hold_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True, gc=False):
     """Somewhere GPUs are to be paid for: its name for people, its labels for selectors."""
 
     where: str

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
 
 from quorate.core.layout import PackRequest
 from quorate.core.spread import Item, items_of
@@ -33,17 +34,21 @@ class SlicePart:
 def no_placement(yards: Yards) -> Refusal:
     """Return why ``yards.request`` cannot be placed now: the least deficit, domain by domain."""
     request = yards.request
-    found = list(yards)
+    found = list(yards.most_free())
     if not found:
         return Refusal(code=RefusalCode.NO_NODES, subject=request.flavor, wanted=request.gpus)
     parts = least_deficit(request, found)
+    remedy = ""
     if parts is None:
-        return _never_fits(request, found)
+        parts = least_deficit(request, found, bounded=False)
+        assert parts is not None, request
+        remedy = "the empty fleet could not hold it: ask for fewer GPUs, smaller groups or another flavor"
     short = sum(part.deficit for part in parts)
+    if short == 0:
+        remedy = "enough GPUs are free, but not as the whole nodes this pool gives"
+    code = RefusalCode.INSUFFICIENT_CAPACITY
     if request.one_domain:
         code = RefusalCode.NO_SINGLE_DOMAIN
-    else:
-        code = RefusalCode.INSUFFICIENT_CAPACITY
     return Refusal(
         code=code,
         subject=request.flavor,
@@ -53,32 +58,7 @@ def no_placement(yards: Yards) -> Refusal:
             Shortage(where=part.domain, wanted=part.wanted, available=part.gpus_free)
             for part in parts[:SHORTAGES_MAX]
         ),
-        remedy="" if short else "nodes are free but broken up; ask for a pool without wholeNodes",
-    )
-
-
-def _never_fits(request: PackRequest, yards: Sequence[Yard]) -> Refusal:
-    """Return the refusal of a request that the empty fleet could not hold."""
-    largest = max(yard.island.gpus_total for yard in yards)
-    total = sum(yard.island.gpus_total for yard in yards)
-    need = _need(request)
-    items = items_of(request)
-    group = max(item.gpus + request.spares_per_group for item in items)
-    size, held = (need, largest) if request.one_domain else (need, total)
-    if not request.one_domain and need <= total and not items[0].divisible:
-        size, held = group, largest
-    code = (
-        RefusalCode.NO_SINGLE_DOMAIN
-        if request.one_domain or size == group != need
-        else RefusalCode.INSUFFICIENT_CAPACITY
-    )
-    return Refusal(
-        code=code,
-        subject=request.flavor,
-        wanted=size,
-        short=max(1, size - held),
-        shortages=(Shortage(where="all nodes, were they empty", wanted=size, available=held),),
-        remedy="ask for fewer GPUs, smaller groups or another flavor; waiting will not help",
+        remedy=remedy,
     )
 
 
@@ -87,60 +67,70 @@ def _need(request: PackRequest) -> int:
     return sum((item.gpus + spares) * item.count for item in items_of(request))
 
 
-def least_deficit(request: PackRequest, yards: Sequence[Yard]) -> list[SlicePart] | None:
+def least_deficit(
+    request: PackRequest, yards: Sequence[Yard], *, bounded: bool = True
+) -> list[SlicePart] | None:
     """Return the slice with the least deficit, or None when the empty fleet could not hold it.
 
-    ``yards`` in pack order. For groups of one size the cost of one more group in a domain never
-    falls, so taking the cheapest next group is optimal; the few groups of other sizes go after
-    them, each where it is cheapest.
+    ``yards`` in pack order; unless ``bounded``, a domain may be asked for more than it has. For
+    groups of one size the cost of one more group in a domain never falls, so taking the cheapest
+    next group is optimal; groups of other sizes follow, each where it is cheapest.
     """
-    items, spares = items_of(request), request.spares_per_group
+    room = {yard.domain: yard.island.gpus_total if bounded else _need(request) for yard in yards}
     wanted = {yard.domain: 0 for yard in yards}
     if request.one_domain:
         need = _need(request)
-        holding = [yard for yard in yards if yard.island.gpus_total >= need]
+        holding = [yard for yard in yards if room[yard.domain] >= need]
         if not holding:
             return None
         best = min(holding, key=lambda yard: max(0, need - yard.gpus_free))
         wanted[best.domain] = need
         return _parts(wanted, yards)
-    for item in items:
-        placed = _divide(item, spares, yards, wanted) if item.divisible else _add(
-            item, spares, yards, wanted
-        )
-        if not placed:
+    for item in items_of(request):
+        place = _divide if item.divisible else _add
+        if not place(item, request.spares_per_group, yards, wanted, room):
             return None
     return _parts(wanted, yards)
 
 
-def _add(item: Item, spares: int, yards: Sequence[Yard], wanted: dict[str, int]) -> bool:
+def _add(
+    item: Item, spares: int, yards: Sequence[Yard], wanted: dict[str, int], room: dict[str, int]
+) -> bool:
     """Add the groups of ``item`` one by one where each costs least; ties: used, then pack order."""
     size = item.gpus + spares
+
+    def cost(index: int) -> tuple[int, bool, int]:
+        yard = yards[index]
+        now = wanted[yard.domain]
+        more = max(0, now + size - yard.gpus_free) - max(0, now - yard.gpus_free)
+        return more, now == 0, index
+
+    costs = [cost(index) for index, y in enumerate(yards) if size <= room[y.domain]]
+    heapify(costs)
     for _ in range(item.count):
-        options = [
-            (
-                max(0, wanted[y.domain] + size - y.gpus_free) - max(0, wanted[y.domain] - y.gpus_free),
-                wanted[y.domain] == 0,
-                index,
-            )
-            for index, y in enumerate(yards)
-            if wanted[y.domain] + size <= y.island.gpus_total
-        ]
-        if not options:
+        if not costs:
             return False
-        wanted[yards[min(options)[2]].domain] += size
+        index = costs[0][2]
+        domain = yards[index].domain
+        wanted[domain] += size
+        if wanted[domain] + size <= room[domain]:
+            heapreplace(costs, cost(index))
+        else:
+            heappop(costs)
     return True
 
 
-def _divide(item: Item, spares: int, yards: Sequence[Yard], wanted: dict[str, int]) -> bool:
+def _divide(
+    item: Item, spares: int, yards: Sequence[Yard], wanted: dict[str, int], room: dict[str, int]
+) -> bool:
     """Fill what is free, domain by domain, then what is taken; each domain used costs its spares."""
     left = item.gpus
     used: set[str] = set()
-    for limit in ("free", "total"):
+    free = {yard.domain: yard.gpus_free for yard in yards}
+    for bound in (free, room):
         for yard in yards:
-            bound = yard.gpus_free if limit == "free" else yard.island.gpus_total
             extra = 0 if yard.domain in used else spares
-            gpus = min(left, bound - wanted[yard.domain] - extra)
+            gpus = min(left, bound[yard.domain] - wanted[yard.domain] - extra)
             if gpus > 0:
                 wanted[yard.domain] += gpus + extra
                 used.add(yard.domain)

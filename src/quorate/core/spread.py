@@ -9,9 +9,10 @@ next, beginning with those the run already uses, most free first, ties by key.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from quorate.core.layout import PackRequest
 from quorate.core.purse import Demand
@@ -22,11 +23,8 @@ from quorate.model.specs import Placement
 Payable = Callable[[Sequence[Demand]], bool]
 """Whether some demands could be paid; asked to prune, so it may err towards yes, never towards no."""
 
-_LAST_KEY = "\U0010ffff"
 
-
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True, gc=False):
     """``count`` groups of ``gpus`` each; a divisible one is cut into as many groups as domains."""
 
     bundle: int
@@ -35,8 +33,7 @@ class Item:
     divisible: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True, gc=False):
     """``count`` groups of ``gpus``, each with ``spares``, in ``yard``, from its lots by ``amounts``."""
 
     bundle: int
@@ -55,12 +52,10 @@ def items_of(request: PackRequest) -> tuple[Item, ...]:
     items: list[Item] = []
     for bundle in request.bundles:
         if bundle.groups is None:
-            items.append(Item(bundle.index, bundle.gpus, 1, divisible=True))
+            items.append(Item(bundle.index, bundle.gpus, 1, True))
             continue
         for size in dict.fromkeys(bundle.groups):
-            items.append(
-                Item(bundle.index, size, bundle.groups.count(size), divisible=False)
-            )
+            items.append(Item(bundle.index, size, bundle.groups.count(size), False))
     return tuple(items)
 
 
@@ -93,20 +88,16 @@ def _single_domain(yards: Yards, items: Sequence[Item], steps: Steps) -> Iterato
     """Yield the spreads that use one domain only."""
     request = yards.request
     spares = request.spares_per_group
-    need = sum((item.gpus + spares) * item.count for item in items)
-    domains = _holding(yards, need, least_first=request.placement is Placement.TIGHT)
-    if request.prefer:
-        domains = iter(sorted(domains, key=lambda domain: domain not in request.prefer))
-    for domain in domains:
-        yard = yards.at(domain)
-        if yard is None:
-            continue
+    need = 0
+    for item in items:
+        need += (item.gpus + spares) * item.count
+    for yard in _holding(yards, need):
         if not steps.spend():
             return
         left = [lot.gpus_free for lot in yard.lots]
         pieces: list[Piece] = []
         for item in items:
-            piece = next(_fits(item, item.count, spares, yard, left), None)
+            piece = _first_fit(item, spares, yard, left)
             if piece is None:
                 break
             _take(left, piece.amounts, 1)
@@ -115,19 +106,23 @@ def _single_domain(yards: Yards, items: Sequence[Item], steps: Steps) -> Iterato
             yield tuple(pieces)
 
 
-def _holding(yards: Yards, need: int, *, least_first: bool) -> Iterator[str]:
-    """Yield the domains with at least ``need`` free; ties by key."""
-    order = yards.order
-    end = bisect_right(order, (-need, _LAST_KEY))
-    if not least_first:
-        for index in range(end):
-            yield order[index][1]
-        return
-    while end > 0:
-        begin = bisect_left(order, (order[end - 1][0], ""))
-        for index in range(begin, end):
-            yield order[index][1]
-        end = begin
+def _holding(yards: Yards, need: int) -> Iterator[Yard]:
+    """Yield the domains with at least ``need`` free, those the run uses first, ties by key."""
+    request = yards.request
+    in_order = yards.least_free if request.placement is Placement.TIGHT else yards.most_free
+    if not request.prefer:
+        return in_order(need)
+    return iter(sorted(in_order(need), key=lambda yard: yard.domain not in request.prefer))
+
+
+def _first_fit(item: Item, spares: int, yard: Yard, left: Sequence[int]) -> Piece | None:
+    """Return the first way to take all groups of ``item`` from ``yard``."""
+    if len(left) == 1 and yard.lots[0].unit == 1:
+        need = (item.gpus + spares) * item.count
+        if left[0] < need:
+            return None
+        return Piece(item.bundle, item.gpus, item.count, spares, yard, (need,))
+    return next(_fits(item, item.count, spares, yard, left), None)
 
 
 def _take(left: list[int], amounts: Sequence[int], sign: int) -> None:
@@ -292,22 +287,16 @@ class _SpreadSearch:
 
     def _candidates(self, need: int) -> Iterator[Yard]:
         """Yield the domains with room for ``need``: used ones first, then by most free and key."""
-        prefer = self.yards.request.prefer
         used = {domain for domain, count in self.used.items() if count}
-        if prefer:
-            used |= prefer & {domain for _, domain in self.yards.order}
+        used |= self.yards.request.prefer
         offers = [(yard, sum(self._left(yard))) for d in used if (yard := self.yards.at(d))]
         offers.sort(key=lambda offer: (-offer[1], offer[0].domain))
         for yard, gpus in offers:
             if gpus >= need:
                 yield yard
-        for gpus_free, domain in self.yards.order:
-            if -gpus_free < need:
-                break
-            if domain not in used:
-                yard_or_none = self.yards.at(domain)
-                if yard_or_none is not None:
-                    yield yard_or_none
+        for yard in self.yards.most_free(need):
+            if yard.domain not in used:
+                yield yard
 
     def _is_new(self, *at: object) -> bool:
         """Return whether the search was never here with the same things taken."""

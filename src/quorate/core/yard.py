@@ -7,8 +7,9 @@ size is one, and only untouched nodes count.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+
+from msgspec import Struct
 
 from quorate.core.layout import PackRequest
 from quorate.core.purse import Place
@@ -20,8 +21,7 @@ ALL_NODES = -1
 """The bit set of every node of an island."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lot:
+class Lot(Struct, frozen=True, gc=False):
     """``nodes`` (bits of positions) of a domain with ``gpus_free``, given in multiples of ``unit``."""
 
     place: Place
@@ -30,8 +30,7 @@ class Lot:
     unit: int
 
 
-@dataclass(frozen=True, slots=True)
-class Yard:
+class Yard(Struct, frozen=True, gc=False):
     """A domain as a request sees it."""
 
     domain: str
@@ -40,50 +39,77 @@ class Yard:
     gpus_free: int
 
 
-@dataclass(slots=True)
 class Yards:
-    """The domains a request may use, most free first, made as they are asked for.
+    """The domains a request may use, made into yards as they are asked for.
 
     ``by_rack`` says that racks matter to whoever pays.
     """
 
-    view: StateView
-    request: PackRequest
-    by_rack: bool = False
-    order: Sequence[tuple[int, str]] = field(init=False)
-    made: dict[str, Yard | None] = field(default_factory=dict)
+    __slots__ = ("_index", "_made", "_offers", "_simple", "by_rack", "request", "view")
 
-    def __post_init__(self) -> None:
-        self.order = self.view.domain_order(self.request.pool, self.request.flavor)
-        self.by_rack = self.by_rack or names_label(self.request.selector, RACK)
-        if self.by_rack or self.request.whole_nodes:
+    def __init__(self, view: StateView, request: PackRequest, *, by_rack: bool = False) -> None:
+        self.view = view
+        self.request = request
+        self.by_rack = by_rack or names_label(request.selector, RACK)
+        self._index = view.domains(request.pool, request.flavor)
+        self._made: dict[str, Yard | None] = {}
+        self._simple = not (self.by_rack or request.whole_nodes)
+        self._offers: list[Yard] = []
+        if not self._simple:
             # A lot may offer less than its domain has free, so the order is by what is offered.
-            yards = [yard for _, domain in self.order if (yard := self.at(domain)) is not None]
-            self.order = sorted((-yard.gpus_free, yard.domain) for yard in yards)
+            yards = (self.make(key) for _, key in self._index.most_free())
+            self._offers = sorted(
+                (yard for yard in yards if yard is not None),
+                key=lambda yard: (-yard.gpus_free, yard.domain),
+            )
 
-    def __iter__(self) -> Iterator[Yard]:
-        for _, domain in self.order:
-            yard = self.at(domain)
-            if yard is not None:
-                yield yard
+    def most_free(self, need: int = 0) -> Iterator[Yard]:
+        """Yield the yards that offer at least ``need`` GPUs, most first, then by key."""
+        if not self._simple:
+            for yard in self._offers:
+                if yard.gpus_free >= need:
+                    yield yard
+            return
+        for _, key in self._index.most_free(need):
+            found = self.make(key)
+            if found is not None:
+                yield found
+
+    def least_free(self, need: int) -> Iterator[Yard]:
+        """Yield the yards that offer at least ``need`` GPUs, least first, then by key."""
+        if not self._simple:
+            offers = [yard for yard in self._offers if yard.gpus_free >= need]
+            yield from sorted(offers, key=lambda yard: yard.gpus_free)
+            return
+        for _, key in self._index.least_free(need):
+            found = self.make(key)
+            if found is not None:
+                yield found
 
     def at(self, domain: str) -> Yard | None:
-        """Return the yard of ``domain``, or None where the request's selector excludes it."""
-        if domain in self.made:
-            return self.made[domain]
-        request = self.request
-        island = self.view.island(IslandKey(request.pool, request.flavor, domain))
-        labels = island.nodes[0].location
-        labels.pop(RACK, None)
+        """Return the yard of ``domain``, or None where there is none for this request."""
+        if domain in self._made:
+            return self._made[domain]
+        number = self._index.numbers.get(domain)
+        return None if number is None else self.make(self._index.keys[number])
+
+    def make(self, key: IslandKey) -> Yard | None:
+        """Return the yard of the island under ``key``; None where the selector leaves it out."""
+        domain = key.domain
+        if domain in self._made:
+            return self._made[domain]
+        request, island = self.request, self.view.island(key)
         yard: Yard | None = None
-        if not contradicts(request.selector, labels):
-            if self.by_rack or request.whole_nodes:
-                lots = _split(island, request, by_rack=self.by_rack)
+        if not request.selector or not contradicts(request.selector, island.labels):
+            if self._simple:
+                gpus = island.gpus_free
+                lot = Lot(Place(domain, island.labels), ALL_NODES, gpus, 1)
+                yard = Yard(domain, island, (lot,), gpus)
             else:
-                lots = (Lot(Place(domain, labels), ALL_NODES, island.gpus_free, 1),)
-            if lots:
-                yard = Yard(domain, island, lots, sum(lot.gpus_free for lot in lots))
-        self.made[domain] = yard
+                lots = _split(island, request, by_rack=self.by_rack)
+                if lots:
+                    yard = Yard(domain, island, lots, sum(lot.gpus_free for lot in lots))
+        self._made[domain] = yard
         return yard
 
 

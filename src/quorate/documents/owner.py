@@ -27,7 +27,8 @@ SNAKE_CASE: Final = {
 _SPEC: Final = frozenset({"parents", "quota"})
 _QUOTA: Final = frozenset(SNAKE_CASE) | frozenset(SNAKE_CASE.values())
 _HINTS: Final = {
-    "maxConcurrentAllocations": "write maxConcurrentRuns",
+    "maxConcurrentAllocations": "did you mean 'maxConcurrentRuns'?",
+    "maxRuns": "did you mean 'maxConcurrentRuns'?",
     "sensitivePoolSize": "write it in the System document: it holds for everybody",
     "sensitive_pool_size": "write sensitivePoolSize in the System document",
 }

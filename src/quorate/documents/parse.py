@@ -52,7 +52,6 @@ KINDS: Final = tuple(_READERS)
 
 _TOP: Final = frozenset({"apiVersion", "kind", "metadata", "spec"})
 _TOP_HINTS: Final = {"status": "remove it; Quorate writes the status"}
-_SPEC_OPTIONAL: Final = frozenset({OWNER, POOL, SYSTEM})
 _KIND_HINTS: Final = {
     "Tenant": "a tenant is an Owner here",
     "Job": "a job is a Run here",
@@ -221,10 +220,8 @@ def _as_it_is(value: object, _at: At) -> object:
 
 
 def _spec(top: Fields, kind: str, head: Head) -> Declared | None:
+    # A spec that is left out is an empty one: what it lacks is told field by field.
     at = top.at("spec")
-    if "spec" not in top and kind not in _SPEC_OPTIONAL:
-        at.fault("is required", "add spec")
-        return None
     nothing: object = {}
     value = top.optional("spec", _as_it_is, nothing)
     if kind == RESERVATION:

@@ -156,7 +156,7 @@ def _suggestion(key: str, known: frozenset[str]) -> str:
         return f"did you mean '{near}'?"
     if key == "<<":
         return "merge keys are not part of YAML 1.2; write the fields out"
-    return "remove it; known here: " + ", ".join(sorted(known))
+    return "remove it; known here: " + ", ".join(sorted(_by_folded(known).values()))
 
 
 def nearest(written: str, known: Iterable[str]) -> str | None:
@@ -165,9 +165,16 @@ def nearest(written: str, known: Iterable[str]) -> str | None:
 
     if len(written) > 4 * max((len(name) for name in known), default=0):
         return None
-    by_folded = {_folded(name): name for name in sorted(known)}
-    close = difflib.get_close_matches(_folded(written), by_folded, n=1, cutoff=0.7)
+    by_folded = _by_folded(known)
+    # Two swapped letters weigh more in a short word.
+    cutoff = 0.6 if len(written) <= 5 else 0.7  # noqa: PLR2004
+    close = difflib.get_close_matches(_folded(written), by_folded, n=1, cutoff=cutoff)
     return by_folded[close[0]] if close else None
+
+
+def _by_folded(known: Iterable[str]) -> dict[str, str]:
+    """Return ``known`` by folded name; of two spellings of one name the first in order stays."""
+    return {_folded(name): name for name in sorted(known, reverse=True)}
 
 
 def _folded(name: str) -> str:

@@ -53,11 +53,16 @@ def _slice(value: object, at: At) -> bool | None:
     return True
 
 
-def _domain(value: object, at: At) -> object | None:
-    """Return a domain: its name or key, or a mapping of the labels that say which."""
-    if isinstance(value, dict):
-        return fields_of(value, at, _DOMAIN)
-    return values.line(value, at)
+def _domain(value: object, at: At) -> bool | None:
+    """Return True for a domain: its name or key, or a mapping of the labels that say which."""
+    if not isinstance(value, dict):
+        return values.line(value, at) is not None
+    fields = fields_of(value, at, _DOMAIN)
+    if fields is None:
+        return None
+    for label in sorted(_DOMAIN):
+        fields.maybe(label, values.name)
+    return True
 
 
 def _nodes(value: object, at: At) -> tuple[str, ...] | None:

@@ -44,12 +44,13 @@ def funding(value: object, at: At) -> Funding | None:
     fields = fields_of(value, at, _FUNDING)
     if fields is None:
         return None
+    allow = fields.maybe("allowBorrow", values.truth)
     found = Funding(
-        allow_borrow=fields.optional("allowBorrow", values.truth, default=False),
+        allow_borrow=allow is True,
         borrow_gpus_max=fields.maybe("maxBorrowGPUs", values.gpus),
         sponsors=fields.optional("sponsors", values.unique_names, ()),
     )
-    if not found.allow_borrow:
+    if allow is False or "allowBorrow" not in fields:
         for name in ("maxBorrowGPUs", "sponsors"):
             if name in fields:
                 fields.at(name).fault(

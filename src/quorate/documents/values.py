@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 from quorate.documents.problem import quoted, shown
 from quorate.documents.reader import At, Read, complete, listed, nearest, refuse_repeats
+from quorate.documents.written import divided
 from quorate.model.amounts import GPUS_MAX, HOUR_MS, TIME_MS_MAX
 
 NAME_CHARS_MAX: Final = 128
@@ -87,7 +88,7 @@ def line(value: object, at: At) -> str | None:
     if not found or len(found) > LINE_CHARS_MAX or _CONTROL.search(found):
         at.fault(
             f"must be one line of 1 to {LINE_CHARS_MAX} characters, got {shown(found)}",
-            "shorten it and leave out control characters",
+            "write that many, without control characters",
         )
         return None
     return found
@@ -197,9 +198,10 @@ def decimal_of(*, factor: int, unit: str, low: int, high: int) -> Read[int]:
         if found < 0 <= low:
             at.fault(f"must not be negative, got {shown(value)}", "use 0 or more")
         elif found * factor < low:
-            at.fault(f"must be at least {low / factor:g}, got {shown(value)}", "use more")
+            least = f"{divided(low, factor)}"
+            at.fault(f"must be at least {least}, got {shown(value)}", f"use {least} or more")
         elif found * factor > high:
-            most = f"{high / factor:g}"
+            most = f"{divided(high, factor)}"
             at.fault(f"must be at most {most}, got {shown(value)}", f"use {most} or less")
         elif product is None:
             units_below = int(found * factor) // step * step

@@ -16,17 +16,17 @@ def hours(gpu_ms: int) -> int | Decimal:
 
     Those are the multiples of 9 ms; a computed amount in between is given to 40 digits.
     """
-    return _divided(gpu_ms, HOUR_MS)
+    return divided(gpu_ms, HOUR_MS)
 
 
 def fraction(ppm: int) -> int | Decimal:
     """Return parts per million as a fraction of one, exactly."""
-    return _divided(ppm, PPM)
+    return divided(ppm, PPM)
 
 
 def seconds(ms: int) -> int | Decimal:
     """Return milliseconds in seconds, exactly."""
-    return _divided(ms, 1_000)
+    return divided(ms, 1_000)
 
 
 def hours_text(gpu_ms: int) -> str:
@@ -34,7 +34,8 @@ def hours_text(gpu_ms: int) -> str:
     return f"{hours(gpu_ms):f}" if gpu_ms % HOUR_MS else str(gpu_ms // HOUR_MS)
 
 
-def _divided(amount: int, unit: int) -> int | Decimal:
+def divided(amount: int, unit: int) -> int | Decimal:
+    """Return ``amount`` in ``unit``s, exactly where that is a decimal of at most 40 digits."""
     if amount % unit == 0:
         return amount // unit
     with localcontext() as context:

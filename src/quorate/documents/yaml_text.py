@@ -127,7 +127,8 @@ def _events(text: str) -> Iterator[Event]:
         raise _Refused(*_explained(what), at) from error
     except (YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:
         # The parser lets these escape for some malformed escapes and directives.
-        raise _Refused(str(error).splitlines()[0] or type(error).__name__, _MEND, None) from error
+        what = " ".join(str(error).split()) or type(error).__name__
+        raise _Refused(what, _MEND, None) from error
 
 
 _MEND: Final = "check escapes and directives, or write the document as JSON"

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.msgpack import Decoder, Encoder
 
+from quorate.ledger.fold import collector_paused
 from quorate.model.apply import rebuild_families
 from quorate.model.events import LeaseEnding, LeaseStarted, Tier
 from quorate.model.island import all_slots
@@ -138,6 +139,11 @@ def restore(payload: bytes) -> State | None:
         found = _SNAPSHOT.decode(payload)
     except msgspec.DecodeError:
         return None
+    with collector_paused():
+        return _restore(found)
+
+
+def _restore(found: _Snapshot) -> State:
     state = State()
     state.seq, state.at_ms = found.seq, found.at_ms
     state.ledger_id, state.public_key, state.system = (
@@ -231,13 +237,6 @@ def _restore_run(state: State, run: _Run) -> None:
 def _restore_lease(state: State, found: _Lease) -> None:
     fact = found.fact
     name = fact.lease
-    lease = Lease.of(fact)
-    lease.hold_gpu_ms, lease.ending = found.hold_gpu_ms, found.ending
-    state.leases[name] = lease
-    for node, mask in fact.slots:
-        record = state.nodes[node]
-        state.mark(record.island, record.position).free[record.position] ^= mask
-        state.node_leases.setdefault(node, {})[name] = None
-    run = state.runs[fact.run]
-    run.leases[name] = None
-    state.owner_leases.setdefault(run.spec.owner, {})[name] = None
+    gpus = state.occupy(fact.slots)
+    state.leases[name] = Lease(fact, gpus, found.hold_gpu_ms, found.ending)
+    state.runs[fact.run].leases[name] = None

@@ -7,6 +7,7 @@ block is durable. When a commit fails, what was decided is forgotten and the sta
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
@@ -20,7 +21,10 @@ from quorate.model.apply import apply_all
 from quorate.model.events import Event, LedgerOpened
 from quorate.model.state import State, StateView
 from quorate.ports.clock import Clock
+from quorate.ports.errors import LedgerEmptyError, StoreError
 from quorate.ports.store import EventStore
+
+_LOG = logging.getLogger(__name__)
 
 SNAPSHOT_EVENTS: Final = 50_000
 """A snapshot is kept when this many events have come since the last one."""
@@ -48,9 +52,12 @@ class Engine:
     def open(cls, store: EventStore, clock: Clock) -> Self:
         """Return the engine of a ledger, its state read from the last snapshot and the log after it.
 
-        Raises ``CorruptLedgerError`` when the log does not verify.
+        Raises ``CorruptLedgerError`` when the log does not verify, ``LedgerEmptyError`` when it
+        was created and never begun.
         """
         state, head = _load(store)
+        if head == GENESIS:
+            raise LedgerEmptyError
         return cls(store, clock, state, head)
 
     @classmethod
@@ -125,9 +132,14 @@ class Engine:
         self._head = block.head
 
     def _maybe_snapshot(self) -> None:
-        if self._state.seq - self._snapshot_seq >= SNAPSHOT_EVENTS:
+        if self._state.seq - self._snapshot_seq < SNAPSHOT_EVENTS:
+            return
+        self._snapshot_seq = self._state.seq
+        try:
             self._store.save_snapshot(self._head, take(self._state))
-            self._snapshot_seq = self._state.seq
+        except StoreError as error:
+            # The commands are committed; without a snapshot the next start only takes longer.
+            _LOG.warning("no snapshot at sequence %d: %s", self._head.seq, error)
 
 
 def _load(store: EventStore) -> tuple[State, Head]:

@@ -8,8 +8,7 @@ changes is first asked for with ``own``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from heapq import heappush
-from typing import Any
+from typing import Any, Final
 
 from quorate.model import events as e
 from quorate.model.island import all_slots
@@ -22,6 +21,12 @@ from quorate.model.records import (
 )
 from quorate.model.specs import Budget, EnvelopeId, cap_id, envelope_id
 from quorate.model.state import State
+
+# Looking a member up in its enumeration is slow in Python 3.11, and these are in the inner loop.
+_BORROWED: Final = e.Tier.BORROWED
+_PENDING: Final = Phase.PENDING
+_RUNNING: Final = Phase.RUNNING
+_PHASES: Final = {outcome: Phase(outcome) for outcome in e.Outcome}
 
 
 def apply(state: State, event: e.Event) -> None:
@@ -175,7 +180,7 @@ def _run_submitted(state: State, event: e.RunSubmitted) -> None:
     run, seq = event.run, state.seq + 1
     assert run.name not in state.runs, run.name
     state.runs[run.name] = RunRecord(
-        run, seq, event.at_ms, Phase.PENDING, None, event.at_ms, {}, 0, {}, None, None, ""
+        run, seq, event.at_ms, _PENDING, None, event.at_ms, {}, 0, {}, None, None, ""
     )
     state.pending[run.name] = seq
 
@@ -192,59 +197,44 @@ def _lease_started(state: State, event: e.LeaseStarted) -> None:
     name = event.lease
     assert name not in state.leases, name
     run = state.runs.own(event.run)
-    lease = Lease.of(event)
-    gpus, nodes, node_leases = lease.gpus, state.nodes, state.node_leases
-    for node, mask in event.slots:
-        record = nodes[node]
-        position = record.position
-        island = state.mark(record.island, position)
-        free = island.free[position]
-        assert free & mask == mask, (name, node, mask, free)
-        island.free[position] = free ^ mask
-        if node in node_leases:
-            node_leases.own(node)[name] = None
-        else:
-            node_leases[node] = {name: None}
-    _charge(state, event, gpus=gpus, gpu_ms=event.hold_gpu_ms)
-    state.envelopes.own(event.payer).started_gpu_ms += gpus * event.start_ms
+    gpus = state.occupy(event.slots)
+    lease = Lease(event, gpus, event.hold_gpu_ms)
+    account = _charge(state, event, gpus=gpus, gpu_ms=event.hold_gpu_ms)
+    account.started_gpu_ms += gpus * event.start_ms
     state.leases[name] = lease
     run.leases[name] = None
     run.leases_ever += 1
-    if run.phase is Phase.PENDING:
-        run.phase = Phase.RUNNING
+    if run.phase is _PENDING:
+        run.phase = _RUNNING
         run.refusal = None
         if run.started_ms is None:
             run.started_ms = event.start_ms
         del state.pending[event.run]
-    owner = run.spec.owner
-    if owner in state.owner_leases:
-        state.owner_leases.own(owner)[name] = None
-    else:
-        state.owner_leases[owner] = {name: None}
-    if state.holds_tracked:
-        heappush(state.holds_due(), (lease.hold_ends_ms, name))
+    if state.leases_indexed:
+        state.list_lease(name, lease)
+    state.list_hold(name, lease)
 
 
-def _charge(state: State, fact: e.LeaseStarted, *, gpus: int, gpu_ms: int) -> None:
-    """Add GPUs and GPU-milliseconds to the payer of ``fact``, its caps and what it lends."""
+def _charge(state: State, fact: e.LeaseStarted, *, gpus: int, gpu_ms: int) -> EnvelopeAccount:
+    """Add GPUs and GPU-ms to the payer of ``fact``, its caps and what it lends; return the payer."""
     account = state.envelopes.own(fact.payer)
     account.gpus_active += gpus
     account.committed_gpu_ms += gpu_ms
-    if fact.tier is e.Tier.BORROWED:
+    if fact.tier is _BORROWED:
         account.lent_gpus_active += gpus
         account.lent_committed_gpu_ms += gpu_ms
     for key in account.caps:
         cap = state.caps.own(key)
         cap.gpus_active += gpus
         cap.committed_gpu_ms += gpu_ms
+    return account
 
 
 def _hold_extended(state: State, event: e.HoldExtended) -> None:
     lease = state.leases.own(event.lease)
     lease.hold_gpu_ms += event.gpu_ms
     _charge(state, lease.fact, gpus=0, gpu_ms=event.gpu_ms)
-    if state.holds_tracked:
-        heappush(state.holds_due(), (lease.hold_ends_ms, event.lease))
+    state.list_hold(event.lease, lease)
 
 
 def _lease_ending(state: State, event: e.LeaseEnding) -> None:
@@ -257,35 +247,30 @@ def _lease_ended(state: State, event: e.LeaseEnded) -> None:
     del state.leases[name]
     fact, gpus = lease.fact, lease.gpus
     assert event.end_ms >= fact.start_ms, (name, fact.start_ms, event.end_ms)
-    for node, mask in fact.slots:
-        record = state.nodes[node]
-        island = state.mark(record.island, record.position)
-        assert island.free[record.position] & mask == 0, (name, node, mask)
-        island.free[record.position] |= mask
-        del state.node_leases.own(node)[name]
+    state.vacate(fact.slots)
+    if state.leases_indexed:
+        state.unlist_lease(name, lease)
     used = gpus * (event.end_ms - fact.start_ms)
-    _charge(state, fact, gpus=-gpus, gpu_ms=used - lease.hold_gpu_ms)
-    account = state.envelopes.own(fact.payer)
+    account = _charge(state, fact, gpus=-gpus, gpu_ms=used - lease.hold_gpu_ms)
     account.ended_gpu_ms += used
     account.started_gpu_ms -= gpus * fact.start_ms
     run = state.runs.own(fact.run)
     del run.leases[name]
     payer = (fact.payer, fact.tier)
     run.charges[payer] = run.charges.get(payer, 0) + used
-    del state.owner_leases.own(run.spec.owner)[name]
 
 
 def _run_requeued(state: State, event: e.RunRequeued) -> None:
     run = state.runs.own(event.run)
     assert not run.leases, event
-    run.phase = Phase.PENDING
+    run.phase = _PENDING
     state.pending[event.run] = run.seq
 
 
 def _run_ended(state: State, event: e.RunEnded) -> None:
     run = state.runs.own(event.run)
     assert not run.leases, event
-    run.phase = Phase(event.outcome)
+    run.phase = _PHASES[event.outcome]
     run.ended_ms = event.at_ms
     run.note = event.note
     state.pending.pop(event.run, None)

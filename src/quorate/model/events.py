@@ -8,18 +8,17 @@ time of the fact; a fact that took effect earlier says so in a field of its own 
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from msgspec import Struct
 
 from quorate.model.refusal import Refusal
 from quorate.model.specs import Budget, EnvelopeId, Node, Owner, Pool, Run, System
+from quorate.model.words import Word
 
 Slots = tuple[tuple[str, int], ...]
 """(node, bit mask of slot ordinals) pairs, in placement order; each node once."""
 
 
-class Role(StrEnum):
+class Role(Word):
     """What a lease is for."""
 
     ACTIVE = "Active"
@@ -28,7 +27,7 @@ class Role(StrEnum):
     CLAIM = "Claim"
 
 
-class Tier(StrEnum):
+class Tier(Word):
     """How the payer stands to the run's owner."""
 
     OWNED = "owned"
@@ -36,7 +35,7 @@ class Tier(StrEnum):
     BORROWED = "borrowed"
 
 
-class StartReason(StrEnum):
+class StartReason(Word):
     """Why a lease began."""
 
     START = "Start"
@@ -45,7 +44,7 @@ class StartReason(StrEnum):
     HANDOVER = "Handover"
 
 
-class EndReason(StrEnum):
+class EndReason(Word):
     """Why a lease ended."""
 
     END = "End"
@@ -66,7 +65,7 @@ class EndReason(StrEnum):
     ROUND_END = "RoundEnd"
 
 
-class Outcome(StrEnum):
+class Outcome(Word):
     """How a run finished."""
 
     COMPLETED = "Completed"
@@ -74,7 +73,7 @@ class Outcome(StrEnum):
     FAILED = "Failed"
 
 
-class Fact(Struct, frozen=True, array_like=True, gc=False):
+class Fact(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
     """What every event carries: when it was recorded and who caused it."""
 
     at_ms: int
@@ -219,4 +218,7 @@ def tag_of(event: Event) -> str:
 
 def lease_gpus(slots: Slots) -> int:
     """Return how many GPUs ``slots`` are."""
-    return sum(mask.bit_count() for _, mask in slots)
+    gpus = 0
+    for _, mask in slots:
+        gpus += mask.bit_count()
+    return gpus

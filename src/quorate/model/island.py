@@ -3,9 +3,6 @@
 Nodes are numbered in name order. For every count ``c`` the index keeps, as the bits of one
 integer, the nodes with exactly ``c`` free slots, so "the first node by name with the fewest free
 slots that still holds r" is a handful of integer operations however many nodes there are.
-
-The fold only records which slots are free and marks the node; ``refresh`` brings the index up to
-date before it is read. A replay of a million events therefore pays for the index once.
 """
 
 from __future__ import annotations
@@ -13,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from quorate.model.selector import CLUSTER, DOMAIN, REGION
 from quorate.model.specs import Node
 
 
@@ -26,74 +24,66 @@ class IslandKey(NamedTuple):
 
 @dataclass(slots=True)
 class Island:
-    """Free slots by node, and nodes by free count. ``cordoned`` bits mark nodes not to be used."""
+    """Free slots by node, and nodes by free count.
+
+    ``sizes`` has the nodes of each size. ``stale`` says that ``gpus_free`` is not yet what the
+    index of domains shows.
+    """
 
     key: IslandKey
     nodes: tuple[Node, ...]
+    labels: dict[str, str]
+    sizes: dict[int, int]
     free: list[int]
-    counts: list[int]
     buckets: list[int]
-    whole: int
     gpus_free: int
     gpus_total: int
-    stale: int
+    stale: bool = False
 
     @classmethod
     def build(cls, key: IslandKey, nodes: tuple[Node, ...], free: list[int]) -> Island:
         """Return the island of ``nodes`` (in name order) whose free slots are ``free``."""
-        sizes = [node.gpus for node in nodes]
-        island = cls(
-            key=key,
-            nodes=nodes,
-            free=free,
-            counts=[mask.bit_count() for mask in free],
-            buckets=[0] * (max(sizes, default=0) + 1),
-            whole=0,
-            gpus_free=0,
-            gpus_total=sum(sizes),
-            stale=0,
-        )
-        for position, count in enumerate(island.counts):
-            island.buckets[count] |= 1 << position
-            if count == sizes[position]:
-                island.whole |= 1 << position
-        island.gpus_free = sum(island.counts)
-        return island
+        first = nodes[0]
+        labels = {REGION: first.region, CLUSTER: first.cluster, DOMAIN: first.domain}
+        sizes: dict[int, int] = {}
+        for position, node in enumerate(nodes):
+            sizes[node.gpus] = sizes.get(node.gpus, 0) | 1 << position
+        buckets = [0] * (max(sizes) + 1)
+        for position, mask in enumerate(free):
+            buckets[mask.bit_count()] |= 1 << position
+        gpus_free = sum(mask.bit_count() for mask in free)
+        gpus_total = sum(node.gpus for node in nodes)
+        return cls(key, nodes, labels, sizes, free, buckets, gpus_free, gpus_total)
 
     def copy(self) -> Island:
         """Return an island that may be changed without changing this one."""
         return Island(
             self.key,
             self.nodes,
+            self.labels,
+            self.sizes,
             self.free.copy(),
-            self.counts.copy(),
             self.buckets.copy(),
-            self.whole,
             self.gpus_free,
             self.gpus_total,
             self.stale,
         )
 
-    def refresh(self) -> None:
-        """Bring the index up to date with ``free`` for the nodes marked stale."""
-        stale = self.stale
-        free, counts, buckets, nodes = self.free, self.counts, self.buckets, self.nodes
-        while stale:
-            bit = stale & -stale
-            stale ^= bit
-            position = bit.bit_length() - 1
-            was = counts[position]
-            now = free[position].bit_count()
-            if was == now:
-                continue
-            counts[position] = now
-            buckets[was] ^= bit
-            buckets[now] ^= bit
-            self.gpus_free += now - was
-            size = nodes[position].gpus
-            if now == size or was == size:
-                self.whole ^= bit
-        self.stale = 0
+    @property
+    def whole(self) -> int:
+        """The nodes no slot of which is taken."""
+        found = 0
+        for size, nodes in self.sizes.items():
+            found |= self.buckets[size] & nodes
+        return found
+
+    def move(self, nodes: int, was: int, now: int) -> int:
+        """Note that each of ``nodes``, which had ``was`` free slots, has ``now``; return the change."""
+        self.buckets[was] ^= nodes
+        self.buckets[now] ^= nodes
+        change = (now - was) * nodes.bit_count()
+        self.gpus_free += change
+        return change
 
 
 def all_slots(gpus: int) -> int:

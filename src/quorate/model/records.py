@@ -6,15 +6,15 @@ Only ``model/apply.py`` changes them, and only after asking their table to ``own
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
-from quorate.model.events import LeaseEnding, LeaseStarted, Tier, lease_gpus
+from quorate.model.events import LeaseEnding, LeaseStarted, Tier
 from quorate.model.island import IslandKey
 from quorate.model.refusal import Refusal
 from quorate.model.specs import Cap, CapId, Envelope, EnvelopeId, Node, Run
+from quorate.model.words import Word
 
 
-class Phase(StrEnum):
+class Phase(Word):
     """Where a run is in its life."""
 
     PENDING = "Pending"
@@ -125,11 +125,6 @@ class Lease:
     gpus: int
     hold_gpu_ms: int
     ending: LeaseEnding | None = None
-
-    @classmethod
-    def of(cls, fact: LeaseStarted) -> Lease:
-        """Return the lease that ``fact`` began."""
-        return cls(fact, lease_gpus(fact.slots), fact.hold_gpu_ms)
 
     def copy(self) -> Lease:
         """Return a lease that may be changed alone."""

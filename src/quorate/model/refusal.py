@@ -5,13 +5,14 @@ Codes are public for ever: they appear in ledgers, in scripts and in people's al
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import assert_never
 
 from msgspec import Struct
 
+from quorate.model.words import Word
 
-class RefusalCode(StrEnum):
+
+class RefusalCode(Word):
     """The stable name of a reason not to act."""
 
     NO_ENVELOPE = "no-envelope"
@@ -32,7 +33,7 @@ class RefusalCode(StrEnum):
     UNSUPPORTED = "unsupported"
 
 
-class Shortage(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Shortage(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """One place, payer or field that fell short: ``available`` of ``wanted``, held back by ``limit``."""
 
     where: str
@@ -46,7 +47,7 @@ class Shortage(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return max(0, self.wanted - self.available)
 
 
-class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A reason not to act. ``subject`` is what the sentence is about; ``shortages`` carry the numbers.
 
     ``also`` is a second reason that would hold were the first one gone.

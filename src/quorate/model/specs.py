@@ -8,13 +8,13 @@ milliseconds, budgets are GPU-milliseconds.
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import NewType
 
 from msgspec import Struct
 
 from quorate.model.amounts import GRACE_DEFAULT_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from quorate.model.selector import CLUSTER, DOMAIN, RACK, REGION, Selector
+from quorate.model.words import Word
 
 EnvelopeId = NewType("EnvelopeId", str)
 """``budget/envelope``."""
@@ -73,7 +73,7 @@ class Owner(Spec, frozen=True, kw_only=True):
     quota: Quota = Quota()
 
 
-class Sharing(StrEnum):
+class Sharing(Word):
     """Whether siblings and children may spend an envelope."""
 
     FAMILY = "family"
@@ -142,14 +142,14 @@ class Budget(Spec, frozen=True, kw_only=True):
     caps: tuple[Cap, ...] = ()
 
 
-class Discipline(StrEnum):
+class Discipline(Word):
     """How a pool shares its nodes."""
 
     BIND = "bind"
     ROUNDS = "rounds"
 
 
-class Placement(StrEnum):
+class Placement(Word):
     """How nodes are chosen inside a domain."""
 
     TIGHT = "tight"
@@ -201,7 +201,7 @@ class Funding(Spec, frozen=True, kw_only=True):
     sponsors: tuple[str, ...] = ()
 
 
-class UpstreamFailure(StrEnum):
+class UpstreamFailure(Word):
     """What a follower does when a run it follows fails."""
 
     WAIT = "wait"
@@ -216,14 +216,14 @@ class Follow(Spec, frozen=True, kw_only=True):
     grace_ms: int = 30 * MINUTE_MS
 
 
-class OnQuota(StrEnum):
+class OnQuota(Word):
     """What submit does with a run that does not fit its owner's hard quota now."""
 
     REFUSE = "refuse"
     WAIT = "wait"
 
 
-class Replace(StrEnum):
+class Replace(Word):
     """How a lost node is made good."""
 
     SAME_DOMAIN = "SameDomain"

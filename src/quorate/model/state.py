@@ -7,12 +7,12 @@ through to the one below and are thrown away together.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Mapping, Sequence
-from heapq import heapify
+from collections.abc import Mapping
+from heapq import heapify, heappush
 from typing import Protocol
 
-from quorate.model.events import Tier
+from quorate.model.domain_index import DomainIndex
+from quorate.model.events import Slots, Tier
 from quorate.model.island import Island, IslandKey
 from quorate.model.records import (
     CapAccount,
@@ -33,9 +33,6 @@ from quorate.model.specs import (
     System,
 )
 from quorate.model.tables import Table
-
-DomainOrder = list[tuple[int, str]]
-"""(-free GPUs, domain) ascending: the most free domain first, then by key."""
 
 Payers = tuple[tuple[EnvelopeId, Tier], ...]
 """Envelopes that may pay for an owner's work in one flavor, in cover order."""
@@ -86,8 +83,12 @@ class StateView(Protocol):
     @property
     def family_cache(self) -> dict[tuple[str, str], Payers]: ...
 
-    def domain_order(self, pool: str, flavor: str) -> Sequence[tuple[int, str]]:
-        """Return the domains of ``pool`` with ``flavor``, most free first, then by key."""
+    def domains(self, pool: str, flavor: str) -> DomainIndex:
+        """Return the up-to-date index of the domains of ``pool`` with ``flavor``."""
+        ...
+
+    def domain_order(self, pool: str, flavor: str) -> list[tuple[int, str]]:
+        """Return (-free, domain) of those domains, most free first, then by key."""
         ...
 
     def island(self, key: IslandKey) -> Island:
@@ -111,8 +112,10 @@ class State:
     """Tables, counters and indexes. Everything here can be rebuilt from the events."""
 
     __slots__ = (
+        "_domains",
         "_holds_due",
-        "_orders",
+        "_node_leases",
+        "_owner_leases",
         "_pending_nodes",
         "_stale",
         "at_ms",
@@ -123,12 +126,11 @@ class State:
         "family_cache",
         "islands",
         "leases",
+        "leases_indexed",
         "ledger_id",
         "lenders",
-        "node_leases",
         "nodes",
         "owner_budgets",
-        "owner_leases",
         "owners",
         "pending",
         "pools",
@@ -157,11 +159,13 @@ class State:
         self.runs: Table[str, RunRecord] = Table()
         self.pending: Table[str, int] = Table()
         self.leases: Table[str, Lease] = Table()
-        self.node_leases: Table[str, dict[str, None]] = Table()
-        self.owner_leases: Table[str, dict[str, None]] = Table()
+        self._node_leases: Table[str, dict[str, None]] = Table()
+        self._owner_leases: Table[str, dict[str, None]] = Table()
+        self.leases_indexed = False
         self.family_cache: dict[tuple[str, str], Payers] = {}
-        self._orders: Table[tuple[str, str], DomainOrder] = Table()
-        self._stale: set[IslandKey] = set()
+        self._domains: Table[tuple[str, str], DomainIndex] = Table()
+        # The islands changed since the last refresh, with the free count that is still listed.
+        self._stale: list[tuple[IslandKey, int]] = []
         self._pending_nodes: dict[str, tuple[Node, int]] = {}
         self._holds_due: list[tuple[int, str]] | None = None
 
@@ -171,6 +175,7 @@ class State:
         Costs the same however large the state is. This state must not change while it is used.
         """
         self.refresh()
+        self._index_leases()
         over = State.__new__(State)
         over.seq, over.at_ms = self.seq, self.at_ms
         over.ledger_id, over.public_key, over.system = self.ledger_id, self.public_key, self.system
@@ -178,16 +183,98 @@ class State:
             setattr(over, name, getattr(self, name).layer())
         # Shared until a budget or owner changes in the overlay, which then gets its own (apply.py).
         over.family_cache = self.family_cache
-        over._stale = set()
+        over._stale = []
         over._pending_nodes = {}
         over._holds_due = None
+        over.leases_indexed = True
         return over
 
-    def mark(self, key: IslandKey, position: int) -> Island:
-        """Return the island under ``key`` for changing the slots of the node at ``position``."""
+    @property
+    def node_leases(self) -> Table[str, dict[str, None]]:
+        """The open leases on each node that has or had any."""
+        self._index_leases()
+        return self._node_leases
+
+    @property
+    def owner_leases(self) -> Table[str, dict[str, None]]:
+        """The open leases of each owner that has or had any."""
+        self._index_leases()
+        return self._owner_leases
+
+    def _index_leases(self) -> None:
+        """Index the open leases by node and owner on first use: a replay does not pay for it."""
+        if self.leases_indexed:
+            return
+        self.leases_indexed = True
+        for name, lease in self.leases.items():
+            self.list_lease(name, lease)
+
+    def list_lease(self, name: str, lease: Lease) -> None:
+        """Add ``lease`` to the indexes by node and owner."""
+        nodes = self._node_leases
+        for node, _ in lease.fact.slots:
+            if node in nodes:
+                nodes.own(node)[name] = None
+            else:
+                nodes[node] = {name: None}
+        owner = self.runs[lease.fact.run].spec.owner
+        if owner in self._owner_leases:
+            self._owner_leases.own(owner)[name] = None
+        else:
+            self._owner_leases[owner] = {name: None}
+
+    def unlist_lease(self, name: str, lease: Lease) -> None:
+        """Take ``lease`` out of the indexes by node and owner."""
+        for node, _ in lease.fact.slots:
+            del self._node_leases.own(node)[name]
+        owner = self.runs[lease.fact.run].spec.owner
+        del self._owner_leases.own(owner)[name]
+
+    def occupy(self, slots: Slots) -> int:
+        """Take ``slots``, all of them free, out of the topology; return how many they are."""
+        return -self._toggle(slots, taking=True)
+
+    def vacate(self, slots: Slots) -> int:
+        """Put ``slots``, all of them taken, back into the topology; return how many they are."""
+        return self._toggle(slots, taking=False)
+
+    def _toggle(self, slots: Slots, *, taking: bool) -> int:
+        """Flip ``slots`` and return by how much the free GPUs grew.
+
+        Nodes that change alike are moved in the index together: most go whole.
+        """
+        nodes, total = self.nodes, 0
+        key = nodes[slots[0][0]].island
+        island = self._own_island(key)
+        masks = island.free
+        was = now = bits = 0
+        for node, mask in slots:
+            record = nodes[node]
+            if record.island is not key:
+                total += island.move(bits, was, now)
+                key, bits = record.island, 0
+                island = self._own_island(key)
+                masks = island.free
+            position = record.position
+            free = masks[position]
+            assert free & mask == (mask if taking else 0), (node, mask, free)
+            left = free ^ mask
+            masks[position] = left
+            before, after = free.bit_count(), left.bit_count()
+            if before != was or after != now:
+                if bits:
+                    total += island.move(bits, was, now)
+                    bits = 0
+                was, now = before, after
+            bits |= 1 << position
+        return total + island.move(bits, was, now)
+
+    def _own_island(self, key: IslandKey) -> Island:
+        """Return the island under ``key`` for changing, and remember that its count will change."""
         island = self.islands.own(key)
-        island.stale |= 1 << position
-        self._stale.add(key)
+        if not island.stale:
+            island.stale = True
+            self._stale.append((key, island.gpus_free))
         return island
 
     def add_node(self, node: Node, *, free: int) -> None:
@@ -198,25 +285,29 @@ class State:
         """Bring the placement index up to date with the slots."""
         if self._pending_nodes:
             self._place_pending()
-        if not self._stale:
-            return
-        for key in self._stale:
-            island = self.islands.own(key)
-            was = island.gpus_free
-            island.refresh()
-            if island.gpus_free != was:
-                order = self._orders.own((key.pool, key.flavor))
-                del order[bisect_left(order, (-was, key.domain))]
-                insort(order, (-island.gpus_free, key.domain))
+        if self._stale:
+            self._flush_stale()
+
+    def _flush_stale(self) -> None:
+        for key, was in self._stale:
+            island = self.islands[key]
+            island.stale = False
+            now = island.gpus_free
+            if now != was:
+                self._domains.own((key.pool, key.flavor)).move(key.domain, was=was, now=now)
         self._stale.clear()
 
-    def domain_order(self, pool: str, flavor: str) -> Sequence[tuple[int, str]]:
-        """Return (-free, domain) pairs of ``pool`` and ``flavor``, most free first, then by key."""
+    def domains(self, pool: str, flavor: str) -> DomainIndex:
+        """Return the up-to-date index of the domains of ``pool`` with ``flavor``."""
         self.refresh()
-        return self._orders.get((pool, flavor), ())
+        return self._domains.get((pool, flavor), _NO_DOMAINS)
+
+    def domain_order(self, pool: str, flavor: str) -> list[tuple[int, str]]:
+        """Return (-free, domain) of those domains, most free first, then by key."""
+        return [(-free, key.domain) for free, key in self.domains(pool, flavor).most_free()]
 
     def island(self, key: IslandKey) -> Island:
-        """Return the island under ``key``; ``domain_order`` must have been asked first."""
+        """Return the island under ``key``; ``domains`` must have been asked first."""
         return self.islands[key]
 
     def pool_of(self, node: Node) -> str:
@@ -233,16 +324,17 @@ class State:
 
     def holds_due(self) -> list[tuple[int, str]]:
         """Return the heap of hold ends, built on first use so that a replay does not pay for it."""
-        if self._holds_due is None:
+        heap = self._holds_due
+        if heap is None or len(heap) > 2 * len(self.leases) + _OUTDATED_MAX:
             heap = [(lease.hold_ends_ms, name) for name, lease in self.leases.items()]
             heapify(heap)
             self._holds_due = heap
-        return self._holds_due
+        return heap
 
-    @property
-    def holds_tracked(self) -> bool:
-        """Whether the heap of hold ends is built and has to be kept."""
-        return self._holds_due is not None
+    def list_hold(self, name: str, lease: Lease) -> None:
+        """Note when the hold of ``lease`` ends now, if anybody has asked for that yet."""
+        if self._holds_due is not None:
+            heappush(self._holds_due, (lease.hold_ends_ms, name))
 
     def settle_topology(self) -> None:
         """Place nodes added since, so that leases on them can be applied."""
@@ -252,6 +344,7 @@ class State:
     def _place_pending(self) -> None:
         """Rebuild the islands that nodes join, leave or change in."""
         pending, self._pending_nodes = self._pending_nodes, {}
+        self._flush_stale()
         touched: dict[IslandKey, dict[str, tuple[Node, int]]] = {}
         for name, (node, free) in pending.items():
             old = self.nodes.get(name)
@@ -261,6 +354,12 @@ class State:
             self._members(touched, key)[name] = (node, free)
         for key, members in touched.items():
             self._rebuild(key, members)
+        for pool, flavor in {(key.pool, key.flavor) for key in touched}:
+            old_index = self._domains.get((pool, flavor), _NO_DOMAINS)
+            keys = {key for key in (*old_index.keys, *touched) if (key.pool, key.flavor) == (pool, flavor)}
+            self._domains[pool, flavor] = DomainIndex.build(
+                {key: self.islands[key].gpus_free for key in keys if key in self.islands}
+            )
 
     def _members(
         self, touched: dict[IslandKey, dict[str, tuple[Node, int]]], key: IslandKey
@@ -275,17 +374,9 @@ class State:
         return touched[key]
 
     def _rebuild(self, key: IslandKey, members: dict[str, tuple[Node, int]]) -> None:
-        order_key = (key.pool, key.flavor)
-        if order_key not in self._orders:
-            self._orders[order_key] = []
-        order = self._orders.own(order_key)
-        old = self.islands.get(key)
-        if old is not None:
-            del order[bisect_left(order, (-old.gpus_free, key.domain))]
-        self._stale.discard(key)
+        """Make the island under ``key`` hold exactly ``members``."""
         if not members:
-            if old is not None:
-                del self.islands[key]
+            self.islands.pop(key, None)
             return
         names = sorted(members)
         island = Island.build(
@@ -294,10 +385,13 @@ class State:
             [members[name][1] for name in names],
         )
         self.islands[key] = island
-        insort(order, (-island.gpus_free, key.domain))
         for position, node in enumerate(island.nodes):
             self.nodes[node.name] = NodeRecord(node, key, position)
 
+
+_NO_DOMAINS = DomainIndex.build({})
+_OUTDATED_MAX = 1_024
+"""How many outdated entries, beyond as many as there are leases, the heap of holds may carry."""
 
 _TABLES = (
     "pools",
@@ -313,9 +407,9 @@ _TABLES = (
     "runs",
     "pending",
     "leases",
-    "node_leases",
-    "owner_leases",
-    "_orders",
+    "_node_leases",
+    "_owner_leases",
+    "_domains",
 )
 
 

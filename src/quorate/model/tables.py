@@ -28,9 +28,8 @@ class Table(dict[K, V]):
 
     __slots__ = ()
 
-    def own(self, key: K) -> V:
-        """Return the record under ``key`` for changing."""
-        return self[key]
+    own = dict.__getitem__
+    """Return the record under a key for changing; in the base that is the record itself."""
 
     def layer(self) -> Table[K, V]:
         """Return a table that reads through to this one and keeps its changes to itself."""

@@ -11,6 +11,7 @@
         ├── LedgerHeldError     another process is writing to it
         ├── LedgerNotFoundError there is no such file
         ├── LedgerExistsError   there is one already
+        ├── LedgerEmptyError    it was created and never begun
         ├── NotALedgerError     the file is something else
         ├── LedgerVersionError  the file is of a newer layout
         ├── StoreFullError      no space
@@ -40,6 +41,7 @@ __all__ = [
     "CorruptLedgerError",
     "Holder",
     "KeyFileError",
+    "LedgerEmptyError",
     "LedgerExistsError",
     "LedgerHeldError",
     "LedgerNotFoundError",
@@ -116,6 +118,13 @@ class LedgerExistsError(StoreError):
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path} exists already and was left alone; choose another path")
         self.path = path
+
+
+class LedgerEmptyError(StoreError):
+    """The file is a ledger without its first event: creating it was interrupted."""
+
+    def __init__(self) -> None:
+        super().__init__("the ledger holds nothing yet; finish creating it with: quorate init")
 
 
 class NotALedgerError(StoreError):

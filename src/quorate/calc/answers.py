@@ -1,0 +1,40 @@
+"""Refusals as part of an answer: the short name first, then the sentence, then every number."""
+
+from __future__ import annotations
+
+from quorate.model.refusal import Refusal, sentence
+
+
+def error(name: str, refusal: Refusal) -> dict[str, object]:
+    """Return the answer that is a no: ``name`` is what the calculus calls it."""
+    return {"error": name, "message": sentence(refusal), "refusal": refusal_tree(refusal)}
+
+
+def invalid_request(message: str) -> dict[str, object]:
+    """Return the answer to a question that has none."""
+    return {"error": "InvalidRequest", "message": message}
+
+
+def refusal_tree(refusal: Refusal) -> dict[str, object]:
+    """Return ``refusal`` as JSON values."""
+    tree: dict[str, object] = {
+        "code": refusal.code.value,
+        "subject": refusal.subject,
+        "wanted": refusal.wanted,
+        "short": refusal.short,
+        "shortages": [
+            {
+                "where": shortage.where,
+                "wanted": shortage.wanted,
+                "available": shortage.available,
+                "short": shortage.short,
+                "limit": shortage.limit,
+            }
+            for shortage in refusal.shortages
+        ],
+    }
+    if refusal.remedy:
+        tree["remedy"] = refusal.remedy
+    if refusal.also is not None:
+        tree["also"] = refusal_tree(refusal.also)
+    return tree

@@ -1,0 +1,47 @@
+"""``calc validate``: whether a manifest is well-formed, and everything that is wrong with it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quorate.calc.lease_form import lease_problems
+from quorate.calc.reading import CalcInputError, without_nulls
+from quorate.documents import KINDS, Invalid, Problem, parse_tree
+from quorate.documents.problem import shown
+
+_FIELDS: Final = frozenset({"kind", "manifest", "now"})
+_RESERVATION: Final = "Reservation"
+_LEASES: Final = frozenset({"Lease", "GPULease"})
+
+
+def validate(world: object) -> dict[str, object]:
+    """Return ``ok``, and where it is false every problem with path, message and remedy."""
+    if not isinstance(world, dict):
+        raise CalcInputError("world", f"must be a mapping, got {shown(world)}")
+    for name in world.keys() - _FIELDS:
+        raise CalcInputError(str(name), "unknown field; a world to validate has kind and manifest")
+    if "manifest" not in world:
+        raise CalcInputError("manifest", "is required; add the document to validate")
+    manifest = without_nulls(world["manifest"])
+    kind = world.get("kind")
+    if kind is None and isinstance(manifest, dict):
+        kind = manifest.get("kind")
+    known = (*KINDS, _RESERVATION, *sorted(_LEASES))
+    if not isinstance(kind, str) or kind not in known:
+        raise CalcInputError("kind", f"must be one of {', '.join(known)}, got {shown(kind)}")
+    problems = lease_problems(manifest) if kind in _LEASES else _problems(kind, manifest)
+    if not problems:
+        return {"ok": True}
+    return {
+        "ok": False,
+        "message": "; ".join(problem.sentence() for problem in problems),
+        "problems": [
+            {"path": problem.path, "message": problem.message, "remedy": problem.remedy}
+            for problem in problems
+        ],
+    }
+
+
+def _problems(kind: str, manifest: object) -> tuple[Problem, ...]:
+    parsed = parse_tree(kind, manifest, source="manifest", lenient=True)
+    return parsed.problems if isinstance(parsed, Invalid) else ()

@@ -1,0 +1,39 @@
+"""``quorate calc``: the calculus at your fingertips: a world in, a decision out, no ledger."""
+
+from __future__ import annotations
+
+import click
+
+from quorate.cli.exits import CommandError, Exit
+
+
+@click.command()
+@click.argument("kind", metavar="KIND")
+@click.option(
+    "-f", "--file", "file", metavar="FILE", default="-", show_default=True,
+    help="The world as JSON; - is standard input.",
+)  # fmt: skip
+def calc(kind: str, file: str) -> None:
+    """Compute one decision on a world given as JSON.
+
+    KIND is topology, pack, cover, bind or validate. The answer is JSON. A refusal is an answer
+    too, with exit code 0; a world that cannot be read is an error.
+
+    \b
+    Examples:
+      quorate calc pack -f world.json
+      echo '{"nodes": []}' | quorate calc topology
+    """
+    import json
+
+    from quorate.calc import run
+    from quorate.cli.sources import STDIN, read_bytes
+
+    source = "standard input" if file == STDIN else file
+    try:
+        world = json.loads(read_bytes(file).decode("utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise CommandError(
+            Exit.INVALID, f"{source} is not JSON in UTF-8: {error}; write one JSON object"
+        ) from None
+    click.echo(json.dumps(run(kind, world), indent=2, ensure_ascii=False))

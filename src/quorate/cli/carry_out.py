@@ -1,0 +1,67 @@
+"""Carry out one command on the ledger and print what came of it; the common end of all writers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import click
+
+from quorate.cli.failures import refused
+from quorate.cli.moment import Moment
+from quorate.cli.outcome import outcome_lines, outcome_tree, recorded_line
+from quorate.cli.settings import Settings
+from quorate.core.commands import Command, Decision
+from quorate.documents import to_json, to_yaml
+from quorate.ledger.chain import Head
+from quorate.loop.engine import Engine
+from quorate.model.apply import apply_all
+from quorate.model.records import Lease
+from quorate.model.specs import DEFAULT_POOL
+
+
+def carry_out(settings: Settings, engine: Engine, command: Command, *, dry_run: bool) -> Decision:
+    """Return the decision on ``command``, recorded unless ``dry_run`` and printed either way.
+
+    Raises ``CommandError`` when it is refused; then nothing was recorded.
+    """
+    actor = settings.actor()
+    seq, leases = engine.head.seq, dict(engine.view.leases)
+    head: Head | None = None
+    if dry_run:
+        decision = engine.try_out(command, actor=actor)
+    else:
+        receipt = engine.execute(command, actor=actor)
+        decision, head = receipt.decision, receipt.head
+    if decision.refusals:
+        raise refused(decision.refusals)
+    for warning in decision.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    if settings.is_table:
+        _print(decision, _moment(engine, decision, head), leases, head)
+    else:
+        tree = outcome_tree(decision, head, seq)
+        click.echo(to_json(tree) if settings.output == "json" else to_yaml(tree), nl=False)
+    return decision
+
+
+def _moment(engine: Engine, decision: Decision, head: Head | None) -> Moment:
+    """Return the state after ``decision``, which a dry run has only tried."""
+    view = engine.view
+    if head is None:
+        over = view.overlay()
+        apply_all(over, decision.events)
+        view = over
+    view.domain_order(DEFAULT_POOL, "")
+    return Moment(view, view.at_ms)
+
+
+def _print(
+    decision: Decision, moment: Moment, leases: Mapping[str, Lease], head: Head | None
+) -> None:
+    for line in outcome_lines(decision, moment, leases, dry_run=head is None):
+        click.echo(line)
+    if head is not None:
+        click.echo(recorded_line(head, len(decision.events)))
+        return
+    count = len(decision.events)
+    click.echo(f"dry run: {count} {'event' if count == 1 else 'events'}, nothing was recorded")

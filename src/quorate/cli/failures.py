@@ -1,0 +1,45 @@
+"""The one table from refusals and errors to exit codes. docs/reference/exit-codes.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from quorate.calc import CalcInputError
+from quorate.cli.exits import CommandError, Exit
+from quorate.model.refusal import Refusal, RefusalCode, sentence
+from quorate.ports.errors import (
+    CheckpointError,
+    CorruptLedgerError,
+    QuorateError,
+)
+
+EXIT_OF_REFUSAL: Final[dict[RefusalCode, Exit]] = {
+    code: Exit.REFUSED for code in RefusalCode
+} | {RefusalCode.INVALID: Exit.INVALID}
+
+EXIT_OF_ERROR: Final[tuple[tuple[type[Exception], Exit], ...]] = (
+    (CorruptLedgerError, Exit.UNSOUND),
+    (CheckpointError, Exit.INVALID),
+    (CalcInputError, Exit.INVALID),
+    (QuorateError, Exit.UNUSABLE),
+    (OSError, Exit.UNUSABLE),
+)
+"""The first type that fits decides."""
+
+
+def exit_of(error: Exception) -> Exit | None:
+    """Return the exit code of ``error``; None when it is a bug and deserves its traceback."""
+    return next((code for kind, code in EXIT_OF_ERROR if isinstance(error, kind)), None)
+
+
+def refused(refusals: Sequence[Refusal]) -> CommandError:
+    """Return the error that tells every one of ``refusals``."""
+    codes = [EXIT_OF_REFUSAL[refusal.code] for refusal in refusals]
+    return CommandError(max(codes), *(refusal_line(refusal) for refusal in refusals))
+
+
+def refusal_line(refusal: Refusal) -> str:
+    """Return ``refusal`` and its remedy on one line."""
+    text = sentence(refusal)
+    return f"{text}; {refusal.remedy}" if refusal.remedy else text

@@ -1,0 +1,89 @@
+"""``quorate get``: tables or documents of one kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from quorate.cli.settings import Settings, reader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from quorate.cli.kind import Kind
+    from quorate.cli.moment import Moment
+
+
+@click.command()
+@click.argument("kind")
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@reader
+@click.pass_obj
+def get(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
+    """List what there is.
+
+    KIND is one of nodes, domains, pools, owners, budgets, envelopes, caps, runs, queue, leases,
+    charges, system; singular and short names work too. Amounts in tables are GPU-hours; json and
+    yaml have exact GPU-milliseconds.
+
+    \b
+    Examples:
+      quorate get runs
+      quorate get domains                 # free and total GPUs, largest gang
+      quorate get queue                   # who waits, in order, and why
+      quorate get charges                 # who paid; adds up to the millisecond
+      quorate get envelopes -o wide
+      quorate get run train-1 -o json
+    """
+    from quorate.cli.kinds import kind_named, split_target
+    from quorate.cli.moment import Moment
+    from quorate.cli.session import reading
+
+    kind, names = split_target(kind, names)
+    found = kind_named(kind)
+    with reading(settings) as read:
+        show(settings, Moment(read.view, read.now_ms), found, names)
+
+
+def show(settings: Settings, moment: Moment, kind: Kind, names: Sequence[str]) -> None:
+    """Print the things of ``kind`` called ``names``, or all of them."""
+    from quorate.cli.table import table
+    from quorate.documents import API_VERSION, to_json, to_yaml
+
+    wanted = select(moment, kind, names)
+    if settings.is_table:
+        rows = kind.rows(moment, wanted)
+        if not rows:
+            click.echo(f"there are no {kind.plural}" if kind.plural != "queue" else "nothing waits")
+            return
+        click.echo(table(kind.columns, rows, show_wide=settings.wide))
+        return
+    trees = kind.trees(moment, wanted)
+    tree: object = {"apiVersion": API_VERSION, "kind": "List", "items": trees}
+    if len(names) == 1 and len(trees) == 1:
+        tree = trees[0]
+    click.echo(to_json(tree) if settings.output == "json" else to_yaml(tree), nl=False)
+
+
+def select(moment: Moment, kind: Kind, names: Sequence[str]) -> list[str]:
+    """Return the names that exist of those asked for; a leading part up to a ``/`` is enough."""
+    from difflib import get_close_matches
+
+    from quorate.cli.exits import CommandError, Exit
+
+    known = kind.names(moment)
+    if not names:
+        return known
+    found: list[str] = []
+    missing: list[str] = []
+    for name in names:
+        matching = [each for each in known if each == name or each.startswith(f"{name}/")]
+        found += matching
+        if not matching:
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"list them: quorate get {kind.plural}"
+            missing.append(f"there is no {kind.name} {name!r}; {hint}")
+    if missing:
+        raise CommandError(Exit.REFUSED, *missing)
+    return list(dict.fromkeys(found))

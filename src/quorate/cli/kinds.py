@@ -1,0 +1,50 @@
+"""The kinds of thing that can be listed, by every name people use for them."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Final
+
+import click
+
+from quorate.cli.kind import Kind
+from quorate.cli.kinds_fleet import DOMAIN, NODE, POOL, SYSTEM
+from quorate.cli.kinds_money import BUDGET, CAP, CHARGE, ENVELOPE, OWNER
+from quorate.cli.kinds_work import LEASE, QUEUE, RUN
+
+KINDS: Final = (
+    NODE,
+    DOMAIN,
+    POOL,
+    OWNER,
+    BUDGET,
+    ENVELOPE,
+    CAP,
+    RUN,
+    QUEUE,
+    LEASE,
+    CHARGE,
+    SYSTEM,
+)
+_BY_NAME: Final[dict[str, Kind]] = {
+    name: kind for kind in KINDS for name in (kind.name, kind.plural, *kind.short)
+}
+
+
+def kind_named(word: str) -> Kind:
+    """Return the kind that ``word`` means; raises ``UsageError`` that names the nearest."""
+    found = _BY_NAME.get(word.lower())
+    if found is None:
+        near = get_close_matches(word.lower(), _BY_NAME, n=1)
+        known = ", ".join(kind.plural for kind in KINDS)
+        hint = f"did you mean {near[0]}?" if near else f"there are: {known}"
+        raise click.UsageError(f"there is no kind {word!r}; {hint}")
+    return found
+
+
+def split_target(kind: str, names: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Return kind and names of ``KIND NAME...`` or of ``KIND/NAME``, as ``apply`` prints it."""
+    if not names and "/" in kind:
+        word, _, name = kind.partition("/")
+        return word, (name,)
+    return kind, names

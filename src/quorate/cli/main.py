@@ -1,0 +1,153 @@
+"""The ``quorate`` command: which subcommands there are, and how every one of them ends.
+
+Only click is imported here; a subcommand's module is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+
+from quorate import __version__
+from quorate.cli.exits import CommandError, Exit
+from quorate.cli.settings import Settings, actor_option, ledger_options, output_option
+
+COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
+    "demo": ("quorate.cli.demo", "demo", "Show the whole life of a few runs."),
+    "init": ("quorate.cli.init", "init", "Create a ledger and its signing key."),
+    "apply": ("quorate.cli.apply", "apply", "Make the ledger hold the documents of files."),
+    "submit": ("quorate.cli.submit", "submit", "Submit runs, and start them if possible."),
+    "patch": ("quorate.cli.patch", "patch", "Change fields of what was applied."),
+    "get": ("quorate.cli.get", "get", "List what there is."),
+    "describe": ("quorate.cli.describe", "describe", "Show everything about one thing."),
+    "explain": ("quorate.cli.explain", "explain", "Say why a run waits and what would start it."),
+    "complete": ("quorate.cli.finish", "complete", "Record that a run's work is done."),
+    "cancel": ("quorate.cli.finish", "cancel", "Stop a run, or withdraw it from the queue."),
+    "tick": ("quorate.cli.finish", "tick", "Do what time has made due."),
+    "ledger": ("quorate.cli.ledger", "ledger", "Read, verify, sign and export the ledger."),
+    "calc": ("quorate.cli.calc", "calc", "Compute one decision on a world given as JSON."),
+}
+"""Name -> module, attribute and the line that ``--help`` shows."""
+
+EXIT_CODES_HELP: Final = """\b
+Exit codes:
+  0  done
+  1  refused: the request conflicts with what is there, or names what is not
+  2  the command line is wrong
+  3  a document or another input is invalid
+  4  the ledger or another file cannot be used
+  5  the ledger does not verify
+"""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command when it is run, and none of them for ``--help``."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands, in the order people need them."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command called ``cmd_name``, or None."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute, _ = COMMANDS[cmd_name]
+        found = getattr(importlib.import_module(module), attribute)
+        assert isinstance(found, click.Command), cmd_name
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that ``args`` begin with; a wrong name is told what is near it."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "list them: quorate --help"
+            ctx.fail(f"there is no command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands with their lines, importing none."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, epilog=EXIT_CODES_HELP, context_settings={"max_content_width": 100})
+@click.version_option(__version__, message="quorate %(version)s")
+@ledger_options
+@output_option
+@actor_option
+@click.pass_context
+def quorate(ctx: click.Context) -> None:
+    """Schedule GPU fleets by budget: paid before placed, explained, and auditable.
+
+    \b
+    Start here:
+      quorate demo
+      quorate init
+      quorate apply -f fleet.yaml -f budgets.yaml
+      quorate submit -f run.yaml
+      quorate explain RUN
+    """
+    if ctx.obj.environ.get("NO_COLOR"):
+        ctx.color = False
+
+
+def main(args: Sequence[str], settings: Settings | None = None) -> int:
+    """Return the exit code of ``quorate`` with ``args``; everything a person can cause has one."""
+    try:
+        result: Any = quorate.main(
+            list(args),
+            prog_name="quorate",
+            standalone_mode=False,
+            obj=Settings() if settings is None else settings,
+        )
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        return Exit.USAGE
+    except CommandError as error:
+        return _fail(error.code, error.lines)
+    except (click.Abort, KeyboardInterrupt):
+        return _fail(Exit.INTERRUPTED, ("interrupted; nothing that was not reported was recorded",))
+    except BrokenPipeError:
+        # Whoever read the output has seen enough. Python must not try to flush the rest at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.BROKEN_PIPE
+    except Exception as error:
+        from quorate.cli.failures import exit_of
+
+        code = exit_of(error)
+        if code is None:
+            raise
+        return _fail(code, (str(error),))
+    return result if isinstance(result, int) else Exit.OK
+
+
+def _fail(code: Exit, lines: Sequence[str]) -> Exit:
+    """Write ``lines`` as errors and return ``code``."""
+    for line in lines:
+        click.echo(click.style("error: ", fg="red") + line, err=True, color=_color())
+    return code
+
+
+def _color() -> bool | None:
+    return False if os.environ.get("NO_COLOR") else None
+
+
+def run() -> None:
+    """Run ``quorate`` as a program."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character gets its number instead of a traceback.
+        getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
+    sys.exit(main(sys.argv[1:]))

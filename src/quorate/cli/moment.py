@@ -1,0 +1,93 @@
+"""The state at an instant, and what is derived from it: who paid for a run, what an owner uses. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from quorate.model.events import Tier
+from quorate.model.records import Lease, Phase, RunRecord
+from quorate.model.specs import EnvelopeId
+from quorate.model.state import StateView
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A view whose holds are settled as of ``now_ms``."""
+
+    view: StateView
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """What one envelope has paid for one run so far, and for how many GPUs it is paying now."""
+
+    run: str
+    owner: str
+    payer: EnvelopeId
+    tier: Tier
+    gpus: int
+    gpu_ms: int
+
+
+def leases_of(moment: Moment, names: Iterable[str]) -> list[Lease]:
+    """Return the open leases called ``names``."""
+    return [moment.view.leases[name] for name in names]
+
+
+def run_gpus(moment: Moment, record: RunRecord) -> int:
+    """Return how many GPUs the run has now, spares included."""
+    return sum(lease.gpus for lease in leases_of(moment, record.leases))
+
+
+def charges_of(moment: Moment, record: RunRecord) -> list[Charge]:
+    """Return who has paid for the run up to now, ended and running leases together, exactly."""
+    gpu_ms = dict(record.charges)
+    gpus: dict[tuple[EnvelopeId, Tier], int] = {}
+    for lease in leases_of(moment, record.leases):
+        key = (lease.fact.payer, lease.fact.tier)
+        used = lease.gpus * (moment.now_ms - lease.fact.start_ms)
+        gpu_ms[key] = gpu_ms.get(key, 0) + used
+        gpus[key] = gpus.get(key, 0) + lease.gpus
+    return [
+        Charge(
+            run=record.spec.name,
+            owner=record.spec.owner,
+            payer=payer,
+            tier=tier,
+            gpus=gpus.get((payer, tier), 0),
+            gpu_ms=amount,
+        )
+        for (payer, tier), amount in gpu_ms.items()
+    ]
+
+
+def lenders_of(moment: Moment, charges: Iterable[Charge]) -> list[str]:
+    """Return the owners outside the family that paid, by name."""
+    return sorted(
+        {
+            moment.view.envelopes[charge.payer].owner
+            for charge in charges
+            if charge.tier is Tier.BORROWED
+        }
+    )
+
+
+def domains_of(moment: Moment, leases: Iterable[Lease]) -> dict[str, int]:
+    """Return the GPUs that ``leases`` have in each domain, in the order of the leases."""
+    found: dict[str, int] = {}
+    for lease in leases:
+        for node, mask in lease.fact.slots:
+            domain = moment.view.nodes[node].spec.domain_key
+            found[domain] = found.get(domain, 0) + mask.bit_count()
+    return found
+
+
+def runs_of(moment: Moment, owner: str, phase: Phase) -> list[str]:
+    """Return the owner's runs in ``phase``, oldest first."""
+    return [
+        name
+        for name, record in moment.view.runs.items()
+        if record.spec.owner == owner and record.phase is phase
+    ]

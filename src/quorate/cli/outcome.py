@@ -1,0 +1,105 @@
+"""What a command did, or would do: its decision as lines for people, or as a tree. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from quorate.cli.kinds_work import LEASE_COLUMNS, lease_cells
+from quorate.cli.moment import Moment
+from quorate.cli.table import indented, table
+from quorate.cli.words import gpus, hours, refusal_lines
+from quorate.core.commands import Decision
+from quorate.ledger.chain import Head
+from quorate.ledger.codec import event_to_json
+from quorate.model.events import (
+    HoldExtended,
+    LeaseEnded,
+    LeaseStarted,
+    RunEnded,
+    RunRefused,
+    RunRequeued,
+)
+from quorate.model.records import Lease
+
+NODES_SHOWN_MAX = 4
+
+
+def outcome_lines(
+    decision: Decision, moment: Moment, ended: Mapping[str, Lease], *, dry_run: bool
+) -> list[str]:
+    """Return what ``decision`` changes, one thing a line.
+
+    ``moment`` is the state with its events in it; ``ended`` has the leases that were open before.
+    """
+    mark = " (dry run)" if dry_run else ""
+    lines = [f"{kind.lower()}/{name} {change}{mark}" for kind, name, change in decision.changes]
+    starts: dict[str, list[LeaseStarted]] = {}
+    for event in decision.events:
+        match event:
+            case LeaseStarted():
+                starts.setdefault(event.run, []).append(event)
+            case RunRefused():
+                lines += _waits(event)
+            case HoldExtended():
+                lines.append(f"lease/{event.lease} holds {hours(event.gpu_ms)} GPU-hours more")
+            case LeaseEnded():
+                lines.append(_ended(event, ended[event.lease]))
+            case RunRequeued():
+                lines.append(f"run/{event.run} waits again: {event.reason}")
+            case RunEnded():
+                lines.append(f"run/{event.run} {event.outcome.lower()}")
+            case _:
+                pass
+    for run, facts in starts.items():
+        lines += _started(moment, run, [Lease.of(fact) for fact in facts])
+    return lines
+
+
+def _waits(event: RunRefused) -> list[str]:
+    first, *rest = refusal_lines(event.refusal)
+    return [f"run/{event.run} waits: {first}", *rest, f"  why: quorate explain {event.run}"]
+
+
+def _ended(event: LeaseEnded, lease: Lease) -> str:
+    used = lease.gpus * (event.end_ms - lease.fact.start_ms)
+    return (
+        f"lease/{event.lease} ended: {event.reason}, {gpus(lease.gpus)} free, "
+        f"{hours(used)} GPU-hours paid from {lease.fact.payer}"
+    )
+
+
+def _started(moment: Moment, run: str, leases: Sequence[Lease]) -> list[str]:
+    total = sum(lease.gpus for lease in leases)
+    flavor = moment.view.nodes[leases[0].fact.slots[0][0]].spec.flavor
+    rows = [lease_cells(moment, lease, most=NODES_SHOWN_MAX) for lease in leases]
+    head = f"run/{run} started on {total} {flavor} {'GPU' if total == 1 else 'GPUs'}"
+    return [head, *indented(table(LEASE_COLUMNS, rows)).splitlines()]
+
+
+def recorded_line(head: Head, count: int) -> str:
+    """Return where ``count`` events that end at ``head`` are recorded."""
+    if count == 0:
+        return "nothing to record"
+    first = head.seq - count + 1
+    where = f"sequence {first}" if count == 1 else f"sequence {first}-{head.seq}"
+    return f"recorded {where} in block {head.height}, hash {head.hash.hex()}"
+
+
+def outcome_tree(decision: Decision, head: Head | None, seq: int) -> dict[str, Any]:
+    """Return ``decision`` for programs; ``head`` None is a dry run, ``seq`` the last one before."""
+    return {
+        "dryRun": head is None,
+        "changes": [
+            {"kind": kind, "name": name, "change": change.value}
+            for kind, name, change in decision.changes
+        ],
+        "warnings": list(decision.warnings),
+        "events": [
+            event_to_json(number, event)
+            for number, event in enumerate(decision.events, start=seq + 1)
+        ],
+        "head": None
+        if head is None
+        else {"height": head.height, "sequence": head.seq, "hash": head.hash.hex()},
+    }

@@ -1,0 +1,111 @@
+"""``quorate patch``: change single fields of what was applied."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from quorate.cli.exits import CommandError, Exit
+from quorate.cli.settings import Settings, writer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from quorate.core.commands import Applied
+    from quorate.documents import Document
+    from quorate.model.state import StateView
+
+
+@click.command()
+@click.argument("kind")
+@click.argument("name", required=False)
+@click.option(
+    "--set", "assignments", metavar="PATH=VALUE", multiple=True, required=True,
+    help="A field and its new value; null removes it. May be repeated.",
+)  # fmt: skip
+@writer
+@click.pass_obj
+def patch(
+    settings: Settings,
+    kind: str,
+    name: str | None,
+    assignments: tuple[str, ...],
+    dry_run: bool,
+) -> None:
+    """Change fields of what was applied.
+
+    KIND is node, owner, budget, pool or system. PATH is as in the document; an element of a list
+    is named in brackets by its name or position. VALUE is JSON where it is JSON, else text.
+
+    \b
+    Examples:
+      quorate patch budget rai --set spec.envelopes[west].concurrency=96
+      quorate patch owner vision --set spec.quota.maxNodes=40 --dry-run
+      quorate patch system --set spec.halfLife=12h
+    """
+    from quorate.cli.carry_out import carry_out
+    from quorate.cli.kinds import kind_named, split_target
+    from quorate.cli.session import writing
+    from quorate.core.commands import Apply
+    from quorate.documents import render
+
+    kind, names = split_target(kind, () if name is None else (name,))
+    found = kind_named(kind).name
+    if not names and found != "system":
+        raise click.UsageError(f"which {found}? write: quorate patch {found} NAME --set PATH=VALUE")
+    with writing(settings, dry_run=dry_run) as engine:
+        spec = _spec_of(engine.view, found, names[0] if names else "system")
+        document = changed_document(
+            render(spec), assignments, source=f"{found}/{names[0] if names else found}"
+        )
+        if document.name != (names[0] if names else "system"):
+            raise CommandError(Exit.INVALID, "--set metadata.name: a name cannot be changed")
+        carry_out(settings, engine, Apply((document.spec,)), dry_run=dry_run)
+
+
+def _spec_of(view: StateView, kind: str, name: str) -> Applied:
+    """Return what was applied under ``name``."""
+    from quorate.cli.session import as_of
+
+    found: Applied | None
+    match kind:
+        case "node":
+            settled, _ = as_of(view, view.at_ms)
+            record = settled.nodes.get(name)
+            found = None if record is None else record.spec
+        case "owner":
+            found = view.owners.get(name)
+        case "budget":
+            found = view.budgets.get(name)
+        case "pool":
+            found = view.pools.get(name)
+        case "system":
+            found = view.system
+        case "run":
+            raise click.UsageError(
+                "a run cannot be changed; submit a changed copy: "
+                f"quorate submit --like {name} --name NEW --set PATH=VALUE"
+            )
+        case _:
+            raise click.UsageError(
+                f"a {kind} cannot be patched; patch a node, owner, budget, pool or the system"
+            )
+    if found is None:
+        raise CommandError(
+            Exit.REFUSED, f"there is no {kind} {name!r}; list them: quorate get {kind}s"
+        )
+    return found
+
+
+def changed_document(
+    tree: dict[str, Any], assignments: Sequence[str], *, source: str
+) -> Document:
+    """Return the document that ``tree`` is after ``assignments``, or raise with its problems."""
+    from quorate.cli.assign import assigned
+    from quorate.documents import Invalid, parse_tree
+
+    parsed = parse_tree(None, assigned(tree, assignments), source=source)
+    if isinstance(parsed, Invalid):
+        raise CommandError(Exit.INVALID, *(problem.text() for problem in parsed.problems))
+    return parsed.items[0]

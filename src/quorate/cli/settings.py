@@ -1,0 +1,132 @@
+"""What every command is told: which ledger, how to print, who asks, what time it is.
+
+Options given after the subcommand win over those before it, which win over the environment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
+
+import click
+
+from quorate.cli.exits import CommandError, Exit
+from quorate.ports.clock import Clock
+
+LEDGER_DEFAULT: Final = "quorate.db"
+FORMATS: Final = ("table", "wide", "json", "yaml")
+ACTOR_CHARS_MAX: Final = 256
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """``clock`` None is the machine's; ``ledger_typed`` says that the ledger was an option."""
+
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    clock: Clock | None = None
+    ledger_option: str | None = None
+    actor_option: str | None = None
+    output: str = "table"
+
+    @property
+    def ledger(self) -> str:
+        """The path of the ledger."""
+        if self.ledger_option is not None:
+            return self.ledger_option
+        return self.environ.get("QUORATE_LEDGER") or LEDGER_DEFAULT
+
+    @property
+    def wide(self) -> bool:
+        """Whether tables show their further columns."""
+        return self.output == "wide"
+
+    @property
+    def is_table(self) -> bool:
+        """Whether people read the output, not programs."""
+        return self.output in ("table", "wide")
+
+    def actor(self) -> str:
+        """Return who asks: the option, the environment, or the login name."""
+        found = self.actor_option or self.environ.get("QUORATE_ACTOR") or _login_name()
+        return one_line(found, "--actor", ACTOR_CHARS_MAX)
+
+
+def one_line(text: str, option: str, chars_max: int) -> str:
+    """Return ``text`` when it is one printable line; raises ``CommandError`` otherwise."""
+    if text and len(text) <= chars_max and text.isprintable():
+        return text
+    raise CommandError(
+        Exit.USAGE, f"{option}: must be one printable line of 1 to {chars_max} characters"
+    )
+
+
+def _login_name() -> str:
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # A user id without an entry in the user database, as in many containers.
+        return f"uid-{os.getuid()}"
+
+
+def ledger_options(command: F) -> F:
+    """Return ``command`` with ``--ledger``."""
+    return _option(
+        command,
+        "--ledger",
+        "ledger_option",
+        metavar="PATH",
+        help=f"The ledger file.  [env: QUORATE_LEDGER; default: ./{LEDGER_DEFAULT}]",
+    )
+
+
+def actor_option(command: F) -> F:
+    """Return ``command`` with ``--actor``."""
+    return _option(
+        command,
+        "--actor",
+        "actor_option",
+        metavar="NAME",
+        help="Who is recorded as asking.  [env: QUORATE_ACTOR; default: the login name]",
+    )
+
+
+def output_option(command: F) -> F:
+    """Return ``command`` with ``-o``."""
+    return _option(
+        command,
+        "-o",
+        "--output",
+        "output",
+        type=click.Choice(FORMATS),
+        help="How to print: a table, a wider one, or documents.  [default: table]",
+    )
+
+
+def reader(command: F) -> F:
+    """Return ``command`` with the options of one that reads the ledger."""
+    return ledger_options(output_option(command))
+
+
+def writer(command: F) -> F:
+    """Return ``command`` with the options of one that writes to the ledger."""
+    dry_run = click.option(
+        "--dry-run", is_flag=True, help="Show what would be recorded, and write nothing."
+    )
+    return dry_run(ledger_options(actor_option(output_option(command))))
+
+
+def _option(command: F, *names: str, **attributes: Any) -> F:
+    """Return ``command`` with an option that is kept in the settings instead of being passed."""
+
+    def keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            assert param.name is not None, param
+            ctx.obj = replace(ctx.ensure_object(Settings), **{param.name: value})
+
+    return click.option(*names, expose_value=False, callback=keep, **attributes)(command)

@@ -1,0 +1,87 @@
+"""Files named on the command line: read whole, and judged together.
+
+A file is named by its path, ``-`` is standard input. All documents of all files are taken
+together: one fault refuses them all.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from quorate.cli.exits import CommandError, Exit
+from quorate.documents import Document, Invalid, parse_documents
+
+STDIN: Final = "-"
+BYTES_MAX: Final = 256 * 1024 * 1024
+
+
+def read_bytes(name: str) -> bytes:
+    """Return what the file ``name`` holds; raises ``CommandError`` that says why it cannot be read."""
+    try:
+        if name == STDIN:
+            data = sys.stdin.buffer.read(BYTES_MAX + 1)
+        else:
+            with Path(name).open("rb") as file:
+                data = file.read(BYTES_MAX + 1)
+    except IsADirectoryError:
+        raise CommandError(
+            Exit.UNUSABLE, f"{name} is a directory; name the files in it, each with -f"
+        ) from None
+    except FileNotFoundError:
+        raise CommandError(
+            Exit.UNUSABLE, f"there is no file {name}; check the path, or use - for standard input"
+        ) from None
+    except OSError as error:
+        raise CommandError(
+            Exit.UNUSABLE, f"{name} cannot be read: {error.strerror}; check its permissions"
+        ) from None
+    if len(data) > BYTES_MAX:
+        raise CommandError(
+            Exit.INVALID, f"{name} has over {BYTES_MAX} bytes; split it into several files"
+        )
+    return data
+
+
+def read_documents(files: Sequence[str]) -> list[Document]:
+    """Return the documents of all ``files`` in order, or raise with every problem of all of them."""
+    if files.count(STDIN) > 1:
+        raise CommandError(Exit.USAGE, "-f - is given twice; standard input can be read once")
+    found: list[Document] = []
+    problems: list[str] = []
+    firsts: dict[tuple[str, str], str] = {}
+    for name in files:
+        source = "standard input" if name == STDIN else name
+        parsed = parse_documents(read_bytes(name), source=source)
+        if isinstance(parsed, Invalid):
+            problems += [problem.text() for problem in parsed.problems]
+            continue
+        for document in parsed.items:
+            if document.name:
+                first = firsts.setdefault((document.kind, document.name), source)
+                if first is not source:
+                    problems.append(
+                        f"{source}:{document.line}: {document.kind}/{document.name}: is in {first} "
+                        "too; give each document its own name, or remove one of the two"
+                    )
+            found.append(document)
+    if problems:
+        raise CommandError(Exit.INVALID, *problems)
+    return found
+
+
+def write_new(name: str, text: str) -> None:
+    """Write ``text`` to the new file ``name``; one that is there is left alone."""
+    try:
+        with Path(name).open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise CommandError(
+            Exit.UNUSABLE, f"{name} exists already and was left alone; choose another name"
+        ) from None
+    except OSError as error:
+        raise CommandError(
+            Exit.UNUSABLE, f"{name} cannot be written: {error.strerror}; check path and space"
+        ) from None

@@ -1,0 +1,115 @@
+"""Amounts, times and places as people read them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from quorate.documents.times import time_text
+from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from quorate.model.events import Slots
+from quorate.model.island import ordinals
+from quorate.model.refusal import Refusal, Shortage, sentence
+from quorate.model.selector import Selector
+
+_HUNDREDTH_MS = HOUR_MS // 100
+_UNITS = (("d", DAY_MS), ("h", HOUR_MS), ("m", MINUTE_MS), ("s", SECOND_MS))
+
+
+def hours(gpu_ms: int) -> str:
+    """Return GPU-milliseconds as hours with two decimals, halves rounded up."""
+    return _hundredths_text((2 * gpu_ms + _HUNDREDTH_MS) // (2 * _HUNDREDTH_MS))
+
+
+def hours_that_add_up(parts: Sequence[int]) -> list[str]:
+    """Return ``parts`` in hours with two decimals that sum to ``hours`` of their sum.
+
+    Each is rounded down, and the hundredths that are then missing go to the largest remainders.
+    """
+    wanted = (2 * sum(parts) + _HUNDREDTH_MS) // (2 * _HUNDREDTH_MS)
+    shown = [part // _HUNDREDTH_MS for part in parts]
+    order = sorted(range(len(parts)), key=lambda i: (-(parts[i] % _HUNDREDTH_MS), i))
+    for index in order[: wanted - sum(shown)]:
+        shown[index] += 1
+    return [_hundredths_text(each) for each in shown]
+
+
+def _hundredths_text(hundredths: int) -> str:
+    sign = "-" if hundredths < 0 else ""
+    return f"{sign}{abs(hundredths) // 100}.{abs(hundredths) % 100:02d}"
+
+
+def age(ms: int) -> str:
+    """Return a length of time in its largest unit: ``45s``, ``3h``, ``12d``."""
+    unit, unit_ms = next((each for each in _UNITS if ms >= each[1]), _UNITS[-1])
+    return f"{max(0, ms) // unit_ms}{unit}"
+
+
+def since(at_ms: int, now_ms: int) -> str:
+    """Return an instant and how long ago it was, or in how long it will be."""
+    if at_ms > now_ms:
+        return f"{time_text(at_ms)} (in {age(at_ms - now_ms)})"
+    return f"{time_text(at_ms)} ({age(now_ms - at_ms)} ago)"
+
+
+def names(found: Iterable[str], *, most: int | None = None) -> str:
+    """Return names joined by commas, ``-`` for none; beyond ``most`` only how many more."""
+    listed = list(found)
+    if not listed:
+        return "-"
+    if most is None or len(listed) <= most:
+        return ",".join(listed)
+    return f"{','.join(listed[:most])}+{len(listed) - most}"
+
+
+def selector(labels: Selector | Mapping[str, str]) -> str:
+    """Return a selector as ``label=value`` pairs."""
+    pairs = labels.items() if isinstance(labels, Mapping) else labels
+    return names(f"{label}={value}" for label, value in pairs)
+
+
+def slots(pairs: Slots, *, most: int | None = None) -> str:
+    """Return nodes with the ordinals of their slots: ``n1[0-7],n2[0,3]``."""
+    return names((f"{node}[{_ranges(ordinals(mask))}]" for node, mask in pairs), most=most)
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1] = [runs[-1][0], number]
+        else:
+            runs.append([number])
+    return ",".join("-".join(map(str, each)) for each in runs)
+
+
+def gpus(count: int) -> str:
+    """Return ``count`` with its unit."""
+    return f"{count} GPU" if count == 1 else f"{count} GPUs"
+
+
+def refusal_lines(refusal: Refusal) -> list[str]:
+    """Return a refusal as its sentence, then one line for each number behind it."""
+    lines = [f"{sentence(refusal)} ({refusal.code})"]
+    lines += [f"  {shortage(each)}" for each in refusal.shortages]
+    if refusal.remedy:
+        lines.append(f"  {refusal.remedy}")
+    if refusal.also is not None:
+        first, *rest = refusal_lines(refusal.also)
+        lines += [f"and besides: {first}", *rest]
+    return lines
+
+
+def shortage(found: Shortage) -> str:
+    """Return one place or payer and what it has of what was asked."""
+    limit = f" ({found.limit})" if found.limit else ""
+    if found.wanted:
+        return f"{found.where}: {found.available} of {gpus(found.wanted)}, {found.short} short{limit}"
+    return f"{found.where}: can pay {gpus(found.available)}{limit}"
+
+
+def bar(used: int, total: int, *, width: int = 20) -> str:
+    """Return a bar of ``width`` marks, ``#`` for the used part; never full or empty by rounding."""
+    marks = 0 if total == 0 else used * width // total
+    if used and not marks:
+        marks = 1
+    return "[" + "#" * marks + "." * (width - marks) + "]"

@@ -1,0 +1,296 @@
+"""The audit: a whole history is gone through, event by event, and must never have been wrong.
+
+It keeps its own small books (who holds which slot, what each envelope has promised) and shares no
+counter with the state, so that a mistake in one shows up against the other. The time it takes
+grows with the number of events, not with their product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from quorate.core.invariants import (
+    Tally,
+    Violation,
+    check_cap,
+    check_envelope,
+    check_payer,
+    check_shape,
+)
+from quorate.model.events import (
+    BudgetApplied,
+    EndReason,
+    Event,
+    HoldExtended,
+    LeaseEnded,
+    LeaseEnding,
+    LeaseStarted,
+    NodeApplied,
+    RunEnded,
+    RunRequeued,
+    RunSubmitted,
+    StartReason,
+    Tier,
+    lease_gpus,
+)
+from quorate.model.island import all_slots
+from quorate.model.specs import (
+    Budget,
+    Cap,
+    CapId,
+    Envelope,
+    EnvelopeId,
+    Node,
+    Run,
+    cap_id,
+    envelope_id,
+)
+from quorate.model.state import StateView
+
+VIOLATIONS_MAX: Final = 1_000
+"""How many violations an audit names before it stops looking."""
+
+
+def audit(events: Iterable[Event], *, view: StateView | None = None) -> list[Violation]:
+    """Return everything that was ever wrong in ``events``, a ledger from its first event on.
+
+    I1, I2, I3, I5, I6, I7 and I11 after every event, in ledger order; a run is looked at when the
+    events about it are interrupted by others, so a start of several leases counts as one. With
+    ``view``, the state those events add up to, also that it spent exactly what the leases cost: I10.
+    """
+    books = _Books()
+    found: list[Violation] = []
+    for event in events:
+        found.extend(books.enter(event))
+        if len(found) >= VIOLATIONS_MAX:
+            return found[:VIOLATIONS_MAX]
+    found.extend(books.settle(None))
+    if view is not None:
+        found.extend(_compare(books, view))
+    return found[:VIOLATIONS_MAX]
+
+
+@dataclass(slots=True)
+class _Open:
+    """A lease in the books."""
+
+    fact: LeaseStarted
+    gpus: int
+    hold_gpu_ms: int
+
+
+@dataclass(slots=True)
+class _CapLine:
+    """A cap in the books, and what its envelopes have in use and promised together."""
+
+    cap_id: CapId
+    spec: Cap
+    tally: Tally
+
+
+@dataclass(slots=True)
+class _Line:
+    """An envelope in the books; ``spec`` is None once its budget has left it out."""
+
+    spec: Envelope | None
+    tally: Tally
+    caps: tuple[_CapLine, ...] = ()
+
+
+@dataclass(slots=True)
+class _Books:
+    """What the auditor has written down so far."""
+
+    at_ms: int = 0
+    nodes: dict[str, Node] = field(default_factory=dict)
+    taken: dict[str, int] = field(default_factory=dict)
+    budgets: dict[str, Budget] = field(default_factory=dict)
+    lines: dict[EnvelopeId, _Line] = field(default_factory=dict)
+    charges: dict[tuple[str, EnvelopeId, Tier], int] = field(default_factory=dict)
+    runs: dict[str, Run] = field(default_factory=dict)
+    open: dict[str, _Open] = field(default_factory=dict)
+    held_by: dict[str, dict[str, None]] = field(default_factory=dict)
+    ended: set[str] = field(default_factory=set)
+    over: set[str] = field(default_factory=set)
+    unsettled: str | None = None
+
+    def enter(self, event: Event) -> Iterator[Violation]:
+        """Write ``event`` down, and yield what is wrong with it or with what it leaves behind."""
+        if event.at_ms < self.at_ms:
+            yield Violation("I6", f"event at {event.at_ms}", f"is older than the one at {self.at_ms}")
+        self.at_ms = max(self.at_ms, event.at_ms)
+        yield from self.settle(self._run_of(event))
+        match event:
+            case LeaseStarted():
+                yield from self._start(event)
+            case LeaseEnded():
+                yield from self._end(event)
+            case LeaseEnding() | HoldExtended() if event.lease not in self.open:
+                yield Violation("I6", event.lease, "is not open")
+            case LeaseEnding() if event.reason not in EndReason:
+                yield Violation("I6", event.lease, f"ends by reason {event.reason}")
+            case HoldExtended():
+                yield from self._extend(event)
+            case RunSubmitted():
+                yield from self._submit(event)
+            case RunEnded() | RunRequeued():
+                yield from self._let_go(event)
+            case BudgetApplied():
+                yield from self._budget(event.budget)
+            case NodeApplied():
+                yield from self._node(event.node)
+            case _:
+                return
+
+    def settle(self, run: str | None) -> Iterator[Violation]:
+        """Look at the run that events were about until now, unless it still is ``run``."""
+        before, self.unsettled = self.unsettled, run
+        if before is None or before == run or before not in self.runs:
+            return
+        leases = self.held_by.get(before, {})
+        yield from check_shape(self.runs[before], (self.open[n].fact for n in leases), self.nodes)
+
+    def _run_of(self, event: Event) -> str | None:
+        match event:
+            case LeaseStarted() | RunEnded() | RunRequeued():
+                return event.run
+            case LeaseEnding() | LeaseEnded():
+                return self.open[event.lease].fact.run if event.lease in self.open else None
+            case _:
+                return None
+
+    def _start(self, fact: LeaseStarted) -> Iterator[Violation]:
+        name = fact.lease
+        if name in self.open or name in self.ended:
+            yield Violation("I6", name, "starts a second time")
+        if fact.run not in self.runs or fact.run in self.over:
+            yield Violation("I11", name, f"starts for {fact.run}, which is not there or is over")
+        if fact.reason not in StartReason or fact.start_ms > fact.at_ms:
+            yield Violation("I6", name, f"starts at {fact.start_ms} by reason {fact.reason}")
+        for node, mask in fact.slots:
+            size = self.nodes[node].gpus if node in self.nodes else 0
+            taken = self.taken.get(node, 0)
+            if not mask or mask & ~all_slots(size) or taken & mask:
+                yield Violation("I1", name, f"slots {mask:#x} of {node} are not free")
+            self.taken[node] = taken | mask
+        gpus = lease_gpus(fact.slots)
+        self.open[name] = _Open(fact, gpus, fact.hold_gpu_ms)
+        self.held_by.setdefault(fact.run, {})[name] = None
+        yield from self._promise(fact, gpus=gpus, gpu_ms=fact.hold_gpu_ms)
+        line = self.lines.get(fact.payer)
+        if line is None or line.spec is None:
+            yield Violation("I3", name, f"its payer {fact.payer} does not exist")
+            return
+        nodes = (self.nodes[node] for node, _ in fact.slots if node in self.nodes)
+        yield from check_payer(fact, line.spec, nodes)
+
+    def _budget(self, budget: Budget) -> Iterator[Violation]:
+        """Write down the lines of ``budget``; what they promised before, they still promise."""
+        for envelope in self.budgets[budget.name].envelopes if budget.name in self.budgets else ():
+            line = self.lines[envelope_id(budget.name, envelope.name)]
+            line.spec, line.caps = None, ()
+        self.budgets[budget.name] = budget
+        for envelope in budget.envelopes:
+            key = envelope_id(budget.name, envelope.name)
+            line = self.lines.setdefault(key, _Line(envelope, Tally()))
+            line.spec = envelope
+            yield from check_envelope(key, envelope, line.tally)
+        for cap in budget.caps:
+            members = [self.lines[envelope_id(budget.name, name)] for name in cap.envelopes]
+            tally = Tally(
+                gpus=sum(line.tally.gpus for line in members),
+                gpu_ms=sum(line.tally.gpu_ms for line in members),
+            )
+            shared = _CapLine(cap_id(budget.name, cap.name), cap, tally)
+            for line in members:
+                line.caps = (*line.caps, shared)
+            yield from check_cap(shared.cap_id, cap, tally)
+
+    def _promise(self, fact: LeaseStarted, *, gpus: int, gpu_ms: int) -> Iterator[Violation]:
+        """Count what the payer of ``fact`` now has in use or promised, and check its limits."""
+        line = self.lines.get(fact.payer)
+        if line is None:
+            line = self.lines[fact.payer] = _Line(None, Tally())
+        line.tally.add(fact.tier, gpus=gpus, gpu_ms=gpu_ms)
+        more = gpus > 0 or gpu_ms > 0
+        if more and line.spec is not None:
+            yield from check_envelope(fact.payer, line.spec, line.tally)
+        for cap in line.caps:
+            cap.tally.add(fact.tier, gpus=gpus, gpu_ms=gpu_ms)
+            if more:
+                yield from check_cap(cap.cap_id, cap.spec, cap.tally)
+
+    def _extend(self, event: HoldExtended) -> Iterator[Violation]:
+        lease = self.open[event.lease]
+        lease.hold_gpu_ms += event.gpu_ms
+        yield from self._promise(lease.fact, gpus=0, gpu_ms=event.gpu_ms)
+
+    def _end(self, event: LeaseEnded) -> Iterator[Violation]:
+        name = event.lease
+        lease = self.open.pop(name, None)
+        if lease is None:
+            before = "a second time" if name in self.ended else "and never started"
+            yield Violation("I6", name, f"ends {before}")
+            return
+        self.ended.add(name)
+        fact = lease.fact
+        if event.reason not in EndReason or not fact.start_ms <= event.end_ms <= event.at_ms:
+            yield Violation("I6", name, f"ends at {event.end_ms} by reason {event.reason}")
+        used = lease.gpus * (event.end_ms - fact.start_ms)
+        if used > lease.hold_gpu_ms:
+            yield Violation("I2", name, f"used {used} GPU-ms of {lease.hold_gpu_ms} held")
+        yield from self._promise(fact, gpus=-lease.gpus, gpu_ms=used - lease.hold_gpu_ms)
+        key = (fact.run, fact.payer, fact.tier)
+        self.charges[key] = self.charges.get(key, 0) + used
+        for node, mask in fact.slots:
+            self.taken[node] &= ~mask
+        del self.held_by[fact.run][name]
+
+    def _submit(self, event: RunSubmitted) -> Iterator[Violation]:
+        if event.run.name in self.runs:
+            yield Violation("I6", event.run.name, "is submitted a second time")
+        self.runs[event.run.name] = event.run
+
+    def _let_go(self, event: RunEnded | RunRequeued) -> Iterator[Violation]:
+        name = event.run
+        if name not in self.runs or name in self.over:
+            yield Violation("I6", name, "ends and is not there or was over")
+        if self.held_by.get(name):
+            yield Violation("I11", name, f"still holds {len(self.held_by[name])} leases")
+        if isinstance(event, RunEnded):
+            self.over.add(name)
+
+    def _node(self, node: Node) -> Iterator[Violation]:
+        taken = self.taken.get(node.name, 0)
+        old = self.nodes.get(node.name)
+        self.nodes[node.name] = node
+        if taken & ~all_slots(node.gpus):
+            yield Violation("I1", node.name, "lost slots that are leased")
+        if taken and old is not None and old.domain_key != node.domain_key:
+            yield Violation("I5", node.name, "moved to another domain under its leases")
+
+
+def _compare(books: _Books, view: StateView) -> Iterator[Violation]:
+    """Yield each envelope and run of ``view`` whose cost is not the time of its leases x GPUs: I10."""
+    spent: dict[EnvelopeId, int] = {}
+    for (_, payer, _), gpu_ms in books.charges.items():
+        spent[payer] = spent.get(payer, 0) + gpu_ms
+    for lease in books.open.values():
+        running = lease.gpus * (view.at_ms - lease.fact.start_ms)
+        spent[lease.fact.payer] = spent.get(lease.fact.payer, 0) + running
+    for key, account in view.envelopes.items():
+        if account.spent_gpu_ms(view.at_ms) != spent.get(key, 0):
+            found = account.spent_gpu_ms(view.at_ms)
+            yield Violation("I10", key, f"{found} GPU-ms on its account, {spent.get(key, 0)} used")
+    charged = {
+        (name, payer, tier): gpu_ms
+        for name, record in view.runs.items()
+        for (payer, tier), gpu_ms in record.charges.items()
+    }
+    for key_r in charged.keys() | books.charges.keys():
+        if charged.get(key_r, 0) != books.charges.get(key_r, 0):
+            yield Violation("I10", key_r[0], f"was not charged exactly what it used from {key_r[1]}")
+    if set(view.leases) != set(books.open):
+        yield Violation("I8", "leases", "the open ones are not those that started and did not end")

@@ -1,0 +1,110 @@
+"""Explain: what holds a run, with the numbers, and which single changes would start it now.
+
+Everything is computed for this instant: holds that have run out are settled first, as any command
+would, and the queue is tried again. "Why is my run waiting" is answered here as data; the CLI only
+prints it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from quorate.core.admit import admit
+from quorate.core.budget_remedies import budget_remedies
+from quorate.core.commands import Tick
+from quorate.core.decide import decide
+from quorate.core.end_remedies import end_remedies
+from quorate.core.lifecycle import waits_for_upstream
+from quorate.core.remedy import ACTOR, Remedy, RemedyKind
+from quorate.core.run_remedies import follow_remedies, run_remedies
+from quorate.model.apply import apply_all
+from quorate.model.records import Phase, RunRecord
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.state import State, StateView
+
+__all__ = ["Explanation", "Remedy", "RemedyKind", "explain"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Where a run stands at one instant, why, and what would start it.
+
+    ``phase`` is what holds now; ``recorded_phase`` is what the ledger says so far, and the two
+    differ when time has made something due that the next command will record. ``since_ms`` is when
+    the run came to where it is: refused for this reason, started or ended. ``refusal`` and the
+    queue position (from 1) are there while it waits.
+    """
+
+    run: str
+    phase: Phase
+    recorded_phase: Phase
+    since_ms: int
+    refusal: Refusal | None = None
+    queue_position: int | None = None
+    queue_length: int = 0
+    remedies: tuple[Remedy, ...] = ()
+
+
+def explain(view: StateView, run_name: str, now_ms: int) -> Explanation | Refusal:
+    """Return why ``run_name`` is where it is at ``now_ms``; a refusal when there is no such run."""
+    record = view.runs.get(run_name)
+    if record is None:
+        return Refusal(
+            code=RefusalCode.UNKNOWN_NAME,
+            subject=f"no run {run_name!r}",
+            remedy="list them: quorate get runs",
+        )
+    now_ms = max(now_ms, view.at_ms)
+    settled = view.overlay()
+    apply_all(settled, decide(view, Tick(), now_ms=now_ms, actor=ACTOR).events)
+    current = settled.runs[run_name]
+    if current.phase is not Phase.PENDING:
+        return Explanation(
+            run=run_name,
+            phase=current.phase,
+            recorded_phase=record.phase,
+            since_ms=_since_ms(current),
+        )
+    refusal = _refusal_now(settled, current, now_ms)
+    queue = sorted(settled.pending, key=lambda name: settled.pending[name])
+    return Explanation(
+        run=run_name,
+        phase=current.phase,
+        recorded_phase=record.phase,
+        since_ms=current.refused_since_ms,
+        refusal=refusal,
+        queue_position=queue.index(run_name) + 1,
+        queue_length=len(queue),
+        remedies=_remedies(view, settled, current, refusal, now_ms),
+    )
+
+
+def _since_ms(record: RunRecord) -> int:
+    if record.ended_ms is not None:
+        return record.ended_ms
+    return record.submitted_ms if record.started_ms is None else record.started_ms
+
+
+def _refusal_now(settled: StateView, record: RunRecord, now_ms: int) -> Refusal:
+    """Return what holds a run that the settled queue could not start."""
+    answer = waits_for_upstream(settled, record.spec) or admit(settled, record.spec, now_ms)
+    if isinstance(answer, Refusal):
+        return answer
+    # A search that was too long in its turn can be shorter once runs behind it have started.
+    assert record.refusal is not None, record.spec.name
+    return record.refusal
+
+
+def _remedies(
+    view: StateView, settled: State, record: RunRecord, refusal: Refusal, now_ms: int
+) -> tuple[Remedy, ...]:
+    """Return what would start the run: changes of it, then of budgets, then ends of others."""
+    run = record.spec
+    if refusal.code in (RefusalCode.WAITING_FOR_UPSTREAM, RefusalCode.UPSTREAM_FAILED):
+        # Nothing else is even looked at while it waits for others.
+        return follow_remedies(view, run, now_ms)
+    return (
+        *run_remedies(view, run, now_ms),
+        *budget_remedies(view, settled, run, now_ms),
+        *end_remedies(view, run, now_ms),
+    )

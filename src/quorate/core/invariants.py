@@ -1,0 +1,298 @@
+"""What must hold in every state: the invariants of design section 12, checked the slow way.
+
+``sweep`` looks at one state and trusts none of its counters: what is taken, promised and paid is
+added up again from the open leases and from what each run was charged. ``core/audit.py`` does the
+same over a whole sequence of events. Both return what is wrong and raise nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from quorate.model.events import EndReason, LeaseStarted, Role, StartReason, Tier
+from quorate.model.island import all_slots
+from quorate.model.records import TERMINAL, Lease, Phase, RunRecord
+from quorate.model.selector import matches
+from quorate.model.specs import (
+    Cap,
+    CapId,
+    Envelope,
+    EnvelopeId,
+    Node,
+    Run,
+    cap_id,
+    envelope_id,
+)
+from quorate.model.state import StateView
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """``rule`` (I1 to I12) does not hold for ``subject``; ``found`` says what was seen instead."""
+
+    rule: str
+    subject: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.subject}: {self.found}"
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one envelope has in use, and has spent or promised; ``lent`` is the part lent out."""
+
+    gpus: int = 0
+    gpu_ms: int = 0
+    lent_gpus: int = 0
+    lent_gpu_ms: int = 0
+
+    def add(self, tier: Tier, *, gpus: int, gpu_ms: int) -> None:
+        """Count ``gpus`` in use and ``gpu_ms`` promised (negative: no longer)."""
+        self.gpus += gpus
+        self.gpu_ms += gpu_ms
+        if tier is Tier.BORROWED:
+            self.lent_gpus += gpus
+            self.lent_gpu_ms += gpu_ms
+
+
+def sweep(view: StateView) -> list[Violation]:
+    """Return every invariant that does not hold in ``view``; nothing when all is well.
+
+    Checks I1, I2, I3, I5, I6 as far as a state shows it, I7, I10, I11, and of I8 that counters and
+    indexes are what the tables add up to. Takes time in proportion to the state.
+    """
+    found = [*_slots(view), *_money(view), *_indexes(view)]
+    for lease in view.leases.values():
+        found += _lease(view, lease)
+    for record in view.runs.values():
+        found += _run(view, record)
+    return found
+
+
+# --- One lease, one run: also used by the audit ----------------------------------------------------
+
+
+def check_payer(fact: LeaseStarted, envelope: Envelope, nodes: Iterable[Node]) -> Iterator[Violation]:
+    """Yield where ``envelope`` may not pay for ``fact``, which is on ``nodes``: I3."""
+    for node in nodes:
+        if node.flavor != envelope.flavor:
+            yield Violation("I3", fact.lease, f"{fact.payer} pays {envelope.flavor}, not {node.flavor}")
+        if not matches(envelope.selector, node.location):
+            yield Violation("I3", fact.lease, f"{fact.payer} does not pay on node {node.name}")
+    if fact.start_ms >= envelope.end_ms:
+        yield Violation("I3", fact.lease, f"starts after the window of {fact.payer} has ended")
+    if fact.start_ms < envelope.start_ms and not envelope.allow_admission:
+        yield Violation("I3", fact.lease, f"starts before the window of {fact.payer}")
+
+
+def check_shape(run: Run, facts: Iterable[LeaseStarted], nodes: Mapping[str, Node]) -> Iterator[Violation]:
+    """Yield where the leases of ``run`` are not whole bundles, groups in one domain: I5 and I7."""
+    domains: dict[str, set[str]] = {}
+    groups: dict[int, dict[str, int]] = {}
+    spares: dict[str, int] = {}
+    for fact in facts:
+        kind, _, index = fact.comp_path.partition("/")
+        gpus = sum(mask.bit_count() for _, mask in fact.slots)
+        if (kind == "spare") != (fact.role is Role.SPARE):
+            yield Violation("I5", fact.lease, f"role {fact.role} at {fact.comp_path}")
+        if kind == "spare":
+            spares[index] = spares.get(index, 0) + gpus
+        else:
+            bundle = groups.setdefault(fact.bundle, {})
+            bundle[index] = bundle.get(index, 0) + gpus
+        domains.setdefault(index, set()).update(nodes[node].domain_key for node, _ in fact.slots)
+    for index, used in domains.items():
+        if len(used) != 1:
+            yield Violation("I5", run.name, f"group {index} lies in {sorted(used)}")
+    everywhere = set().union(*domains.values())
+    if not run.cross_group_spread and len(everywhere) > 1:
+        yield Violation("I5", run.name, f"may not be spread and lies in {sorted(everywhere)}")
+    working = {index for bundle in groups.values() for index in bundle}
+    for index, gpus in spares.items():
+        if index not in working or gpus > run.spares_per_group:
+            yield Violation("I5", run.name, f"group {index} has {gpus} spare GPUs")
+    yield from _bundles(run, groups)
+
+
+def _bundles(run: Run, groups: Mapping[int, Mapping[str, int]]) -> Iterator[Violation]:
+    """Yield bundles that are there in part, and widths off the grid."""
+    if not groups:
+        return
+    if 0 not in groups:
+        yield Violation("I5", run.name, "its first bundle is missing")
+    least, step, most = run.gpus, 0, run.gpus
+    if run.malleable is not None:
+        least, step, most = run.malleable.gpus_min, run.malleable.gpus_step, run.malleable.gpus_max
+    for number, bundle in groups.items():
+        wanted, got = least if number == 0 else step, sorted(bundle.values(), reverse=True)
+        if sum(got) != wanted:
+            yield Violation("I5", run.name, f"bundle {number} has {sum(got)} of {wanted} GPUs")
+        elif run.group_gpus is not None:
+            full, rest = divmod(wanted, run.group_gpus)
+            if got != [run.group_gpus] * full + [rest] * (rest > 0):
+                yield Violation("I5", run.name, f"bundle {number} is cut into {got}")
+    width = sum(sum(bundle.values()) for bundle in groups.values())
+    on_grid = width == least if step == 0 else (width - least) % step == 0
+    if not (least <= width <= most and on_grid):
+        yield Violation("I7", run.name, f"works at {width} GPUs, from {least} to {most} by {step}")
+
+
+def check_envelope(key: EnvelopeId, envelope: Envelope, tally: Tally) -> Iterator[Violation]:
+    """Yield each limit of ``envelope`` and of its lending that ``tally`` exceeds: I2."""
+    lending = envelope.lending
+    yield from _over(key, "GPUs", tally.gpus, envelope.concurrency)
+    yield from _over(key, "GPU-ms", tally.gpu_ms, envelope.gpu_ms_granted)
+    yield from _over(key, "lent GPUs", tally.lent_gpus, lending.concurrency_max)
+    yield from _over(key, "lent GPU-ms", tally.lent_gpu_ms, lending.gpu_ms_max)
+
+
+def check_cap(key: CapId, cap: Cap, tally: Tally) -> Iterator[Violation]:
+    """Yield each limit of ``cap`` that ``tally``, the sum over its envelopes, exceeds: I2."""
+    yield from _over(key, "GPUs", tally.gpus, cap.concurrency_max)
+    yield from _over(key, "GPU-ms", tally.gpu_ms, cap.gpu_ms_max)
+
+
+def _over(key: str, what: str, used: int, limit: int | None) -> Iterator[Violation]:
+    if limit is not None and used > limit:
+        yield Violation("I2", key, f"{used} {what} of {limit}")
+
+
+# --- The whole state --------------------------------------------------------------------------------
+
+
+def tallies_of(view: StateView) -> dict[EnvelopeId, Tally]:
+    """Return what every envelope has in use and has promised, from leases and charges alone."""
+    tallies: dict[EnvelopeId, Tally] = {}
+    for record in view.runs.values():
+        for (payer, tier), gpu_ms in record.charges.items():
+            tallies.setdefault(payer, Tally()).add(tier, gpus=0, gpu_ms=gpu_ms)
+    for lease in view.leases.values():
+        gpus = sum(mask.bit_count() for _, mask in lease.fact.slots)
+        tally = tallies.setdefault(lease.fact.payer, Tally())
+        tally.add(lease.fact.tier, gpus=gpus, gpu_ms=lease.hold_gpu_ms)
+    return tallies
+
+
+def _slots(view: StateView) -> Iterator[Violation]:
+    """I1, and that the index knows exactly the slots that are left."""
+    taken: dict[str, int] = {}
+    for name, lease in view.leases.items():
+        for node, mask in lease.fact.slots:
+            if node not in view.nodes or mask & ~all_slots(view.nodes[node].spec.gpus) or not mask:
+                yield Violation("I1", name, f"slots {mask:#x} of {node} are not there")
+            if taken.get(node, 0) & mask:
+                yield Violation("I1", name, f"slots {taken[node] & mask:#x} of {node} are leased twice")
+            taken[node] = taken.get(node, 0) | mask
+    for pool, flavor in {(r.island.pool, r.island.flavor) for r in view.nodes.values()}:
+        view.domain_order(pool, flavor)  # asking brings the index up to date
+    for name, record in view.nodes.items():
+        indexed = view.island(record.island).free[record.position]
+        if indexed != all_slots(record.spec.gpus) & ~taken.get(name, 0):
+            yield Violation("I8", name, f"free slots are indexed as {indexed:#x}")
+
+
+@dataclass(slots=True)
+class _Account:
+    """An envelope's counters, added up from leases and charges."""
+
+    ended_gpu_ms: int = 0
+    started_gpu_ms: int = 0
+    tally: Tally = field(default_factory=Tally)
+
+
+def _money(view: StateView) -> Iterator[Violation]:
+    """I2 and I10, and that the accounts hold what leases and charges add up to."""
+    tallies = tallies_of(view)
+    for budget in view.budgets.values():
+        for envelope in budget.envelopes:
+            key = envelope_id(budget.name, envelope.name)
+            yield from check_envelope(key, envelope, tallies.get(key, Tally()))
+    accounts = {key: _Account(tally=tally) for key, tally in tallies.items()}
+    for record in view.runs.values():
+        for (payer, _), gpu_ms in record.charges.items():
+            accounts[payer].ended_gpu_ms += gpu_ms
+    for lease in view.leases.values():
+        accounts[lease.fact.payer].started_gpu_ms += lease.gpus * lease.fact.start_ms
+    for key, account in view.envelopes.items():
+        mine = accounts.pop(key, _Account())
+        tally = mine.tally
+        spent = mine.ended_gpu_ms + tally.gpus * view.at_ms - mine.started_gpu_ms
+        if account.spent_gpu_ms(view.at_ms) != spent:
+            spent_is = account.spent_gpu_ms(view.at_ms)
+            yield Violation("I10", key, f"{spent_is} GPU-ms on its account, {spent} used")
+        kept = (account.gpus_active, account.committed_gpu_ms)
+        lent = (account.lent_gpus_active, account.lent_committed_gpu_ms)
+        if kept != (tally.gpus, tally.gpu_ms) or lent != (tally.lent_gpus, tally.lent_gpu_ms):
+            yield Violation("I8", key, f"counts {kept} and lent {lent}, leases say {tally}")
+    for key in accounts:
+        yield Violation("I3", key, "pays and does not exist")
+    yield from _caps(view, tallies)
+
+
+def _caps(view: StateView, tallies: Mapping[EnvelopeId, Tally]) -> Iterator[Violation]:
+    """I2 for caps in force, and that their accounts are the sums over their envelopes."""
+    for budget in view.budgets.values():
+        for cap in budget.caps:
+            key = cap_id(budget.name, cap.name)
+            members = [tallies.get(envelope_id(budget.name, n), Tally()) for n in cap.envelopes]
+            gpus, gpu_ms = sum(m.gpus for m in members), sum(m.gpu_ms for m in members)
+            yield from check_cap(key, cap, Tally(gpus=gpus, gpu_ms=gpu_ms))
+            account = view.caps[key]
+            kept = (account.gpus_active, account.committed_gpu_ms)
+            if kept != (gpus, gpu_ms):
+                yield Violation("I8", key, f"counts {kept}, its envelopes {(gpus, gpu_ms)}")
+
+
+def _indexes(view: StateView) -> Iterator[Violation]:
+    """That leases are listed under exactly their run, their owner and their nodes; I11."""
+    by_run: dict[str, set[str]] = {}
+    by_owner: dict[str, set[str]] = {}
+    by_node: dict[str, set[str]] = {}
+    for name, lease in view.leases.items():
+        by_run.setdefault(lease.fact.run, set()).add(name)
+        by_owner.setdefault(view.runs[lease.fact.run].spec.owner, set()).add(name)
+        for node, _ in lease.fact.slots:
+            by_node.setdefault(node, set()).add(name)
+    listed = {name: set(record.leases) for name, record in view.runs.items() if record.leases}
+    if listed != by_run:
+        yield Violation("I8", "runs", "their leases are not the open ones")
+    if {owner: set(names) for owner, names in view.owner_leases.items() if names} != by_owner:
+        yield Violation("I8", "owners", "their leases are not the open ones")
+    if {node: set(names) for node, names in view.node_leases.items() if names} != by_node:
+        yield Violation("I8", "nodes", "their leases are not the open ones")
+    waiting = {n: r.seq for n, r in view.runs.items() if r.phase is Phase.PENDING}
+    if dict(view.pending) != waiting:
+        yield Violation("I8", "queue", "is not the runs that are pending")
+
+
+def _lease(view: StateView, lease: Lease) -> Iterator[Violation]:
+    """I3 and I6 for one open lease."""
+    fact = lease.fact
+    account = view.envelopes[fact.payer]
+    nodes = [view.nodes[node].spec for node, _ in fact.slots if node in view.nodes]
+    yield from check_payer(fact, account.spec, nodes)
+    if account.retired:
+        yield Violation("I3", fact.lease, f"its payer {fact.payer} is retired")
+    if lease.hold_ends_ms > account.spec.end_ms:
+        yield Violation("I3", fact.lease, f"is held for beyond the window of {fact.payer}")
+    if fact.start_ms > view.at_ms or fact.reason not in StartReason:
+        yield Violation("I6", fact.lease, f"started at {fact.start_ms} by reason {fact.reason}")
+    if lease.ending is not None and lease.ending.reason not in EndReason:
+        yield Violation("I6", fact.lease, f"ends by reason {lease.ending.reason}")
+
+
+def _run(view: StateView, record: RunRecord) -> Iterator[Violation]:
+    """I5, I7 and I11 for one run."""
+    name = record.spec.name
+    if record.phase is Phase.RUNNING:
+        if not record.leases:
+            yield Violation("I11", name, "is running and has nothing")
+        facts = [view.leases[lease].fact for lease in record.leases if lease in view.leases]
+        nodes = {node: view.nodes[node].spec for fact in facts for node, _ in fact.slots}
+        yield from check_shape(record.spec, facts, nodes)
+    elif record.leases:
+        yield Violation("I11", name, f"is {record.phase} and holds {len(record.leases)} leases")
+    if (record.phase in TERMINAL) != (record.ended_ms is not None):
+        yield Violation("I11", name, f"is {record.phase} and ended at {record.ended_ms}")

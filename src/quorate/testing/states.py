@@ -1,0 +1,77 @@
+"""Comparing states: everything two of them hold, index by index, told apart in words.
+
+``same`` knows the shape of no table: it walks whatever a ``State`` keeps, so a table added later is
+compared without being named here. Two things are equal though they are kept differently: an empty
+entry of an index and a missing one, and a heap of hold ends with or without outdated entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, Final
+
+from quorate.model.records import RunRecord
+from quorate.model.state import State
+
+_SPECIAL: Final = frozenset({"family_cache", "_holds_due", "_stale", "_pending_nodes"})
+_INDEXES: Final = frozenset(
+    {"children", "owner_budgets", "lenders", "node_leases", "owner_leases", "_orders"}
+)
+
+
+def same(one: State, other: State) -> list[str]:
+    """Return how ``one`` and ``other`` differ, a line for each entry; nothing when they are equal.
+
+    Brings the placement index of both up to date first, which changes nothing that can be seen.
+    """
+    one.refresh()
+    other.refresh()
+    found: list[str] = []
+    for name in sorted(State.__slots__):
+        if name in _SPECIAL:
+            continue
+        mine, theirs = getattr(one, name), getattr(other, name)
+        if isinstance(mine, Mapping):
+            found += _entries(name, mine, theirs)
+        elif mine != theirs:
+            found.append(f"{name}: {mine!r} is not {theirs!r}")
+    if _hold_ends(one) != _hold_ends(other):
+        found.append(f"hold ends: {_hold_ends(one)} are not {_hold_ends(other)}")
+    for key in one.family_cache.keys() & other.family_cache.keys():
+        if one.family_cache[key] != other.family_cache[key]:
+            found.append(f"payers of {key}: {one.family_cache[key]}, {other.family_cache[key]}")
+    return found
+
+
+def _entries(name: str, mine: Mapping[Any, Any], theirs: Mapping[Any, Any]) -> list[str]:
+    if name in _INDEXES:
+        mine = {key: value for key, value in mine.items() if value}
+        theirs = {key: value for key, value in theirs.items() if value}
+    found = [f"{name}[{key}]: missing in the second" for key in mine if key not in theirs]
+    found += [f"{name}[{key}]: missing in the first" for key in theirs if key not in mine]
+    for key in mine:
+        if key in theirs and (left := _plain(mine[key])) != (right := _plain(theirs[key])):
+            found.append(f"{name}[{key}]: {left} is not {right}")
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Return ``value`` as something that compares by content."""
+    if is_dataclass(value) and not isinstance(value, type):
+        plain = {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        if isinstance(value, RunRecord):
+            # Leases are ended in this order, so it is part of what a decision sees.
+            plain["leases"] = list(value.leases)
+        return plain
+    return value
+
+
+def _hold_ends(state: State) -> dict[str, int]:
+    """Return when the heap says that each open lease's hold runs out."""
+    entries = set(state.holds_due())
+    return {
+        name: lease.hold_ends_ms
+        for name, lease in state.leases.items()
+        if (lease.hold_ends_ms, name) in entries
+    }

@@ -1,0 +1,300 @@
+"""Pack, done the dumb way: every division among domains is written out, in order.
+
+Shares nothing with the packer. A division is a list of heaps; a heap is some groups of one size in
+one domain, and says how much it takes from each lot there. A lot is a rack where racks matter and
+a node size where nodes are given whole; otherwise a domain is one lot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A node: where it is and which of its slots are free."""
+
+    name: str
+    domain: str
+    labels: tuple[tuple[str, str], ...]
+    rack: str | None
+    size: int
+    free: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What is to be placed. Each bundle is its GPUs, cut into groups of ``group`` where that is set."""
+
+    bundles: tuple[int, ...]
+    group: int | None = None
+    spares: int = 0
+    one_domain: bool = False
+    selector: tuple[tuple[str, str], ...] = ()
+    tight: bool = True
+    whole_nodes: bool = False
+    by_rack: bool = False
+
+
+Lot = tuple[str, int]
+"""(rack or nothing, node size or 1)."""
+
+
+@dataclass(frozen=True)
+class Heap:
+    """``count`` groups of ``gpus`` each in ``domain``; ``takes`` is from which lot, spares included."""
+
+    bundle: int
+    gpus: int
+    count: int
+    domain: str
+    takes: tuple[tuple[Lot, int], ...]
+
+
+@dataclass(frozen=True)
+class _Item:
+    bundle: int
+    gpus: int
+    count: int
+    divisible: bool
+
+
+Yard = dict[Lot, int]
+Yards = dict[str, Yard]
+
+
+def selects(selector: tuple[tuple[str, str], ...], labels: Mapping[str, str]) -> bool:
+    """Return whether a place with ``labels`` is meant by ``selector``."""
+    return all(k in labels and v in ("*", labels[k]) for k, v in selector)
+
+
+def lot_of(machine: Machine, ask: Ask) -> Lot:
+    """Return the lot ``machine`` belongs to."""
+    rack = (machine.rack or "") if ask.by_rack else ""
+    return rack, machine.size if ask.whole_nodes else 1
+
+
+def usable(machines: list[Machine], ask: Ask) -> list[Machine]:
+    """Return the machines that ``ask`` may use."""
+    return [
+        m
+        for m in machines
+        if selects(ask.selector, dict(m.labels))
+        and (not ask.whole_nodes or len(m.free) == m.size)
+    ]
+
+
+def divisions(machines: list[Machine], ask: Ask) -> Iterator[tuple[Heap, ...]]:
+    """Yield every way to divide ``ask`` among domains, in pack order; some may come twice.
+
+    ``tight`` and one-domain requests look at single domains first: ``tight`` from the least free,
+    ``classic`` from the most free. Then domains are filled one after the other: those in use
+    first, by what is left there, then the others, by what is free; ties by key.
+    """
+    yards: Yards = {}
+    for machine in usable(machines, ask):
+        yard = yards.setdefault(machine.domain, {})
+        lot = lot_of(machine, ask)
+        yard[lot] = yard.get(lot, 0) + len(machine.free)
+    # Lots of a domain: most free first, then by rack, then the larger nodes.
+    for domain, yard in yards.items():
+        yards[domain] = dict(sorted(yard.items(), key=lambda e: (-e[1], e[0][0], -e[0][1])))
+    items = _items(ask)
+    if ask.tight or ask.one_domain:
+        sign = 1 if ask.tight else -1
+        for domain in sorted(yards, key=lambda d: (sign * sum(yards[d].values()), d)):
+            yield from _in_one(items, ask, domain, yards[domain])
+    if not ask.one_domain:
+        yield from _Filling(ask, items).place(0, yards, frozenset())
+
+
+def _items(ask: Ask) -> list[_Item]:
+    items: list[_Item] = []
+    for bundle, gpus in enumerate(ask.bundles):
+        if ask.group is None:
+            items.append(_Item(bundle, gpus, 1, divisible=True))
+            continue
+        if gpus // ask.group:
+            items.append(_Item(bundle, ask.group, gpus // ask.group, divisible=False))
+        if gpus % ask.group:
+            items.append(_Item(bundle, gpus % ask.group, 1, divisible=False))
+    return items
+
+
+def _in_one(items: list[_Item], ask: Ask, domain: str, yard: Yard) -> Iterator[tuple[Heap, ...]]:
+    if not items:
+        yield ()
+        return
+    item = items[0]
+    for takes in _ways(yard, item.gpus + ask.spares, item.count, ask):
+        heap = Heap(item.bundle, item.gpus, item.count, domain, tuple(takes.items()))
+        for rest in _in_one(items[1:], ask, domain, _less(yard, takes)):
+            yield (heap, *rest)
+
+
+class _Filling:
+    """Item by item, domain by domain, the most first. What led nowhere once is not tried again."""
+
+    def __init__(self, ask: Ask, items: list[_Item]) -> None:
+        self.ask, self.items = ask, items
+        self.hopeless: set[object] = set()
+
+    def place(self, at: int, yards: Yards, used: frozenset[str]) -> Iterator[tuple[Heap, ...]]:
+        if at == len(self.items):
+            yield ()
+            return
+        left = {domain: sum(yard.values()) for domain, yard in yards.items()}
+        order = sorted(left, key=lambda d: (d not in used, -left[d], d))
+        item = self.items[at]
+        yield from self._fill(at, item.gpus if item.divisible else item.count, order, yards, used)
+
+    def _fill(
+        self, at: int, rest: int, order: list[str], yards: Yards, used: frozenset[str]
+    ) -> Iterator[tuple[Heap, ...]]:
+        if rest == 0:
+            yield from self.place(at + 1, yards, used)
+            return
+        if not order:
+            return
+        here = (at, rest, tuple(order), str(sorted(yards.items())), used)
+        if here in self.hopeless:
+            return
+        found = False
+        item, domain, spares = self.items[at], order[0], self.ask.spares
+        for amount in range(rest, -1, -1):
+            if amount == 0:
+                for others in self._fill(at, rest, order[1:], yards, used):
+                    found = True
+                    yield others
+                continue
+            size, count = (amount, 1) if item.divisible else (item.gpus, amount)
+            for takes in _ways(yards[domain], size + spares, count, self.ask):
+                heap = Heap(item.bundle, size, count, domain, tuple(takes.items()))
+                after = {**yards, domain: _less(yards[domain], takes)}
+                for others in self._fill(at, rest - amount, order[1:], after, used | {domain}):
+                    found = True
+                    yield (heap, *others)
+        if not found:
+            self.hopeless.add(here)
+
+
+def _less(yard: Yard, takes: Mapping[Lot, int]) -> Yard:
+    return {lot: free - takes.get(lot, 0) for lot, free in yard.items()}
+
+
+def _ways(yard: Yard, gpus: int, count: int, ask: Ask) -> Iterator[dict[Lot, int]]:
+    """Yield the ways to take ``count`` times ``gpus`` from ``yard``, most from the first lot first.
+
+    Where nodes are given whole, each group must be made of whole nodes by itself.
+    """
+    if not ask.whole_nodes:
+        yield from _split(list(yard.items()), gpus * count)
+        return
+    seen: list[dict[Lot, int]] = []
+    for takes in _group_by_group(yard, gpus, count):
+        if takes not in seen:
+            seen.append(takes)
+            yield takes
+
+
+def _group_by_group(yard: Yard, gpus: int, count: int) -> Iterator[dict[Lot, int]]:
+    if count == 0:
+        yield {}
+        return
+    for first in _split(list(yard.items()), gpus):
+        for rest in _group_by_group(_less(yard, first), gpus, count - 1):
+            lots = {**first, **rest}
+            yield {lot: first.get(lot, 0) + rest.get(lot, 0) for lot in yard if lot in lots}
+
+
+def _split(lots: list[tuple[Lot, int]], gpus: int) -> Iterator[dict[Lot, int]]:
+    if gpus == 0:
+        yield {}
+        return
+    if not lots:
+        return
+    (lot, free), unit = lots[0], lots[0][0][1]
+    for here in range(min(gpus, free) // unit * unit, -1, -unit):
+        for rest in _split(lots[1:], gpus - here):
+            yield {lot: here, **rest} if here else rest
+
+
+# --- Nodes --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Group:
+    """A group on its nodes: how many slots of each, and which."""
+
+    bundle: int
+    domain: str
+    gpus: int
+    slots: dict[str, set[int]]
+    spares: dict[str, set[int]]
+
+
+def on_nodes(machines: list[Machine], ask: Ask, division: tuple[Heap, ...]) -> list[Group]:
+    """Return the slots of every group of ``division``: groups first, spares after all of them."""
+    free = {m: set(m.free) for m in usable(machines, ask)}
+    groups: list[Group] = []
+    budgets: list[dict[Lot, int]] = []
+    for heap in division:
+        takes = dict(heap.takes)
+        for _ in range(heap.count):
+            slots = _take_lots(free, ask, heap.domain, takes, heap.gpus, avoid=set())
+            groups.append(Group(heap.bundle, heap.domain, heap.gpus, slots, {}))
+            budgets.append(takes)
+    for group, takes in zip(groups, budgets, strict=True):
+        avoid = set(group.slots)
+        group.spares = _take_lots(free, ask, group.domain, takes, ask.spares, avoid=avoid)
+    return groups
+
+
+def _take_lots(
+    free: dict[Machine, set[int]],
+    ask: Ask,
+    domain: str,
+    takes: dict[Lot, int],
+    gpus: int,
+    *,
+    avoid: set[str],
+) -> dict[str, set[int]]:
+    """Take ``gpus`` in ``domain``, lot by lot, out of what is left of ``takes``."""
+    slots: dict[str, set[int]] = {}
+    for lot in takes:
+        here = min(gpus, takes[lot])
+        takes[lot] -= here
+        gpus -= here
+        nodes = [m for m in free if m.domain == domain and lot_of(m, ask) == lot]
+        outside = [m for m in nodes if m.name not in avoid]
+        room = min(here, sum(len(free[m]) for m in outside))
+        for candidates, amount in ((outside, room), (nodes, here - room)):
+            for name, taken in _take(free, candidates, amount, tight=ask.tight):
+                slots.setdefault(name, set()).update(taken)
+    assert gpus == 0, (gpus, domain)
+    return slots
+
+
+def _take(
+    free: dict[Machine, set[int]], nodes: list[Machine], gpus: int, *, tight: bool
+) -> Iterator[tuple[str, set[int]]]:
+    """Yield node and slots until ``gpus`` are taken.
+
+    ``classic``: the node with the most free slots, then by name. ``tight``: the fullest node that
+    holds all the rest, one already in use before an untouched one; where none does, the emptiest,
+    an untouched one before one in use; then by name.
+    """
+    while gpus:
+        left = [m for m in nodes if free[m]]
+        holding = [m for m in left if len(free[m]) >= gpus]
+        if tight and holding:
+            node = min(holding, key=lambda m: (len(free[m]), len(free[m]) == m.size, m.name))
+        elif tight:
+            node = min(left, key=lambda m: (-len(free[m]), len(free[m]) != m.size, m.name))
+        else:
+            node = min(left, key=lambda m: (-len(free[m]), m.name))
+        taken = set(sorted(free[node])[:gpus])
+        free[node] -= taken
+        gpus -= len(taken)
+        yield node.name, taken

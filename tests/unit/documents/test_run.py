@@ -1,0 +1,468 @@
+"""Run documents: each fault with its path, message, remedy and line."""
+
+from __future__ import annotations
+
+import pytest
+
+from quorate.model import specs as sp
+from tests.unit.documents.told import NAME_REMEDY, NAME_RULE, RUN, Told, faults, headed, spec
+
+WHOLE = "write a whole number from 1 to 1048576"
+ONE_COMMAND = "a run has one command: write command, env and workingDir"
+DURATIONS = "write it like 90m, 1h30m, 2d, 45s, 500ms or PT1H30M"
+
+# Each entry is added to a valid run of 16 GPUs, so that it stands on line 8.
+ADDED: list[tuple[str, list[tuple[str, str, str]]]] = [
+    (
+        "malleable: {minTotalGPUs: 8, maxTotalGPUs: 30, stepGPUs: 8}",
+        [
+            (
+                "malleable.maxTotalGPUs",
+                "30 is not on the grid of stepGPUs 8 from minTotalGPUs 8",
+                "use 24 or 32",
+            )
+        ],
+    ),
+    (
+        "malleable: {minTotalGPUs: 8, maxTotalGPUs: 24, stepGPUs: 8, desiredTotalGPUs: 20}",
+        [
+            (
+                "malleable.desiredTotalGPUs",
+                "20 is not on the grid of stepGPUs 8 from minTotalGPUs 8",
+                "use 16 or 24",
+            )
+        ],
+    ),
+    (
+        "malleable: {minTotalGPUs: 8, maxTotalGPUs: 24, stepGPUs: 8, desiredTotalGPUs: 32}",
+        [
+            (
+                "malleable.desiredTotalGPUs",
+                "must fall within min/max, 8 to 24, got 32",
+                "use 8 to 24",
+            )
+        ],
+    ),
+    (
+        "malleable: {minTotalGPUs: 32, maxTotalGPUs: 16, stepGPUs: 0}",
+        [
+            ("malleable.stepGPUs", "must be positive, got 0", "use 1 or more"),
+            (
+                "malleable.minTotalGPUs",
+                "must be <= maxTotalGPUs 16, got 32",
+                "swap them or widen the range",
+            ),
+        ],
+    ),
+    (
+        "malleable: {minTotalGPUs: true, maxTotalGPUs: .nan, stepGPUs: '8'}",
+        [
+            ("malleable.minTotalGPUs", "must be a whole number, got true", WHOLE),
+            ("malleable.maxTotalGPUs", "must be a whole number, got NaN", WHOLE),
+            ("malleable.stepGPUs", 'must be a whole number, got "8"', "write 8 without quotes"),
+        ],
+    ),
+    (
+        f"malleable: {{minTotalGPUs: 8.0, maxTotalGPUs: {'9' * 70}, stepGPUs: 1048577}}",
+        [
+            ("malleable.minTotalGPUs", "must be a whole number, got 8.0", WHOLE),
+            (
+                "malleable.maxTotalGPUs",
+                f"must be at most 1048576, got {'9' * 60}...",
+                "use 1048576 or less",
+            ),
+            ("malleable.stepGPUs", "must be at most 1048576, got 1048577", "use 1048576 or less"),
+        ],
+    ),
+    ("malleable:", [("malleable", "has no value", "give it one or remove the field")]),
+    (
+        "priority: 5",
+        [
+            (
+                "priority",
+                "unknown field 'priority'",
+                "remove it: there are no priorities; budgets and the lottery decide",
+            )
+        ],
+    ),
+    ("roles: []", [("roles", "unknown field 'roles'", ONE_COMMAND)]),
+    ("template: {}", [("template", "unknown field 'template'", ONE_COMMAND)]),
+    ("localty: {}", [("localty", "unknown field 'localty'", "did you mean 'locality'?")]),
+    (
+        "<<: {a: 1}",
+        [
+            (
+                '["<<"]',
+                "unknown field '<<'",
+                "merge keys are not part of YAML 1.2; write the fields out",
+            )
+        ],
+    ),
+    ("sparesPerGroup: -1", [("sparesPerGroup", "must not be negative, got -1", "use 0 or more")]),
+    (
+        "replace: sameDomain",
+        [
+            (
+                "replace",
+                'must be "SameDomain" or "Restart" when set, got "sameDomain"',
+                "did you mean SameDomain?",
+            )
+        ],
+    ),
+    (
+        "onQuota: never",
+        [
+            (
+                "onQuota",
+                'must be "refuse" or "wait" when set, got "never"',
+                'write "refuse" or "wait", or leave it out',
+            )
+        ],
+    ),
+    (
+        "sensitive: no",
+        [
+            (
+                "sensitive",
+                'must be true or false, got "no"',
+                "write true or false without quotes",
+            )
+        ],
+    ),
+    (
+        "runtime: {expectedDuration: 0s, checkpoint: 90}",
+        [
+            ("runtime.expectedDuration", 'must be positive, got "0s"', "use 1ms or more"),
+            ("runtime.checkpoint", "must be a duration with its unit, got 90", "write 90s"),
+        ],
+    ),
+    (
+        "runtime: {expectedDuration: soon, checkpoint: -5m}",
+        [
+            ("runtime.expectedDuration", 'must be a duration, got "soon"', DURATIONS),
+            (
+                "runtime.checkpoint",
+                'must not be negative, got "-5m"',
+                "write a length of time like 90m",
+            ),
+        ],
+    ),
+    (
+        "funding: {maxBorrowGPUs: 4, sponsors: [b, b]}",
+        [
+            ("funding.sponsors", 'lists "b" more than once', "list it once"),
+            (
+                "funding.maxBorrowGPUs",
+                "has no effect without allowBorrow",
+                "add allowBorrow: true or remove maxBorrowGPUs",
+            ),
+            (
+                "funding.sponsors",
+                "has no effect without allowBorrow",
+                "add allowBorrow: true or remove sponsors",
+            ),
+        ],
+    ),
+    (
+        "funding: {allowBorrow: true, maxBorrowGPUs: 0}",
+        [("funding.maxBorrowGPUs", "must be positive, got 0", "use 1 or more")],
+    ),
+    (
+        "funding: {allowBorrow: yes, maxBorrowGPUs: 4}",
+        [
+            (
+                "funding.allowBorrow",
+                'must be true or false, got "yes"',
+                "write true or false without quotes",
+            )
+        ],
+    ),
+    (
+        "follow: {after: [train], grace: 5}",
+        [
+            (
+                "follow.after",
+                'names the run itself: a run cannot follow itself ("train")',
+                "remove it",
+            ),
+            ("follow.grace", "must be a duration with its unit, got 5", "write 5s"),
+        ],
+    ),
+    (
+        "follow: {after: []}",
+        [("follow.after", "must list at least one run", "name a run, or remove follow")],
+    ),
+    (
+        "follow: {after: [b, b]}",
+        [("follow.after", 'lists "b" more than once', "list it once")],
+    ),
+    ("follow: {}", [("follow.after", "is required", "list the runs that must complete first")]),
+    (
+        "follow: {after: [b], onUpstreamFailure: retry}",
+        [
+            (
+                "follow.onUpstreamFailure",
+                'must be "wait" or "fail" when set, got "retry"',
+                'write "wait" or "fail", or leave it out',
+            )
+        ],
+    ),
+    (
+        "locality: {groupGPUs: 0, selector: {zone: a, regoin: b}}",
+        [
+            ("locality.groupGPUs", "must be positive, got 0", "use 1 or more"),
+            (
+                "locality.selector.zone",
+                'unknown label "zone"',
+                "use region, cluster, fabric.domain, rack",
+            ),
+            ("locality.selector.regoin", 'unknown label "regoin"', "did you mean 'region'?"),
+        ],
+    ),
+    (
+        "env: {MASTER_ADDR: a, 1x: b, N: 8}",
+        [
+            (
+                "env.MASTER_ADDR",
+                "is set by Quorate for every process of a run",
+                "remove it from env",
+            ),
+            (
+                'env["1x"]',
+                'has a name that no environment variable can have: "1x"',
+                "use letters, digits and _, not beginning with a digit",
+            ),
+            ("env.N", "must be text, got 8", 'write "8" in quotes'),
+        ],
+    ),
+    (
+        r'env: {A: "\0"}',
+        [
+            (
+                "env.A",
+                "must not hold a NUL or half of a surrogate pair",
+                "remove that character",
+            )
+        ],
+    ),
+    (
+        "command: python train.py",
+        [
+            (
+                "command",
+                'must be a list, got "python train.py"',
+                "write each argument as an entry, or [sh, -c, ...] for a shell",
+            )
+        ],
+    ),
+    ("command: [python, 3]", [("command[1]", "must be text, got 3", 'write "3" in quotes')]),
+    (
+        "command: []",
+        [("command", "must begin with a program", "name one, or leave command out")],
+    ),
+    ("pool: a/b", [("pool", f'{NAME_RULE}, got "a/b"', NAME_REMEDY)]),
+    (
+        r'user: "a\nb"',
+        [
+            (
+                "user",
+                r'must be one line of 1 to 256 characters, got "a\nb"',
+                "write that many, without control characters",
+            )
+        ],
+    ),
+    (
+        "workingDir: ''",
+        [("workingDir", 'must not be empty, got ""', "name a folder or leave it out")],
+    ),
+    (
+        f"nonce: {'n' * 129}",
+        [("nonce", "must be at most 128 characters, got 129", "shorten it")],
+    ),
+    (
+        "throughputs: {v100: -1, p100: .inf}",
+        [
+            (
+                "throughputs.v100",
+                "must be from 0 to 1000000000000, got -1",
+                "write a rate in that range",
+            ),
+            ("throughputs.p100", "must be a finite number, got Infinity", "write a number"),
+        ],
+    ),
+    (
+        "throughputs: {}",
+        [
+            (
+                "throughputs",
+                "must give the rate of at least one flavor",
+                "add one, e.g. {v100: 12.5}",
+            )
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("line", "expected"), ADDED, ids=[line for line, _ in ADDED])
+def test_a_fault_is_told_with_its_place_and_remedy(
+    line: str, expected: list[tuple[str, str, str]]
+) -> None:
+    found = faults(f"{RUN}  {line}\n")
+    assert found == [
+        Told(8, f"spec{path}" if path.startswith("[") else f"spec.{path}", message, remedy)
+        for path, message, remedy in expected
+    ]
+
+
+def test_the_requested_width_must_be_on_the_grid() -> None:
+    text = RUN + "  malleable: {minTotalGPUs: 12, maxTotalGPUs: 28, stepGPUs: 8}\n"
+    assert faults(text) == [
+        Told(
+            7,
+            "spec.resources.totalGPUs",
+            "16 is not on the grid of stepGPUs 8 from minTotalGPUs 12",
+            "use 12 or 20",
+        )
+    ]
+
+
+def test_the_requested_width_must_be_in_range() -> None:
+    text = RUN + "  malleable: {minTotalGPUs: 24, maxTotalGPUs: 32, stepGPUs: 8}\n"
+    assert faults(text) == [
+        Told(
+            7,
+            "spec.resources.totalGPUs",
+            "must fall within malleable min/max, 24 to 32, got 16",
+            "use 24 to 32",
+        )
+    ]
+
+
+def test_a_remedy_never_leaves_the_range() -> None:
+    text = RUN + "  malleable: {minTotalGPUs: 9, maxTotalGPUs: 17, stepGPUs: 16}\n"
+    assert [(told.path, told.remedy) for told in faults(text)] == [
+        ("spec.resources.totalGPUs", "use 9"),
+        ("spec.malleable.maxTotalGPUs", "use 9 or 25"),
+    ]
+
+
+def test_rounds_work_needs_a_source_of_rates() -> None:
+    assert faults(RUN + "  slo: 0\n  weight: 0\n  totalSteps: 0\n") == [
+        Told(
+            5,
+            "spec.jobType",
+            "is required for work in rounds, unless throughputs is set",
+            "add jobType",
+        ),
+        Told(8, "spec.slo", "must be at least 0.001, got 0", "use 0.001 or more"),
+        Told(9, "spec.weight", "must be positive, got 0", "use a weight above 0, e.g. 1"),
+        Told(10, "spec.totalSteps", "must be positive, got 0", "use 1 or more"),
+    ]
+
+
+def test_rounds_work_has_one_source_of_rates() -> None:
+    assert faults(RUN + "  jobType: lm\n  throughputs: {v100: 1}\n") == [
+        Told(
+            9,
+            "spec.throughputs",
+            "is set beside jobType",
+            "keep jobType to use the table's rates, or throughputs",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        (
+            "{totalGPUs: 0}",
+            [
+                ("spec.resources.totalGPUs", "must be positive, got 0"),
+                ("spec.resources.gpuType", "is required"),
+            ],
+        ),
+        (
+            "{gpuType: a, gpuTypes: [b], totalGPUs: 1}",
+            [("spec.resources.gpuTypes", "is set beside gpuType")],
+        ),
+        (
+            "{gpuTypes: [], totalGPUs: 1}",
+            [("spec.resources.gpuTypes", "must list at least one kind of GPU")],
+        ),
+        (
+            "{gpuTypes: [a, a], totalGPUs: 1}",
+            [("spec.resources.gpuTypes", 'lists "a" more than once')],
+        ),
+        (
+            "{gpuType: a, totalGpus: 8}",
+            [
+                ("spec.resources.totalGpus", "unknown field 'totalGpus'"),
+                ("spec.resources.totalGPUs", "is required"),
+            ],
+        ),
+    ],
+)
+def test_resources_say_which_gpus_and_how_many(
+    resources: str, expected: list[tuple[str, str]]
+) -> None:
+    found = faults(headed("Run", f"spec: {{owner: a, resources: {resources}}}\n"))
+    assert [(told.path, told.message) for told in found] == expected
+
+
+def test_every_field_reaches_the_run() -> None:
+    text = headed(
+        "Run",
+        """\
+spec:
+  owner: org:ai:rai
+  user: ada@example.com
+  pool: big
+  resources: {gpuTypes: [H100, A100], totalGPUs: 16}
+  locality: {groupGPUs: 8, allowCrossGroupSpread: false, selector: {region: us, rack: '*'}}
+  malleable: {minTotalGPUs: 8, maxTotalGPUs: 32, stepGPUs: 8}
+  sparesPerGroup: 1
+  replace: Restart
+  runtime: {expectedDuration: PT1H30M, checkpoint: 90s}
+  funding: {allowBorrow: true, maxBorrowGPUs: 4, sponsors: [vision]}
+  follow: {after: [prep], onUpstreamFailure: fail, grace: 1h}
+  onQuota: wait
+  sensitive: true
+  command: [python, -c, "print(1)"]
+  env: {B: "2", A: "1"}
+  workingDir: /data
+  nonce: abc
+  throughputs: {v100: 12.5}
+  totalSteps: 100
+  weight: 2
+  slo: 3600.5
+""",
+    )
+    assert spec(text) == sp.Run(
+        name="a",
+        owner="org:ai:rai",
+        user="ada@example.com",
+        pool="big",
+        flavors=("H100", "A100"),
+        gpus=16,
+        group_gpus=8,
+        cross_group_spread=False,
+        selector=(("rack", "*"), ("region", "us")),
+        malleable=sp.Malleable(gpus_min=8, gpus_max=32, gpus_step=8, gpus_desired=32),
+        spares_per_group=1,
+        replace=sp.Replace.RESTART,
+        expected_duration_ms=5_400_000,
+        checkpoint_ms=90_000,
+        funding=sp.Funding(allow_borrow=True, borrow_gpus_max=4, sponsors=("vision",)),
+        follow=sp.Follow(
+            after=("prep",), on_upstream_failure=sp.UpstreamFailure.FAIL, grace_ms=3_600_000
+        ),
+        on_quota=sp.OnQuota.WAIT,
+        sensitive=True,
+        command=("python", "-c", "print(1)"),
+        env=(("A", "1"), ("B", "2")),
+        working_dir="/data",
+        nonce="abc",
+        rounds=sp.RoundsWork(
+            throughputs=(("v100", 12.5),), total_steps=100, weight=2.0, slo_ms=3_600_500
+        ),
+    )
