@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import click
 
-from quorate.cli.settings import Settings, writer
+from quorate.cli.settings import Settings, examples, writer
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "quorate apply -f fleet.yaml -f budgets.yaml",
+        "quorate apply -f budgets.yaml --dry-run",
+        "generate-nodes | quorate apply -f -",
+    )
+)
 @click.option(
-    "-f", "--file", "files", metavar="FILE", multiple=True, required=True,
+    "-f",
+    "--file",
+    "files",
+    metavar="FILE",
+    multiple=True,
+    required=True,
     help="YAML or JSON with one or more documents; - is standard input. May be repeated.",
-)  # fmt: skip
+)
 @writer
 @click.pass_obj
 def apply(settings: Settings, files: tuple[str, ...], dry_run: bool) -> None:
@@ -19,12 +30,6 @@ def apply(settings: Settings, files: tuple[str, ...], dry_run: bool) -> None:
 
     Nodes, owners, budgets, pools and the system's settings are created or changed; runs are
     submitted. All documents of all files are recorded in one commit, or none of them.
-
-    \b
-    Examples:
-      quorate apply -f fleet.yaml -f budgets.yaml
-      quorate apply -f budgets.yaml --dry-run
-      generate-nodes | quorate apply -f -
     """
     from quorate.cli.carry_out import carry_out
     from quorate.cli.client import ready

@@ -5,24 +5,30 @@ from __future__ import annotations
 import click
 
 from quorate.cli.exits import CommandError, Exit
+from quorate.cli.settings import examples
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "quorate calc pack -f world.json",
+        "echo '{\"nodes\": []}' | quorate calc topology",
+    )
+)
 @click.argument("kind", metavar="KIND")
 @click.option(
-    "-f", "--file", "file", metavar="FILE", default="-", show_default=True,
+    "-f",
+    "--file",
+    "file",
+    metavar="FILE",
+    default="-",
+    show_default=True,
     help="The world as JSON; - is standard input.",
-)  # fmt: skip
+)
 def calc(kind: str, file: str) -> None:
     """Compute one decision on a world given as JSON.
 
     KIND is topology, pack, cover, bind or validate. The answer is JSON. A refusal is an answer
     too, with exit code 0; a world that cannot be read is an error.
-
-    \b
-    Examples:
-      quorate calc pack -f world.json
-      echo '{"nodes": []}' | quorate calc topology
     """
     import json
 

@@ -9,9 +9,9 @@ import click
 from quorate.cli.failures import refused
 from quorate.cli.moment import Moment
 from quorate.cli.outcome import outcome_lines, outcome_tree, recorded_line
+from quorate.cli.printing import print_tree
 from quorate.cli.settings import Settings
 from quorate.core.commands import Command, Decision
-from quorate.documents import to_json, to_yaml
 from quorate.ledger.chain import Head
 from quorate.loop.engine import Engine
 from quorate.model.apply import apply_all
@@ -39,8 +39,7 @@ def carry_out(settings: Settings, engine: Engine, command: Command, *, dry_run: 
     if settings.is_table:
         _print(decision, _moment(engine, decision, head), leases, head)
     else:
-        tree = outcome_tree(decision, head, seq)
-        click.echo(to_json(tree) if settings.output == "json" else to_yaml(tree), nl=False)
+        print_tree(settings, outcome_tree(decision, head, seq))
     return decision
 
 

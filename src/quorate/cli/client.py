@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from quorate.documents import Document
 from quorate.model.specs import Run
-from quorate.model.state import StateView
+from quorate.model.view import StateView
 
 _NONCE_BYTES: Final = 16
 _NAME_BYTES: Final = 4
@@ -33,9 +33,7 @@ def ready(document: Document, view: StateView, actor: str, taken: set[str]) -> R
     known = view.runs.get(run.name)
     if known is not None:
         run = replace(run, nonce=run.nonce or known.spec.nonce, user=run.user or known.spec.user)
-    return replace(
-        run, nonce=run.nonce or secrets.token_hex(_NONCE_BYTES), user=run.user or actor
-    )
+    return replace(run, nonce=run.nonce or secrets.token_hex(_NONCE_BYTES), user=run.user or actor)
 
 
 def _new_name(prefix: str, runs: Container[str], taken: Iterable[str]) -> str:

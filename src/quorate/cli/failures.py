@@ -14,9 +14,9 @@ from quorate.ports.errors import (
     QuorateError,
 )
 
-EXIT_OF_REFUSAL: Final[dict[RefusalCode, Exit]] = {
-    code: Exit.REFUSED for code in RefusalCode
-} | {RefusalCode.INVALID: Exit.INVALID}
+EXIT_OF_REFUSAL: Final[dict[RefusalCode, Exit]] = dict.fromkeys(RefusalCode, Exit.REFUSED) | {
+    RefusalCode.INVALID: Exit.INVALID
+}
 
 EXIT_OF_ERROR: Final[tuple[tuple[type[Exception], Exit], ...]] = (
     (CorruptLedgerError, Exit.UNSOUND),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from quorate.cli.settings import Settings, one_line, writer
+from quorate.cli.settings import Settings, examples, one_line, writer
 
 if TYPE_CHECKING:
     from quorate.core.commands import Command
@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 NOTE_CHARS_MAX: Final = 1000
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "quorate complete train-1",
+        "quorate complete train-1 --dry-run     # what would start in its place?",
+    )
+)
 @click.argument("run")
 @writer
 @click.pass_obj
@@ -23,30 +28,24 @@ def complete(settings: Settings, run: str, dry_run: bool) -> None:
 
     Its slots are free at once, what it held and did not use is released, and runs that wait are
     tried.
-
-    \b
-    Examples:
-      quorate complete train-1
-      quorate complete train-1 --dry-run     # what would start in its place?
     """
     from quorate.core.commands import Complete
 
     _do(settings, Complete(_name(run)), dry_run=dry_run)
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "quorate cancel train-1",
+        'quorate cancel train-1 --note "wrong learning rate"',
+    )
+)
 @click.argument("run")
 @click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
 @writer
 @click.pass_obj
 def cancel(settings: Settings, run: str, note: str, dry_run: bool) -> None:
-    """Stop a run, or withdraw it from the queue.
-
-    \b
-    Examples:
-      quorate cancel train-1
-      quorate cancel train-1 --note "wrong learning rate"
-    """
+    """Stop a run, or withdraw it from the queue."""
     from quorate.core.commands import Cancel
 
     if note:
@@ -54,7 +53,7 @@ def cancel(settings: Settings, run: str, note: str, dry_run: bool) -> None:
     _do(settings, Cancel(_name(run), note), dry_run=dry_run)
 
 
-@click.command()
+@click.command(epilog=examples("quorate tick", "quorate tick --dry-run"))
 @writer
 @click.pass_obj
 def tick(settings: Settings, dry_run: bool) -> None:
@@ -62,11 +61,6 @@ def tick(settings: Settings, dry_run: bool) -> None:
 
     Holds that ran out are extended, or their runs stopped when no money is left, and runs that
     wait are tried. Every command that writes does this too.
-
-    \b
-    Examples:
-      quorate tick
-      quorate tick --dry-run
     """
     from quorate.core.commands import Tick
 

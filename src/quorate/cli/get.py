@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from quorate.cli.settings import Settings, reader
+from quorate.cli.exits import CommandError, Exit
+from quorate.cli.settings import Settings, examples, reader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +16,16 @@ if TYPE_CHECKING:
     from quorate.cli.moment import Moment
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "quorate get runs",
+        "quorate get domains               # free and total GPUs, largest gang",
+        "quorate get queue                 # who waits, in order, and why",
+        "quorate get charges               # who paid; adds up to the millisecond",
+        "quorate get envelopes -o wide",
+        "quorate get run train-1 -o json",
+    )
+)
 @click.argument("kind")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @reader
@@ -26,15 +36,6 @@ def get(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
     KIND is one of nodes, domains, pools, owners, budgets, envelopes, caps, runs, queue, leases,
     charges, system; singular and short names work too. Amounts in tables are GPU-hours; json and
     yaml have exact GPU-milliseconds.
-
-    \b
-    Examples:
-      quorate get runs
-      quorate get domains                 # free and total GPUs, largest gang
-      quorate get queue                   # who waits, in order, and why
-      quorate get charges                 # who paid; adds up to the millisecond
-      quorate get envelopes -o wide
-      quorate get run train-1 -o json
     """
     from quorate.cli.kinds import kind_named, split_target
     from quorate.cli.moment import Moment
@@ -48,29 +49,28 @@ def get(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
 
 def show(settings: Settings, moment: Moment, kind: Kind, names: Sequence[str]) -> None:
     """Print the things of ``kind`` called ``names``, or all of them."""
+    from quorate.cli.printing import print_tree
     from quorate.cli.table import table
-    from quorate.documents import API_VERSION, to_json, to_yaml
+    from quorate.documents import API_VERSION
 
     wanted = select(moment, kind, names)
     if settings.is_table:
         rows = kind.rows(moment, wanted)
-        if not rows:
-            click.echo(f"there are no {kind.plural}" if kind.plural != "queue" else "nothing waits")
-            return
-        click.echo(table(kind.columns, rows, show_wide=settings.wide))
+        if rows:
+            click.echo(table(kind.columns, rows, show_wide=settings.wide))
+        else:
+            click.echo(kind.nothing, err=True)
         return
     trees = kind.trees(moment, wanted)
-    tree: object = {"apiVersion": API_VERSION, "kind": "List", "items": trees}
     if len(names) == 1 and len(trees) == 1:
-        tree = trees[0]
-    click.echo(to_json(tree) if settings.output == "json" else to_yaml(tree), nl=False)
+        print_tree(settings, trees[0])
+    else:
+        print_tree(settings, {"apiVersion": API_VERSION, "kind": "List", "items": trees})
 
 
 def select(moment: Moment, kind: Kind, names: Sequence[str]) -> list[str]:
     """Return the names that exist of those asked for; a leading part up to a ``/`` is enough."""
     from difflib import get_close_matches
-
-    from quorate.cli.exits import CommandError, Exit
 
     known = kind.names(moment)
     if not names:

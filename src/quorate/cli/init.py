@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import click
 
-from quorate.cli.settings import Settings, actor_option, ledger_options, output_option
+from quorate.cli.settings import Settings, actor_option, examples, ledger_options, output_option
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "quorate init",
+        "quorate --ledger /srv/quorate/fleet.db init",
+    )
+)
 @ledger_options
 @actor_option
 @output_option
@@ -17,24 +22,19 @@ def init(settings: Settings) -> None:
 
     Nothing that exists is overwritten. The key lies beside the ledger as PATH.key, readable by
     you alone: keep a copy of it elsewhere.
-
-    \b
-    Examples:
-      quorate init
-      quorate --ledger /srv/quorate/fleet.db init
     """
     from pathlib import Path
 
     from quorate.adapters.key_file import key_path
     from quorate.cli.creation import create_ledger
+    from quorate.cli.printing import print_tree
     from quorate.cli.session import clock_of
-    from quorate.documents import to_json, to_yaml
 
     path = Path(settings.ledger)
     ledger_id, public_key = create_ledger(path, clock_of(settings), actor=settings.actor())
     if not settings.is_table:
         tree = {"ledger": str(path), "ledgerId": ledger_id, "publicKey": public_key}
-        click.echo(to_json(tree) if settings.output == "json" else to_yaml(tree), nl=False)
+        print_tree(settings, tree)
         return
     click.echo(f"created ledger {ledger_id} in {path}")
     click.echo(f"signing key in {key_path(path)}; keep a copy of it elsewhere")

@@ -27,8 +27,15 @@ class Kind:
     rows: Callable[[Moment, Sequence[str]], list[Row]]
     trees: Callable[[Moment, Sequence[str]], list[Tree]]
 
+    @property
+    def nothing(self) -> str:
+        """What to say when there are none."""
+        return f"there are no {self.plural}" if self.plural != self.name else "nothing waits"
 
-def document(title: str, name: str, *, spec: Tree | None = None, status: Tree | None = None) -> Tree:
+
+def document(
+    title: str, name: str, *, spec: Tree | None = None, status: Tree | None = None
+) -> Tree:
     """Return a document that Quorate writes and nobody applies."""
     found: Tree = {"apiVersion": API_VERSION, "kind": title, "metadata": {"name": name}}
     if spec is not None:

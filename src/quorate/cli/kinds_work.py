@@ -19,9 +19,9 @@ from quorate.cli.table import Column, right, wide
 from quorate.cli.words import age, hours, names, slots
 from quorate.documents import render
 from quorate.documents.times import time_text
-from quorate.model.events import Tier
+from quorate.model.events import LeaseStarted, Tier, lease_gpus
 from quorate.model.island import ordinals
-from quorate.model.records import Lease, Phase, RunRecord
+from quorate.model.records import Phase, RunRecord
 from quorate.model.refusal import sentence
 
 
@@ -36,7 +36,7 @@ def _run_row(moment: Moment, name: str) -> Row:
         record.phase.value,
         str(sum(lease.gpus for lease in leases) or spec.gpus),
         names(spec.flavors),
-        names(domains_of(moment, leases), most=2),
+        names(domains_of(moment, (lease.fact for lease in leases)), most=2),
         age(moment.now_ms - record.submitted_ms),
         reason_of(record),
         spec.user or "-",
@@ -67,7 +67,7 @@ def _run_tree(moment: Moment, name: str) -> Tree:
         "started": _time(record.started_ms),
         "ended": _time(record.ended_ms),
         "gpus": run_gpus(moment, record),
-        "domains": domains_of(moment, leases_of(moment, record.leases)),
+        "domains": domains_of(moment, (lease.fact for lease in leases_of(moment, record.leases))),
         "leases": list(record.leases),
         "funding": _funding(moment, record),
         "note": record.note or None,
@@ -131,14 +131,13 @@ RUN = Kind(
 )
 
 
-def lease_cells(moment: Moment, lease: Lease, *, most: int | None) -> Row:
-    """Return part, role, GPUs, domain, slots, payer and tier of a lease; ``most`` nodes are named."""
-    fact = lease.fact
+def lease_cells(moment: Moment, fact: LeaseStarted, *, most: int | None) -> Row:
+    """Return the cells of ``LEASE_COLUMNS`` for a lease; at most ``most`` nodes are named."""
     return (
         fact.comp_path,
         fact.role.value,
-        str(lease.gpus),
-        names(domains_of(moment, [lease])),
+        str(lease_gpus(fact.slots)),
+        names(domains_of(moment, [fact])),
         slots(fact.slots, most=most),
         fact.payer,
         fact.tier.value,
@@ -160,7 +159,7 @@ def _lease_row(moment: Moment, name: str) -> Row:
     lease = moment.view.leases[name]
     return (
         name,
-        *lease_cells(moment, lease, most=2),
+        *lease_cells(moment, lease.fact, most=2),
         age(moment.now_ms - lease.fact.start_ms),
         slots(lease.fact.slots),
         time_text(lease.fact.start_ms),
@@ -218,7 +217,7 @@ def queue_names(moment: Moment) -> list[str]:
 
 def _queue_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
     position = {name: str(index) for index, name in enumerate(queue_names(moment), start=1)}
-    rows = []
+    rows: list[Row] = []
     for name in wanted:
         record = moment.view.runs[name]
         rows.append(

@@ -34,7 +34,15 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
 }
 """Name -> module, attribute and the line that ``--help`` shows."""
 
-EXIT_CODES_HELP: Final = """\b
+EPILOG: Final = """\b
+Start here:
+  quorate demo
+  quorate init
+  quorate apply -f fleet.yaml -f budgets.yaml
+  quorate submit -f run.yaml
+  quorate explain RUN
+
+\b
 Exit codes:
   0  done
   1  refused: the request conflicts with what is there, or names what is not
@@ -82,23 +90,14 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
 
 
-@click.group(cls=LazyGroup, epilog=EXIT_CODES_HELP, context_settings={"max_content_width": 100})
+@click.group(cls=LazyGroup, epilog=EPILOG, context_settings={"max_content_width": 100})
 @click.version_option(__version__, message="quorate %(version)s")
 @ledger_options
 @output_option
 @actor_option
 @click.pass_context
 def quorate(ctx: click.Context) -> None:
-    """Schedule GPU fleets by budget: paid before placed, explained, and auditable.
-
-    \b
-    Start here:
-      quorate demo
-      quorate init
-      quorate apply -f fleet.yaml -f budgets.yaml
-      quorate submit -f run.yaml
-      quorate explain RUN
-    """
+    """Schedule GPU fleets by budget: paid before placed, explained, and auditable."""
     if ctx.obj.environ.get("NO_COLOR"):
         ctx.color = False
 

@@ -1,14 +1,14 @@
-"""The state at an instant, and what is derived from it: who paid for a run, what an owner uses. Pure."""
+"""The state at an instant, and what follows from it: who paid for a run, where it is. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from quorate.model.events import Tier
+from quorate.model.events import LeaseStarted, Tier
 from quorate.model.records import Lease, Phase, RunRecord
 from quorate.model.specs import EnvelopeId
-from quorate.model.state import StateView
+from quorate.model.view import StateView
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,11 @@ def lenders_of(moment: Moment, charges: Iterable[Charge]) -> list[str]:
     )
 
 
-def domains_of(moment: Moment, leases: Iterable[Lease]) -> dict[str, int]:
-    """Return the GPUs that ``leases`` have in each domain, in the order of the leases."""
+def domains_of(moment: Moment, facts: Iterable[LeaseStarted]) -> dict[str, int]:
+    """Return the GPUs that leases have in each domain, in the order of the leases."""
     found: dict[str, int] = {}
-    for lease in leases:
-        for node, mask in lease.fact.slots:
+    for fact in facts:
+        for node, mask in fact.slots:
             domain = moment.view.nodes[node].spec.domain_key
             found[domain] = found.get(domain, 0) + mask.bit_count()
     return found

@@ -19,6 +19,7 @@ from quorate.model.events import (
     RunEnded,
     RunRefused,
     RunRequeued,
+    lease_gpus,
 )
 from quorate.model.records import Lease
 
@@ -52,7 +53,7 @@ def outcome_lines(
             case _:
                 pass
     for run, facts in starts.items():
-        lines += _started(moment, run, [Lease.of(fact) for fact in facts])
+        lines += _started(moment, run, facts)
     return lines
 
 
@@ -69,10 +70,10 @@ def _ended(event: LeaseEnded, lease: Lease) -> str:
     )
 
 
-def _started(moment: Moment, run: str, leases: Sequence[Lease]) -> list[str]:
-    total = sum(lease.gpus for lease in leases)
-    flavor = moment.view.nodes[leases[0].fact.slots[0][0]].spec.flavor
-    rows = [lease_cells(moment, lease, most=NODES_SHOWN_MAX) for lease in leases]
+def _started(moment: Moment, run: str, facts: Sequence[LeaseStarted]) -> list[str]:
+    total = sum(lease_gpus(fact.slots) for fact in facts)
+    flavor = moment.view.nodes[facts[0].slots[0][0]].spec.flavor
+    rows = [lease_cells(moment, fact, most=NODES_SHOWN_MAX) for fact in facts]
     head = f"run/{run} started on {total} {flavor} {'GPU' if total == 1 else 'GPUs'}"
     return [head, *indented(table(LEASE_COLUMNS, rows)).splitlines()]
 

@@ -7,27 +7,38 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from quorate.cli.exits import CommandError, Exit
-from quorate.cli.settings import Settings, writer
+from quorate.cli.settings import Settings, examples, writer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from quorate.core.commands import Applied
     from quorate.documents import Document
-    from quorate.model.state import StateView
+    from quorate.model.view import StateView
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "quorate patch budget rai --set spec.envelopes[west].concurrency=96",
+        "quorate patch owner vision --set spec.quota.maxNodes=40 --dry-run",
+        "quorate patch system --set spec.halfLife=12h",
+    )
+)
 @click.argument("kind")
 @click.argument("name", required=False)
 @click.option(
-    "--set", "assignments", metavar="PATH=VALUE", multiple=True, required=True,
+    "--set",
+    "assignments",
+    metavar="PATH=VALUE",
+    multiple=True,
+    required=True,
     help="A field and its new value; null removes it. May be repeated.",
-)  # fmt: skip
+)
 @writer
 @click.pass_obj
 def patch(
     settings: Settings,
+    *,
     kind: str,
     name: str | None,
     assignments: tuple[str, ...],
@@ -37,12 +48,6 @@ def patch(
 
     KIND is node, owner, budget, pool or system. PATH is as in the document; an element of a list
     is named in brackets by its name or position. VALUE is JSON where it is JSON, else text.
-
-    \b
-    Examples:
-      quorate patch budget rai --set spec.envelopes[west].concurrency=96
-      quorate patch owner vision --set spec.quota.maxNodes=40 --dry-run
-      quorate patch system --set spec.halfLife=12h
     """
     from quorate.cli.carry_out import carry_out
     from quorate.cli.kinds import kind_named, split_target
@@ -54,25 +59,21 @@ def patch(
     found = kind_named(kind).name
     if not names and found != "system":
         raise click.UsageError(f"which {found}? write: quorate patch {found} NAME --set PATH=VALUE")
+    target = "system" if found == "system" else names[0]
     with writing(settings, dry_run=dry_run) as engine:
-        spec = _spec_of(engine.view, found, names[0] if names else "system")
-        document = changed_document(
-            render(spec), assignments, source=f"{found}/{names[0] if names else found}"
-        )
-        if document.name != (names[0] if names else "system"):
+        tree = render(_spec_of(engine.view, found, target))
+        document = changed_document(tree, assignments, source="--set")
+        if document.name != target:
             raise CommandError(Exit.INVALID, "--set metadata.name: a name cannot be changed")
         carry_out(settings, engine, Apply((document.spec,)), dry_run=dry_run)
 
 
 def _spec_of(view: StateView, kind: str, name: str) -> Applied:
     """Return what was applied under ``name``."""
-    from quorate.cli.session import as_of
-
     found: Applied | None
     match kind:
         case "node":
-            settled, _ = as_of(view, view.at_ms)
-            record = settled.nodes.get(name)
+            record = view.nodes.get(name)
             found = None if record is None else record.spec
         case "owner":
             found = view.owners.get(name)
@@ -98,9 +99,7 @@ def _spec_of(view: StateView, kind: str, name: str) -> Applied:
     return found
 
 
-def changed_document(
-    tree: dict[str, Any], assignments: Sequence[str], *, source: str
-) -> Document:
+def changed_document(tree: dict[str, Any], assignments: Sequence[str], *, source: str) -> Document:
     """Return the document that ``tree`` is after ``assignments``, or raise with its problems."""
     from quorate.cli.assign import assigned
     from quorate.documents import Invalid, parse_tree

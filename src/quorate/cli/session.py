@@ -22,7 +22,7 @@ from quorate.core.scribe import Scribe
 from quorate.ledger.chain import Head
 from quorate.loop.engine import Engine
 from quorate.model.specs import DEFAULT_POOL
-from quorate.model.state import StateView
+from quorate.model.view import StateView
 from quorate.ports.clock import Clock
 from quorate.ports.store import EventStore
 
@@ -45,7 +45,7 @@ def clock_of(settings: Settings) -> Clock:
 
 @contextmanager
 def reading(settings: Settings, *, quiet: bool = False) -> Iterator[Reading]:
-    """Open the ledger for reading; unless ``quiet``, stderr says what is due and not yet recorded."""
+    """Open the ledger for reading; unless ``quiet``, stderr says what is due and not recorded."""
     with SqliteStore.read(Path(settings.ledger)) as store:
         engine = Engine.open(store, clock_of(settings))
         now_ms = engine.now_ms()
@@ -56,18 +56,15 @@ def reading(settings: Settings, *, quiet: bool = False) -> Iterator[Reading]:
                 "record them: quorate tick",
                 err=True,
             )
-        yield Reading(
-            view=view, recorded=engine.view, now_ms=now_ms, head=engine.head, store=store
-        )
+        yield Reading(view=view, recorded=engine.view, now_ms=now_ms, head=engine.head, store=store)
 
 
 def as_of(view: StateView, now_ms: int) -> tuple[StateView, int]:
-    """Return ``view`` with the holds settled that ran out by ``now_ms``, and how many events that took."""
+    """Return ``view`` with holds settled as of ``now_ms``, and how many events that would take."""
     scribe = Scribe(view, now_ms=now_ms, actor="reader")
     settle_holds(scribe)
     settled = scribe.view
-    # Nodes join the topology when it is first asked for.
-    settled.domain_order(DEFAULT_POOL, "")
+    _place_nodes(settled)
     return settled, len(scribe.events)
 
 
@@ -76,4 +73,11 @@ def writing(settings: Settings, *, dry_run: bool) -> Iterator[Engine]:
     """Open the ledger for writing; a dry run opens it for reading, and so cannot write."""
     path = Path(settings.ledger)
     with SqliteStore.read(path) if dry_run else SqliteStore.open(path) as store:
-        yield Engine.open(store, clock_of(settings))
+        engine = Engine.open(store, clock_of(settings))
+        _place_nodes(engine.view)
+        yield engine
+
+
+def _place_nodes(view: StateView) -> None:
+    """Let nodes that were read from the log join the topology, which is done when it is asked for."""
+    view.domain_order(DEFAULT_POOL, "")

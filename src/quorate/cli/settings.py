@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """``clock`` None is the machine's; ``ledger_typed`` says that the ledger was an option."""
+    """``clock`` None is the machine's. The options are None where they were not given."""
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     clock: Clock | None = None
@@ -108,6 +108,11 @@ def output_option(command: F) -> F:
     )
 
 
+def examples(*lines: str) -> str:
+    """Return the end of a command's help: lines that work as they stand, wrapped by nobody."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
 def reader(command: F) -> F:
     """Return ``command`` with the options of one that reads the ledger."""
     return ledger_options(output_option(command))
@@ -127,6 +132,7 @@ def _option(command: F, *names: str, **attributes: Any) -> F:
     def keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
         if value is not None:
             assert param.name is not None, param
-            ctx.obj = replace(ctx.ensure_object(Settings), **{param.name: value})
+            kept: dict[str, Any] = {param.name: value}
+            ctx.obj = replace(ctx.ensure_object(Settings), **kept)
 
     return click.option(*names, expose_value=False, callback=keep, **attributes)(command)

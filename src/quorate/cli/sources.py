@@ -7,7 +7,8 @@ together: one fault refuses them all.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +20,7 @@ BYTES_MAX: Final = 256 * 1024 * 1024
 
 
 def read_bytes(name: str) -> bytes:
-    """Return what the file ``name`` holds; raises ``CommandError`` that says why it cannot be read."""
+    """Return what the file ``name`` holds; raises ``CommandError`` that says why it cannot."""
     try:
         if name == STDIN:
             data = sys.stdin.buffer.read(BYTES_MAX + 1)
@@ -46,7 +47,7 @@ def read_bytes(name: str) -> bytes:
 
 
 def read_documents(files: Sequence[str]) -> list[Document]:
-    """Return the documents of all ``files`` in order, or raise with every problem of all of them."""
+    """Return the documents of all ``files`` in order, or raise with the problems of all of them."""
     if files.count(STDIN) > 1:
         raise CommandError(Exit.USAGE, "-f - is given twice; standard input can be read once")
     found: list[Document] = []
@@ -72,11 +73,20 @@ def read_documents(files: Sequence[str]) -> list[Document]:
     return found
 
 
-def write_new(name: str, text: str) -> None:
-    """Write ``text`` to the new file ``name``; one that is there is left alone."""
+def write_new(name: str, texts: Iterable[str]) -> int:
+    """Write ``texts`` to the new file ``name`` and return how many; what is there is left alone.
+
+    Where writing fails, or making the texts does, no file is left.
+    """
+    path = Path(name)
+    count = 0
     try:
-        with Path(name).open("x", encoding="utf-8") as file:
-            file.write(text)
+        with path.open("x", encoding="utf-8") as file, ExitStack() as undo:
+            undo.callback(path.unlink)
+            for count, text in enumerate(texts, start=1):  # noqa: B007 - counted for the caller
+                file.write(text)
+            file.flush()
+            undo.pop_all()
     except FileExistsError:
         raise CommandError(
             Exit.UNUSABLE, f"{name} exists already and was left alone; choose another name"
@@ -85,3 +95,4 @@ def write_new(name: str, text: str) -> None:
         raise CommandError(
             Exit.UNUSABLE, f"{name} cannot be written: {error.strerror}; check path and space"
         ) from None
+    return count

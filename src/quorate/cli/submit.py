@@ -7,28 +7,42 @@ from typing import TYPE_CHECKING
 import click
 
 from quorate.cli.exits import CommandError, Exit
-from quorate.cli.settings import Settings, writer
+from quorate.cli.settings import Settings, examples, writer
 
 if TYPE_CHECKING:
     from quorate.documents import Document
-    from quorate.loop.engine import Engine
+    from quorate.model.view import StateView
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "quorate submit -f run.yaml",
+        "quorate submit -f run.yaml --set spec.resources.totalGPUs=64 --dry-run",
+        "quorate submit --like train-1 --name train-2 --set spec.locality.groupGPUs=null",
+    )
+)
 @click.option(
-    "-f", "--file", "files", metavar="FILE", multiple=True,
+    "-f",
+    "--file",
+    "files",
+    metavar="FILE",
+    multiple=True,
     help="YAML or JSON with one or more Runs; - is standard input. May be repeated.",
-)  # fmt: skip
+)
 @click.option("--like", metavar="RUN", help="Submit a copy of this run instead; needs --name.")
 @click.option("--name", metavar="NEW", help="The name of the copy.")
 @click.option(
-    "--set", "assignments", metavar="PATH=VALUE", multiple=True,
+    "--set",
+    "assignments",
+    metavar="PATH=VALUE",
+    multiple=True,
     help="Change a field first; null removes it. May be repeated.",
-)  # fmt: skip
+)
 @writer
 @click.pass_obj
 def submit(
     settings: Settings,
+    *,
     files: tuple[str, ...],
     like: str | None,
     name: str | None,
@@ -39,12 +53,6 @@ def submit(
 
     Prints where a run started and who pays, or why it waits. A run that waits is accepted and
     starts by itself when it can; the exit code is 0.
-
-    \b
-    Examples:
-      quorate submit -f run.yaml
-      quorate submit -f run.yaml --set spec.resources.totalGPUs=64 --dry-run
-      quorate submit --like train-1 --name train-2 --set spec.locality.groupGPUs=null
     """
     from quorate.cli.carry_out import carry_out
     from quorate.cli.client import ready
@@ -52,13 +60,16 @@ def submit(
     from quorate.cli.sources import read_documents
     from quorate.core.commands import Apply, Submit
 
-    _check_options(files, like, name)
+    if bool(files) == (like is not None):
+        raise click.UsageError("give either -f FILE or --like RUN")
+    if (like is None) != (name is None):
+        raise click.UsageError("--like RUN and --name NEW go together")
     documents = read_documents(files)
     _check_only_runs(documents)
     actor = settings.actor()
     with writing(settings, dry_run=dry_run) as engine:
         if like is not None and name is not None:
-            documents = [_copy(engine, like, name)]
+            documents = [_copy(engine.view, like, name)]
         if assignments:
             documents = [_changed(document, assignments) for document in documents]
         taken: set[str] = set()
@@ -66,13 +77,6 @@ def submit(
         # One run is a command of its own; several are one commit, all of them or none.
         command = Submit(runs[0]) if len(runs) == 1 else Apply(tuple(runs))
         carry_out(settings, engine, command, dry_run=dry_run)
-
-
-def _check_options(files: tuple[str, ...], like: str | None, name: str | None) -> None:
-    if bool(files) == (like is not None):
-        raise click.UsageError("give either -f FILE or --like RUN")
-    if (like is None) != (name is None):
-        raise click.UsageError("--like RUN and --name NEW go together")
 
 
 def _check_only_runs(documents: list[Document]) -> None:
@@ -87,13 +91,13 @@ def _check_only_runs(documents: list[Document]) -> None:
         )
 
 
-def _copy(engine: Engine, like: str, name: str) -> Document:
+def _copy(view: StateView, like: str, name: str) -> Document:
     """Return the run ``like`` as a document called ``name``, with a nonce and user of its own."""
     from msgspec.structs import replace
 
     from quorate.documents import Document
 
-    record = engine.view.runs.get(like)
+    record = view.runs.get(like.removeprefix("run/"))
     if record is None:
         raise CommandError(
             Exit.REFUSED, f"there is no run {like!r} to copy; list them: quorate get runs"
@@ -110,4 +114,4 @@ def _changed(document: Document, assignments: tuple[str, ...]) -> Document:
     tree = render(document.spec)
     if document.generate_name is not None:
         tree["metadata"] = {"generateName": document.generate_name}
-    return changed_document(tree, assignments, source=f"Run/{document.name}")
+    return changed_document(tree, assignments, source="--set" if assignments else "--like")

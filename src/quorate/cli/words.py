@@ -103,7 +103,9 @@ def shortage(found: Shortage) -> str:
     """Return one place or payer and what it has of what was asked."""
     limit = f" ({found.limit})" if found.limit else ""
     if found.wanted:
-        return f"{found.where}: {found.available} of {gpus(found.wanted)}, {found.short} short{limit}"
+        return (
+            f"{found.where}: {found.available} of {gpus(found.wanted)}, {found.short} short{limit}"
+        )
     return f"{found.where}: can pay {gpus(found.available)}{limit}"
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from quorate.core.cover import explain_uncovered, pay, payable, payer_phases
 from quorate.core.holds import hold_duration_ms
 from quorate.core.layout import PackRequest, pack_request
@@ -22,7 +24,7 @@ from quorate.core.yard import Yards
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.selector import RACK, names_label
 from quorate.model.specs import Run
-from quorate.model.state import Payers, StateView
+from quorate.model.view import Payers, StateView
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,10 @@ def admit(view: StateView, run: Run, now_ms: int) -> Admitted | Refusal:
     steps = Steps()
     refusal: Refusal | None = None
     for width in run.widths():
-        attempts = [_attempt(view, run, flavor, width, now_ms, steps) for flavor in run.flavors]
+        attempts = [
+            _attempt(view, run, cover_request(view, run, flavor, now_ms), width, steps)
+            for flavor in run.flavors
+        ]
         for phase in range(max(len(attempt.phases) for attempt in attempts)):
             for attempt in attempts:
                 if phase < len(attempt.phases):
@@ -77,11 +82,8 @@ def cover_request(view: StateView, run: Run, flavor: str, now_ms: int) -> CoverR
     )
 
 
-def _attempt(
-    view: StateView, run: Run, flavor: str, width: int, now_ms: int, steps: Steps
-) -> _Attempt:
-    request = pack_request(run, view.pools[run.pool], flavor, width)
-    cover = cover_request(view, run, flavor, now_ms)
+def _attempt(view: StateView, run: Run, cover: CoverRequest, width: int, steps: Steps) -> _Attempt:
+    request = pack_request(run, view.pools[run.pool], cover.flavor, width)
     phases = payer_phases(view, cover)
     by_rack = any(names_label(view.envelopes[key].spec.selector, RACK) for key, _ in phases[-1])
     yards = Yards(view, request, by_rack=by_rack)
@@ -148,44 +150,24 @@ def _refusal(view: StateView, attempt: _Attempt, steps: Steps) -> Refusal:
     """Return what holds the run: money first, then room, and the other where both are short."""
     purse = Purse(view, attempt.cover, attempt.phases[-1])
     if attempt.first is not None:
-        demands = demands_of(attempt.first)
-        unpaid = explain_uncovered(purse, demands, steps)
-        wanted = sum(gpus for _, gpus in demands)
-        if steps.exhausted:
-            return replace_code(unpaid, RefusalCode.SEARCH_LIMIT)
-        if unpaid.code is RefusalCode.INSUFFICIENT_FUNDS and _money_anywhere(purse, wanted):
-            return replace_code(unpaid, RefusalCode.FUNDS_ELSEWHERE)
-        return unpaid
+        return _unpaid(purse, demands_of(attempt.first), steps)
     if steps.exhausted:
         return Refusal(code=RefusalCode.SEARCH_LIMIT, wanted=attempt.request.gpus)
     no_room = no_placement(attempt.yards)
-    parts = least_deficit(attempt.request, list(attempt.yards.most_free()))
-    if not parts:
-        return no_room
+    parts = least_deficit(attempt.request, list(attempt.yards.most_free())) or []
     places = [(attempt.yards.at(part.domain), part.wanted) for part in parts]
     demands = [(yard.lots[0].place, gpus) for yard, gpus in places if yard is not None]
-    if pay(purse, demands, steps) is not None:
+    if not demands or pay(purse, demands, steps) is not None:
         return no_room
-    unpaid = explain_uncovered(purse, demands, steps)
-    return Refusal(
-        code=unpaid.code,
-        subject=unpaid.subject,
-        wanted=unpaid.wanted,
-        short=unpaid.short,
-        shortages=unpaid.shortages,
-        remedy=unpaid.remedy,
-        also=no_room,
-    )
+    return replace(explain_uncovered(purse, demands, steps), also=no_room)
 
 
-def replace_code(refusal: Refusal, code: RefusalCode) -> Refusal:
-    """Return ``refusal`` under another code, its numbers kept."""
-    return Refusal(
-        code=code,
-        subject=refusal.subject,
-        wanted=refusal.wanted,
-        short=refusal.short,
-        shortages=refusal.shortages,
-        remedy=refusal.remedy,
-        also=refusal.also,
-    )
+def _unpaid(purse: Purse, demands: Sequence[Demand], steps: Steps) -> Refusal:
+    """Return why nobody pays for the first placement, nor for any other."""
+    found = explain_uncovered(purse, demands, steps)
+    if steps.exhausted:
+        return replace(found, code=RefusalCode.SEARCH_LIMIT)
+    wanted = sum(gpus for _, gpus in demands)
+    if found.code is RefusalCode.INSUFFICIENT_FUNDS and _money_anywhere(purse, wanted):
+        return replace(found, code=RefusalCode.FUNDS_ELSEWHERE)
+    return found

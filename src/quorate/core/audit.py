@@ -47,7 +47,7 @@ from quorate.model.specs import (
     cap_id,
     envelope_id,
 )
-from quorate.model.state import StateView
+from quorate.model.view import StateView
 
 VIOLATIONS_MAX: Final = 1_000
 """How many violations an audit names before it stops looking."""
@@ -119,7 +119,9 @@ class _Books:
     def enter(self, event: Event) -> Iterator[Violation]:
         """Write ``event`` down, and yield what is wrong with it or with what it leaves behind."""
         if event.at_ms < self.at_ms:
-            yield Violation("I6", f"event at {event.at_ms}", f"is older than the one at {self.at_ms}")
+            yield Violation(
+                "I6", f"event at {event.at_ms}", f"is older than the one at {self.at_ms}"
+            )
         self.at_ms = max(self.at_ms, event.at_ms)
         yield from self.settle(self._run_of(event))
         match event:
@@ -291,6 +293,8 @@ def _compare(books: _Books, view: StateView) -> Iterator[Violation]:
     }
     for key_r in charged.keys() | books.charges.keys():
         if charged.get(key_r, 0) != books.charges.get(key_r, 0):
-            yield Violation("I10", key_r[0], f"was not charged exactly what it used from {key_r[1]}")
+            yield Violation(
+                "I10", key_r[0], f"was not charged exactly what it used from {key_r[1]}"
+            )
     if set(view.leases) != set(books.open):
         yield Violation("I8", "leases", "the open ones are not those that started and did not end")

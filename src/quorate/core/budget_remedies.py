@@ -18,7 +18,8 @@ from quorate.model.amounts import GPUS_MAX
 from quorate.model.apply import apply
 from quorate.model.events import BudgetApplied
 from quorate.model.specs import Budget, Run
-from quorate.model.state import State, StateView
+from quorate.model.state import State
+from quorate.model.view import StateView
 
 DRY_RUNS_MAX: Final = 200
 """How many budgets are tried for one explanation, on an overlay or by deciding."""

@@ -23,7 +23,7 @@ from quorate.core.steps import Steps
 from quorate.model.events import Tier
 from quorate.model.refusal import SHORTAGES_MAX, Refusal, RefusalCode, Shortage
 from quorate.model.specs import EnvelopeId
-from quorate.model.state import Payers, StateView
+from quorate.model.view import Payers, StateView
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,11 @@ def explain_uncovered(purse: Purse, demands: Sequence[Demand], steps: Steps) -> 
     if short == 0:
         code = RefusalCode.SEARCH_LIMIT if steps.exhausted else RefusalCode.INSUFFICIENT_FUNDS
         return Refusal(
-            code=code, subject=request.owner, wanted=wanted, short=1, shortages=_limits(purse, usable)
+            code=code,
+            subject=request.owner,
+            wanted=wanted,
+            short=1,
+            shortages=_limits(purse, usable),
         )
     limits = _limits(purse, usable)
     lifted = _without_borrow_limit(purse, demands)

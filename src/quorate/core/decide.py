@@ -15,11 +15,11 @@ from quorate.core.scribe import Scribe
 from quorate.model.events import Outcome, RunSubmitted
 from quorate.model.records import TERMINAL, Phase
 from quorate.model.refusal import Refusal, RefusalCode
-from quorate.model.state import StateView
+from quorate.model.view import StateView
 
 
 def decide(view: StateView, command: Command, *, now_ms: int, actor: str) -> Decision:
-    """Return the events that carry out ``command`` at ``now_ms``, or the refusals that forbid it."""
+    """Return the events that carry out ``command`` at ``now_ms``, or what forbids it."""
     scribe = Scribe(view, now_ms=now_ms, actor=actor)
     settle_holds(scribe)
     match command:

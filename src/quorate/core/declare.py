@@ -1,4 +1,4 @@
-"""Declare: carry out an ``Apply`` against what is there: references, conflicts, cycles, all at once.
+"""Declare: carry out an ``Apply`` against what is there, all of it or none.
 
 What a document says by itself was checked when it was parsed; here it meets the state.
 """
@@ -29,11 +29,12 @@ from quorate.model.specs import (
     Node,
     Owner,
     Pool,
+    Quota,
     Run,
     System,
     envelope_id,
 )
-from quorate.model.state import StateView
+from quorate.model.view import StateView
 
 _ORDER: dict[type, int] = {System: 0, Pool: 1, Node: 2, Owner: 3, Budget: 4, Run: 5}
 
@@ -65,7 +66,8 @@ def declare(scribe: Scribe, command: Apply) -> Decision:
         changes.append((type(spec).__name__, name, change))
     if refusals:
         return Decision(refusals=tuple(refusals))
-    return Decision(changes=tuple(changes), warnings=tuple(_promises(scribe.view, specs)))
+    warnings = (*_promises(scribe.view, specs), *_quotas(specs))
+    return Decision(changes=tuple(changes), warnings=warnings)
 
 
 def _event_of(scribe: Scribe, view: StateView, spec: Applied) -> tuple[Event, Applied | None]:
@@ -88,9 +90,7 @@ def _event_of(scribe: Scribe, view: StateView, spec: Applied) -> tuple[Event, Ap
             raise AssertionError(spec)
 
 
-def _declare_run(
-    scribe: Scribe, run: Run, changes: list[tuple[str, str, Change]]
-) -> list[Refusal]:
+def _declare_run(scribe: Scribe, run: Run, changes: list[tuple[str, str, Change]]) -> list[Refusal]:
     """Submit ``run`` unless the very same one is there already."""
     known = scribe.view.runs.get(run.name)
     if known is not None and known.spec == run:
@@ -165,7 +165,7 @@ def _unsupported(subject: str) -> Refusal:
 
 
 def _check_fleet(view: StateView, specs: Sequence[Applied]) -> Iterator[Refusal]:
-    """Yield what is wrong with the pools and nodes: two pools for a node, or a node in use moved."""
+    """Yield what is wrong with pools and nodes: two pools for a node, a node in use moved."""
     pools = dict(view.pools)
     for spec in specs:
         if isinstance(spec, Pool):
@@ -307,11 +307,13 @@ def _overdrawn(view: StateView, where: str, account: EnvelopeAccount) -> Iterato
     for lease in view.leases.values():
         if lease.fact.payer != account.envelope_id:
             continue
-        places = [view.nodes[node].spec.location for node, _ in lease.fact.slots]
+        nodes = [view.nodes[node].spec for node, _ in lease.fact.slots]
         late = lease.hold_ends_ms > spec.end_ms or (
             lease.fact.start_ms < spec.start_ms and not spec.allow_admission
         )
-        if late or not all(matches(spec.selector, place) for place in places):
+        if late or not all(
+            node.flavor == spec.flavor and matches(spec.selector, node.location) for node in nodes
+        ):
             yield _in_use(where, lease.gpus, "its flavor, selector or window leaves them out")
             return
 
@@ -368,3 +370,9 @@ def _promises(view: StateView, specs: Sequence[Applied]) -> Iterator[str]:
                 f"nodes have {held}: not all of it can run at once"
             )
 
+
+def _quotas(specs: Sequence[Applied]) -> Iterator[str]:
+    """Yield a warning for each quota that is kept and not yet held anybody to."""
+    for spec in specs:
+        if isinstance(spec, Owner) and spec.quota != Quota():
+            yield f"the quota of owner {spec.name} is recorded; this version does not enforce quotas"

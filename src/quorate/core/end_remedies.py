@@ -7,7 +7,7 @@ from typing import Final
 from quorate.core.commands import Cancel
 from quorate.core.remedy import Remedy, RemedyKind, Trials, started_with
 from quorate.model.specs import Run
-from quorate.model.state import StateView
+from quorate.model.view import StateView
 
 DRY_RUNS_MAX: Final = 30
 """How many running runs are tried, smallest first."""

@@ -20,7 +20,8 @@ from quorate.core.run_remedies import follow_remedies, run_remedies
 from quorate.model.apply import apply_all
 from quorate.model.records import Phase, RunRecord
 from quorate.model.refusal import Refusal, RefusalCode
-from quorate.model.state import State, StateView
+from quorate.model.state import State
+from quorate.model.view import StateView
 
 __all__ = ["Explanation", "Remedy", "RemedyKind", "explain"]
 

@@ -45,7 +45,7 @@ class FlowNetwork:
             path = self._path(source, sink)
             if path is None:
                 break
-            amount = min(limit - sent, min(self.capacity[number] for number in path))
+            amount = min(limit - sent, *(self.capacity[number] for number in path))
             for number in path:
                 self.capacity[number] -= amount
                 self.capacity[number ^ 1] += amount

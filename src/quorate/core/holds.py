@@ -11,7 +11,7 @@ from quorate.model.amounts import HOLD_QUANTUM_MS
 from quorate.model.events import Tier
 from quorate.model.records import EnvelopeAccount, Lease
 from quorate.model.specs import Pool, Run
-from quorate.model.state import StateView
+from quorate.model.view import StateView
 
 
 def grace_ms(run: Run, pool: Pool) -> int:
@@ -21,7 +21,9 @@ def grace_ms(run: Run, pool: Pool) -> int:
 
 def hold_duration_ms(run: Run, pool: Pool) -> int:
     """Return how long a start of ``run`` is paid for in advance: what it expects, plus grace."""
-    expected = pool.expected_duration_ms if run.expected_duration_ms is None else run.expected_duration_ms
+    expected = (
+        pool.expected_duration_ms if run.expected_duration_ms is None else run.expected_duration_ms
+    )
     return max(expected, HOLD_QUANTUM_MS) + grace_ms(run, pool)
 
 

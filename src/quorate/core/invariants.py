@@ -24,7 +24,7 @@ from quorate.model.specs import (
     cap_id,
     envelope_id,
 )
-from quorate.model.state import StateView
+from quorate.model.view import StateView
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,15 @@ def sweep(view: StateView) -> list[Violation]:
 # --- One lease, one run: also used by the audit ----------------------------------------------------
 
 
-def check_payer(fact: LeaseStarted, envelope: Envelope, nodes: Iterable[Node]) -> Iterator[Violation]:
+def check_payer(
+    fact: LeaseStarted, envelope: Envelope, nodes: Iterable[Node]
+) -> Iterator[Violation]:
     """Yield where ``envelope`` may not pay for ``fact``, which is on ``nodes``: I3."""
     for node in nodes:
         if node.flavor != envelope.flavor:
-            yield Violation("I3", fact.lease, f"{fact.payer} pays {envelope.flavor}, not {node.flavor}")
+            yield Violation(
+                "I3", fact.lease, f"{fact.payer} pays {envelope.flavor}, not {node.flavor}"
+            )
         if not matches(envelope.selector, node.location):
             yield Violation("I3", fact.lease, f"{fact.payer} does not pay on node {node.name}")
     if fact.start_ms >= envelope.end_ms:
@@ -87,7 +91,9 @@ def check_payer(fact: LeaseStarted, envelope: Envelope, nodes: Iterable[Node]) -
         yield Violation("I3", fact.lease, f"starts before the window of {fact.payer}")
 
 
-def check_shape(run: Run, facts: Iterable[LeaseStarted], nodes: Mapping[str, Node]) -> Iterator[Violation]:
+def check_shape(
+    run: Run, facts: Iterable[LeaseStarted], nodes: Mapping[str, Node]
+) -> Iterator[Violation]:
     """Yield where the leases of ``run`` are not whole bundles, groups in one domain: I5 and I7."""
     domains: dict[str, set[str]] = {}
     groups: dict[int, dict[str, int]] = {}
@@ -183,7 +189,9 @@ def _slots(view: StateView) -> Iterator[Violation]:
             if node not in view.nodes or mask & ~all_slots(view.nodes[node].spec.gpus) or not mask:
                 yield Violation("I1", name, f"slots {mask:#x} of {node} are not there")
             if taken.get(node, 0) & mask:
-                yield Violation("I1", name, f"slots {taken[node] & mask:#x} of {node} are leased twice")
+                yield Violation(
+                    "I1", name, f"slots {taken[node] & mask:#x} of {node} are leased twice"
+                )
             taken[node] = taken.get(node, 0) | mask
     for pool, flavor in {(r.island.pool, r.island.flavor) for r in view.nodes.values()}:
         view.domain_order(pool, flavor)  # asking brings the index up to date

@@ -16,7 +16,7 @@ from quorate.model.amounts import HOUR_MS
 from quorate.model.events import Tier
 from quorate.model.records import CapAccount, EnvelopeAccount
 from quorate.model.specs import Budget, Cap, Envelope
-from quorate.model.state import StateView
+from quorate.model.view import StateView
 
 
 @dataclass(frozen=True, slots=True)

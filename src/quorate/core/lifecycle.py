@@ -25,7 +25,7 @@ from quorate.model.events import (
 from quorate.model.records import Phase, RunRecord
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Run
-from quorate.model.state import StateView
+from quorate.model.view import StateView
 
 
 def try_start(scribe: Scribe, run: Run, *, leases_ever: int, known: Refusal | None) -> None:
@@ -144,7 +144,7 @@ def settle_holds(scribe: Scribe) -> None:
 
 
 def due_holds(heap: Sequence[tuple[int, str]], now_ms: int) -> list[tuple[int, str]]:
-    """Return the entries of ``heap`` up to ``now_ms``, as a heap; looks at no others, removes none."""
+    """Return the entries of ``heap`` up to ``now_ms``, as a heap; it stays as it is."""
     found: list[tuple[int, str]] = []
     places = [0]
     while places:
@@ -166,9 +166,7 @@ def stop_bundle(scribe: Scribe, run: str, bundle: int, reason: EndReason, *, end
             ended = max(end_ms, lease.fact.start_ms)
             end_lease(scribe, record, name, reason, end_ms=ended)
     if bundle == 0:
-        scribe.write(
-            RunRequeued(at_ms=scribe.now_ms, actor=scribe.actor, run=run, reason=reason)
-        )
+        scribe.write(RunRequeued(at_ms=scribe.now_ms, actor=scribe.actor, run=run, reason=reason))
 
 
 def try_waiting(scribe: Scribe) -> None:

@@ -15,12 +15,12 @@ from quorate.core.layout import PackRequest
 from quorate.core.slices import no_placement
 from quorate.core.spread import Piece, Spread, spreads
 from quorate.core.steps import Steps
-from quorate.core.yard import ALL_NODES, Yard, Yards
+from quorate.core.yard import Yard, Yards
 from quorate.model.events import Slots
 from quorate.model.island import Island, lowest_slots
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Placement
-from quorate.model.state import StateView
+from quorate.model.view import StateView
 
 
 class PlacedGroup(Struct, frozen=True, gc=False):

@@ -107,7 +107,7 @@ def shared_bounds(purse: Purse, payer: tuple[EnvelopeId, Tier]) -> list[tuple[in
 
 @dataclass(slots=True)
 class PaymentSearch:
-    """Depth-first over the cells in lexicographic order, the most first; dead ends are remembered."""
+    """Depth-first over the cells in order, the most first; dead ends are remembered."""
 
     purse: Purse
     demands: Sequence[Demand]
@@ -173,7 +173,7 @@ class PaymentSearch:
         self.purse.take(key, tier, -gpus)
 
     def _is_new(self) -> bool:
-        """Return whether this state was not met before; what is left and taken is all that matters."""
+        """Return whether this state was not met before: the same left, the same taken."""
         state = (
             len(self.taken),
             (*self.left, *(self.purse.taken.get(key, 0) for key, _ in self.purse.payers)),
@@ -198,12 +198,14 @@ class PaymentSearch:
                 return
 
     def _highest(self, at: int, most: int) -> int | None:
-        """Return the largest possible amount, or None when no possible amount is known to start from."""
+        """Return the largest possible amount, or None where none is known to start from."""
         if self._possible(at, most):
             return most
         relaxation = Relaxation.build(self.purse, self.choices[at:], self.left)
         relaxation.fill(self.left)
-        possible = relaxation.network.flow_on(relaxation.edges[0]) if relaxation.edges[0] >= 0 else 0
+        possible = (
+            relaxation.network.flow_on(relaxation.edges[0]) if relaxation.edges[0] >= 0 else 0
+        )
         if not self._possible(at, possible):
             return None
         impossible = most
@@ -229,4 +231,6 @@ class PaymentSearch:
         """Return whether the cells from ``at`` on could pay what is left, by relaxation."""
         if not self.steps.spend():
             return False
-        return Relaxation.build(self.purse, self.choices[at:], self.left).fill(self.left) == self.left
+        return (
+            Relaxation.build(self.purse, self.choices[at:], self.left).fill(self.left) == self.left
+        )

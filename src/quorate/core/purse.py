@@ -15,7 +15,7 @@ from quorate.model.events import Tier
 from quorate.model.records import EnvelopeAccount
 from quorate.model.selector import matches
 from quorate.model.specs import CapId, EnvelopeId, Sharing
-from quorate.model.state import Payers, StateView
+from quorate.model.view import Payers, StateView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from quorate.core.commands import Command
 from quorate.core.decide import decide
 from quorate.model.events import LeaseStarted
-from quorate.model.state import StateView
+from quorate.model.view import StateView
 
 ACTOR: Final = "explain"
 """Who dry runs are made by; it is never recorded."""

@@ -28,7 +28,7 @@ from quorate.core.spread import items_of
 from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS
 from quorate.model.island import IslandKey
 from quorate.model.specs import Funding, Run
-from quorate.model.state import StateView
+from quorate.model.view import StateView
 
 DRY_RUNS_MAX: Final = 90
 """How many copies are tried for one explanation."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from quorate.model.apply import apply
 from quorate.model.events import Event
-from quorate.model.state import State, StateView
+from quorate.model.state import State
+from quorate.model.view import StateView
 
 
 class Scribe:

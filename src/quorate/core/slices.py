@@ -42,7 +42,10 @@ def no_placement(yards: Yards) -> Refusal:
     if parts is None:
         parts = least_deficit(request, found, bounded=False)
         assert parts is not None, request
-        remedy = "the empty fleet could not hold it: ask for fewer GPUs, smaller groups or another flavor"
+        remedy = (
+            "the empty fleet could not hold it: ask for fewer GPUs, smaller groups or another "
+            "flavor"
+        )
     short = sum(part.deficit for part in parts)
     if short == 0:
         remedy = "enough GPUs are free, but not as the whole nodes this pool gives"
@@ -123,7 +126,7 @@ def _add(
 def _divide(
     item: Item, spares: int, yards: Sequence[Yard], wanted: dict[str, int], room: dict[str, int]
 ) -> bool:
-    """Fill what is free, domain by domain, then what is taken; each domain used costs its spares."""
+    """Fill what is free, domain by domain, then what is taken; each domain costs its spares."""
     left = item.gpus
     used: set[str] = set()
     free = {yard.domain: yard.gpus_free for yard in yards}

@@ -21,7 +21,7 @@ from quorate.core.yard import Yard, Yards
 from quorate.model.specs import Placement
 
 Payable = Callable[[Sequence[Demand]], bool]
-"""Whether some demands could be paid; asked to prune, so it may err towards yes, never towards no."""
+"""Whether some demands could be paid; asked to prune, so it may err towards yes alone."""
 
 
 class Item(Struct, frozen=True, gc=False):
@@ -34,7 +34,7 @@ class Item(Struct, frozen=True, gc=False):
 
 
 class Piece(Struct, frozen=True, gc=False):
-    """``count`` groups of ``gpus``, each with ``spares``, in ``yard``, from its lots by ``amounts``."""
+    """``count`` groups of ``gpus``, each with ``spares``, in ``yard``: ``amounts`` of its lots."""
 
     bundle: int
     gpus: int
@@ -52,10 +52,12 @@ def items_of(request: PackRequest) -> tuple[Item, ...]:
     items: list[Item] = []
     for bundle in request.bundles:
         if bundle.groups is None:
-            items.append(Item(bundle.index, bundle.gpus, 1, True))
+            items.append(Item(bundle.index, bundle.gpus, 1, divisible=True))
             continue
-        for size in dict.fromkeys(bundle.groups):
-            items.append(Item(bundle.index, size, bundle.groups.count(size), False))
+        items.extend(
+            Item(bundle.index, size, bundle.groups.count(size), divisible=False)
+            for size in dict.fromkeys(bundle.groups)
+        )
     return tuple(items)
 
 
@@ -130,9 +132,7 @@ def _take(left: list[int], amounts: Sequence[int], sign: int) -> None:
         left[index] -= sign * gpus
 
 
-def _fits(
-    item: Item, count: int, spares: int, yard: Yard, left: Sequence[int]
-) -> Iterator[Piece]:
+def _fits(item: Item, count: int, spares: int, yard: Yard, left: Sequence[int]) -> Iterator[Piece]:
     """Yield the ways to take ``count`` groups of ``item`` from the lots of ``yard``."""
     need = (item.gpus + spares) * count
     if len(yard.lots) == 1 and yard.lots[0].unit == 1:
@@ -155,7 +155,7 @@ def _fits(
 
 
 def _splits(yard: Yard, left: Sequence[int], gpus: int, at: int) -> Iterator[tuple[int, ...]]:
-    """Yield the ways to take ``gpus`` from the lots from ``at`` on, most from the first lot first."""
+    """Yield the ways to take ``gpus`` from the lots from ``at`` on, most from the first first."""
     unit = yard.lots[at].unit
     most = min(gpus, left[at]) // unit * unit
     if at == len(yard.lots) - 1:
@@ -300,9 +300,7 @@ class _SpreadSearch:
 
     def _is_new(self, *at: object) -> bool:
         """Return whether the search was never here with the same things taken."""
-        taken = (
-            (domain, tuple(self.left[domain])) for domain, count in self.used.items() if count
-        )
+        taken = ((domain, tuple(self.left[domain])) for domain, count in self.used.items() if count)
         state = (*at, tuple(sorted(taken)))
         if state in self.entered:
             return False

@@ -15,14 +15,14 @@ from quorate.core.layout import PackRequest
 from quorate.core.purse import Place
 from quorate.model.island import Island, IslandKey
 from quorate.model.selector import RACK, contradicts, matches, names_label
-from quorate.model.state import StateView
+from quorate.model.view import StateView
 
 ALL_NODES = -1
 """The bit set of every node of an island."""
 
 
 class Lot(Struct, frozen=True, gc=False):
-    """``nodes`` (bits of positions) of a domain with ``gpus_free``, given in multiples of ``unit``."""
+    """``nodes`` (bits of positions) with ``gpus_free``, given in multiples of ``unit``."""
 
     place: Place
     nodes: int

@@ -17,7 +17,7 @@ from quorate.model.state import State
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Build many long-lived objects without the cycle collector walking all of them again and again.
+    """Build many long-lived objects without the cycle collector walking them over and over.
 
     Nothing here makes reference cycles, so nothing is missed; a replay is more than twice as fast.
     """

@@ -126,7 +126,10 @@ def take(state: State) -> bytes:
             [_pack_envelope(account) for account in state.envelopes.values()],
             [_pack_cap(account) for account in state.caps.values()],
             [_pack_run(record) for record in state.runs.values()],
-            [_Lease(lease.fact, lease.hold_gpu_ms, lease.ending) for lease in state.leases.values()],
+            [
+                _Lease(lease.fact, lease.hold_gpu_ms, lease.ending)
+                for lease in state.leases.values()
+            ],
         )
     )
 

@@ -19,7 +19,8 @@ from quorate.ledger.fold import replay
 from quorate.ledger.snapshot import restore, take
 from quorate.model.apply import apply_all
 from quorate.model.events import Event, LedgerOpened
-from quorate.model.state import State, StateView
+from quorate.model.state import State
+from quorate.model.view import StateView
 from quorate.ports.clock import Clock
 from quorate.ports.errors import LedgerEmptyError, StoreError
 from quorate.ports.store import EventStore
@@ -27,7 +28,7 @@ from quorate.ports.store import EventStore
 _LOG = logging.getLogger(__name__)
 
 SNAPSHOT_EVENTS: Final = 50_000
-"""A snapshot is kept when this many events have come since the last one."""
+"""A snapshot is kept when this many events have come since the last one, unless told otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +48,11 @@ class Engine:
         self._state = state
         self._head = head
         self._snapshot_seq = state.seq
+        self.snapshot_events = SNAPSHOT_EVENTS
 
     @classmethod
     def open(cls, store: EventStore, clock: Clock) -> Self:
-        """Return the engine of a ledger, its state read from the last snapshot and the log after it.
+        """Return the engine of a ledger, read from its last snapshot and the log after it.
 
         Raises ``CorruptLedgerError`` when the log does not verify, ``LedgerEmptyError`` when it
         was created and never begun.
@@ -132,7 +134,7 @@ class Engine:
         self._head = block.head
 
     def _maybe_snapshot(self) -> None:
-        if self._state.seq - self._snapshot_seq < SNAPSHOT_EVENTS:
+        if self._state.seq - self._snapshot_seq < self.snapshot_events:
             return
         self._snapshot_seq = self._state.seq
         try:

@@ -1,4 +1,4 @@
-"""Units: everything the core counts is an integer number of GPUs, milliseconds or GPU-milliseconds."""
+"""Units: all the core counts are integers: GPUs, milliseconds and GPU-milliseconds."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def _lease_started(state: State, event: e.LeaseStarted) -> None:
 
 
 def _charge(state: State, fact: e.LeaseStarted, *, gpus: int, gpu_ms: int) -> EnvelopeAccount:
-    """Add GPUs and GPU-ms to the payer of ``fact``, its caps and what it lends; return the payer."""
+    """Charge the payer of ``fact``, its caps and what it lends; return the payer."""
     account = state.envelopes.own(fact.payer)
     account.gpus_active += gpus
     account.committed_gpu_ms += gpu_ms

@@ -51,7 +51,7 @@ class DomainIndex:
         self.levels |= 1 << gpus_free
 
     def least_free(self, need: int) -> Iterator[tuple[int, IslandKey]]:
-        """Yield (free, key) of the domains with at least ``need`` free, least first, then by key."""
+        """Yield (free, key) of domains with at least ``need`` free, least first, then by key."""
         levels = self.levels >> need
         while levels:
             low = levels & -levels

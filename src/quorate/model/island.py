@@ -78,7 +78,7 @@ class Island:
         return found
 
     def move(self, nodes: int, was: int, now: int) -> int:
-        """Note that each of ``nodes``, which had ``was`` free slots, has ``now``; return the change."""
+        """Note that each of ``nodes`` has ``now`` free slots, not ``was``; return the change."""
         self.buckets[was] ^= nodes
         self.buckets[now] ^= nodes
         change = (now - was) * nodes.bit_count()

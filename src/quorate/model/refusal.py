@@ -34,7 +34,7 @@ class RefusalCode(Word):
 
 
 class Shortage(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One place, payer or field that fell short: ``available`` of ``wanted``, held back by ``limit``."""
+    """One place or payer that fell short: ``available`` of ``wanted``, held by ``limit``."""
 
     where: str
     wanted: int = 0
@@ -48,7 +48,7 @@ class Shortage(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
 
 
 class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A reason not to act. ``subject`` is what the sentence is about; ``shortages`` carry the numbers.
+    """A reason not to act: what the sentence is about, and the numbers behind it.
 
     ``also`` is a second reason that would hold were the first one gone.
     """

@@ -42,7 +42,7 @@ class Node(Spec, frozen=True, kw_only=True):
 
     @property
     def domain_key(self) -> str:
-        """``region/cluster/domain``: the name of its fast-fabric island, and the order among them."""
+        """``region/cluster/domain``: names its fast-fabric domain, and orders them."""
         return f"{self.region}/{self.cluster}/{self.domain}"
 
     @property

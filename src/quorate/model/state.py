@@ -7,12 +7,10 @@ through to the one below and are thrown away together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from heapq import heapify, heappush
-from typing import Protocol
 
 from quorate.model.domain_index import DomainIndex
-from quorate.model.events import Slots, Tier
+from quorate.model.events import Slots
 from quorate.model.island import Island, IslandKey
 from quorate.model.records import (
     CapAccount,
@@ -33,79 +31,7 @@ from quorate.model.specs import (
     System,
 )
 from quorate.model.tables import Table
-
-Payers = tuple[tuple[EnvelopeId, Tier], ...]
-"""Envelopes that may pay for an owner's work in one flavor, in cover order."""
-
-
-
-class StateView(Protocol):
-    """What a decision may read. Mappings here are not for writing."""
-
-    @property
-    def seq(self) -> int: ...
-    @property
-    def at_ms(self) -> int: ...
-    @property
-    def ledger_id(self) -> str: ...
-    @property
-    def public_key(self) -> str: ...
-    @property
-    def system(self) -> System: ...
-    @property
-    def pools(self) -> Mapping[str, Pool]: ...
-    @property
-    def owners(self) -> Mapping[str, Owner]: ...
-    @property
-    def children(self) -> Mapping[str, tuple[str, ...]]: ...
-    @property
-    def budgets(self) -> Mapping[str, Budget]: ...
-    @property
-    def owner_budgets(self) -> Mapping[str, tuple[str, ...]]: ...
-    @property
-    def lenders(self) -> Mapping[str, tuple[EnvelopeId, ...]]: ...
-    @property
-    def envelopes(self) -> Mapping[EnvelopeId, EnvelopeAccount]: ...
-    @property
-    def caps(self) -> Mapping[CapId, CapAccount]: ...
-    @property
-    def nodes(self) -> Mapping[str, NodeRecord]: ...
-    @property
-    def runs(self) -> Mapping[str, RunRecord]: ...
-    @property
-    def pending(self) -> Mapping[str, int]: ...
-    @property
-    def leases(self) -> Mapping[str, Lease]: ...
-    @property
-    def node_leases(self) -> Mapping[str, Mapping[str, None]]: ...
-    @property
-    def owner_leases(self) -> Mapping[str, Mapping[str, None]]: ...
-    @property
-    def family_cache(self) -> dict[tuple[str, str], Payers]: ...
-
-    def domains(self, pool: str, flavor: str) -> DomainIndex:
-        """Return the up-to-date index of the domains of ``pool`` with ``flavor``."""
-        ...
-
-    def domain_order(self, pool: str, flavor: str) -> list[tuple[int, str]]:
-        """Return (-free, domain) of those domains, most free first, then by key."""
-        ...
-
-    def island(self, key: IslandKey) -> Island:
-        """Return the up-to-date free-slot index under ``key``."""
-        ...
-
-    def pool_of(self, node: Node) -> str:
-        """Return the pool that ``node`` belongs to."""
-        ...
-
-    def holds_due(self) -> list[tuple[int, str]]:
-        """Return the heap of (instant, lease) at which holds run out; entries may be outdated."""
-        ...
-
-    def overlay(self) -> State:
-        """Return a state over this one in which events may be tried."""
-        ...
+from quorate.model.view import Payers
 
 
 class State:
@@ -183,9 +109,9 @@ class State:
             setattr(over, name, getattr(self, name).layer())
         # Shared until a budget or owner changes in the overlay, which then gets its own (apply.py).
         over.family_cache = self.family_cache
-        over._stale = []
-        over._pending_nodes = {}
-        over._holds_due = None
+        over._stale = []  # noqa: SLF001 - another state, the same class
+        over._pending_nodes = {}  # noqa: SLF001
+        over._holds_due = None  # noqa: SLF001
         over.leases_indexed = True
         return over
 
@@ -356,7 +282,11 @@ class State:
             self._rebuild(key, members)
         for pool, flavor in {(key.pool, key.flavor) for key in touched}:
             old_index = self._domains.get((pool, flavor), _NO_DOMAINS)
-            keys = {key for key in (*old_index.keys, *touched) if (key.pool, key.flavor) == (pool, flavor)}
+            keys = {
+                key
+                for key in (*old_index.keys, *touched)
+                if (key.pool, key.flavor) == (pool, flavor)
+            }
             self._domains[pool, flavor] = DomainIndex.build(
                 {key: self.islands[key].gpus_free for key in keys if key in self.islands}
             )
@@ -411,5 +341,3 @@ _TABLES = (
     "_owner_leases",
     "_domains",
 )
-
-

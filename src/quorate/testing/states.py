@@ -11,12 +11,15 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
+from quorate.model.domain_index import DomainIndex
 from quorate.model.records import RunRecord
 from quorate.model.state import State
 
-_SPECIAL: Final = frozenset({"family_cache", "_holds_due", "_stale", "_pending_nodes"})
+# Marks that say how far an index has been brought up to date; asking for the index does that.
+_MARKS: Final = frozenset({"_stale", "_pending_nodes", "leases_indexed"})
+_SPECIAL: Final = frozenset({"family_cache", "_holds_due"})
 _INDEXES: Final = frozenset(
-    {"children", "owner_budgets", "lenders", "node_leases", "owner_leases", "_orders"}
+    {"children", "owner_budgets", "lenders", "_node_leases", "_owner_leases", "_domains"}
 )
 
 
@@ -25,11 +28,11 @@ def same(one: State, other: State) -> list[str]:
 
     Brings the placement index of both up to date first, which changes nothing that can be seen.
     """
-    one.refresh()
-    other.refresh()
+    for state in (one, other):
+        state.overlay()  # which brings every index up to date
     found: list[str] = []
     for name in sorted(State.__slots__):
-        if name in _SPECIAL:
+        if name in _SPECIAL or name in _MARKS:
             continue
         mine, theirs = getattr(one, name), getattr(other, name)
         if isinstance(mine, Mapping):
@@ -46,8 +49,8 @@ def same(one: State, other: State) -> list[str]:
 
 def _entries(name: str, mine: Mapping[Any, Any], theirs: Mapping[Any, Any]) -> list[str]:
     if name in _INDEXES:
-        mine = {key: value for key, value in mine.items() if value}
-        theirs = {key: value for key, value in theirs.items() if value}
+        mine = {key: plain for key, value in mine.items() if (plain := _plain(value))}
+        theirs = {key: plain for key, value in theirs.items() if (plain := _plain(value))}
     found = [f"{name}[{key}]: missing in the second" for key in mine if key not in theirs]
     found += [f"{name}[{key}]: missing in the first" for key in theirs if key not in mine]
     for key in mine:
@@ -58,6 +61,8 @@ def _entries(name: str, mine: Mapping[Any, Any], theirs: Mapping[Any, Any]) -> l
 
 def _plain(value: Any) -> Any:
     """Return ``value`` as something that compares by content."""
+    if isinstance(value, DomainIndex):
+        return list(value.most_free())
     if is_dataclass(value) and not isinstance(value, type):
         plain = {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
         if isinstance(value, RunRecord):

@@ -44,7 +44,7 @@ def node(
 
 
 def fleet(domains: dict[str, int], *, gpus: int = 8, flavor: str = "H100") -> list[Node]:
-    """Return nodes of ``gpus`` that give each domain its number of GPUs; the last may be smaller."""
+    """Return nodes of ``gpus`` that give each domain its GPUs; the last may be smaller."""
     found = []
     for domain, total in domains.items():
         full, rest = divmod(total, gpus)
@@ -85,9 +85,7 @@ def budget(name: str, owner: str, *envelopes: Envelope, caps: Iterable[Cap] = ()
     return Budget(name=name, owner=owner, envelopes=envelopes, caps=tuple(caps))
 
 
-def lending(
-    *to: str, concurrency_max: int | None = None, gpu_ms_max: int | None = None
-) -> Lending:
+def lending(*to: str, concurrency_max: int | None = None, gpu_ms_max: int | None = None) -> Lending:
     """Return lending to ``to``, or to anybody."""
     return Lending(allow=True, to=to, concurrency_max=concurrency_max, gpu_ms_max=gpu_ms_max)
 
@@ -117,9 +115,7 @@ def opening(
     """
     named = {owner.name for owner in owners}
     missing = [Owner(name=name) for name in sorted({b.owner for b in budgets} - named)]
-    events: list[Event] = [
-        LedgerOpened(at_ms=at_ms, actor="test", ledger_id="test", public_key="")
-    ]
+    events: list[Event] = [LedgerOpened(at_ms=at_ms, actor="test", ledger_id="test", public_key="")]
     events += [PoolApplied(at_ms=at_ms, actor="test", pool=spec) for spec in pools]
     events += [NodeApplied(at_ms=at_ms, actor="test", node=spec) for spec in nodes]
     events += [OwnerApplied(at_ms=at_ms, actor="test", owner=spec) for spec in (*missing, *owners)]
@@ -127,7 +123,7 @@ def opening(
     return events
 
 
-def world(  # noqa: PLR0913 - a builder: keyword-only, every part optional
+def world(
     *,
     nodes: Sequence[Node] = (),
     owners: Sequence[Owner] = (),

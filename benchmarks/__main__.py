@@ -1,0 +1,64 @@
+"""The command: measure, print figures beside their targets, write JSON, fail below a target."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import perf_counter
+
+from benchmarks import command, cover, durable, placement, replay
+from benchmarks.figure import Effort, Figure
+from benchmarks.machine import describe_machine
+from benchmarks.report import details, table, write_json
+
+BENCHMARKS: dict[str, Callable[[Effort], list[Figure]]] = {
+    "placement": placement.measure,
+    "cover": cover.measure,
+    "durable": durable.measure,
+    "replay": replay.measure,
+    "command": command.measure,
+}
+RESULTS = Path(__file__).parent / "out" / "results.json"
+
+
+def main(args: Sequence[str]) -> int:
+    """Return 0 when every target is met, 1 when one is missed."""
+    asked = _parse(args)
+    machine = describe_machine()
+    print(", ".join(f"{name} {value}" for name, value in machine.items()))
+    if asked.quick:
+        print("quick: small sizes, figures beside targets but not held to them")
+    figures: list[Figure] = []
+    for name in asked.only or BENCHMARKS:
+        start = perf_counter()
+        found = BENCHMARKS[name](Effort(quick=asked.quick))
+        figures += found
+        print(f"\n{name} ({perf_counter() - start:.0f} s)\n{table(found)}\n{details(found)}", flush=True)
+    write_json(asked.json, figures, machine, quick=asked.quick)
+    print(f"\nwritten to {asked.json}")
+    missed = [figure.name for figure in figures if figure.ok is False]
+    if missed:
+        print(f"below target: {', '.join(missed)}")
+    return 1 if missed and not asked.quick else 0
+
+
+def _parse(args: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=BENCHMARKS,
+        metavar="NAME",
+        help=f"measure only this; may be given again: {', '.join(BENCHMARKS)}",
+    )
+    parser.add_argument("--quick", action="store_true", help="small sizes; targets do not gate")
+    parser.add_argument(
+        "--json", type=Path, default=RESULTS, metavar="FILE", help="where the figures are written"
+    )
+    return parser.parse_args(args)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,198 @@
+"""Finding who pays, with 1,000 owners, 5,000 envelopes and 500 caps, and with more and fewer.
+
+Owners are in families of ten, half of all envelopes are under a cap. In six of ten families most
+of the money is there; in three, half of the teams have used theirs up and live on their siblings';
+in one, the family has nothing left and its teams borrow. Requests are drawn from four cases in
+fixed shares, owners and places at random.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from statistics import median
+from time import process_time
+from typing import Final
+
+from benchmarks.figure import Baseline, Effort, Figure, percentile
+from benchmarks.scan_cover import scan_cover
+from benchmarks.worlds import (
+    CLUSTERS,
+    FAMILY_SIZE,
+    FLAVOR,
+    GANGS,
+    REGION_NAME,
+    budgets,
+    families,
+    owner_name,
+)
+from quorate.core.cover import Covered, plan_cover
+from quorate.core.purse import CoverRequest, Demand, Place
+from quorate.model.amounts import HOUR_MS
+from quorate.model.selector import CLUSTER, DOMAIN, REGION
+from quorate.model.specs import EnvelopeId, envelope_id
+from quorate.model.state import State
+from quorate.testing.world import NOW_MS, world
+
+CONCURRENCY: Final = 64
+SHARES: Final = {"own": 60, "family": 25, "sponsors": 10, "any lender": 5}
+"""How many of a hundred requests are of each case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request and where its GPUs are."""
+
+    case: str
+    request: CoverRequest
+    demands: list[Demand]
+
+
+def measure(effort: Effort) -> list[Figure]:
+    """Return the median cost of a cover, and how it grows with the number of other owners."""
+    count = effort.of(20_000, 1_000)
+    sizes = (100, 1_000, 4_000)
+    worlds = {owners: _world(owners) for owners in sizes}
+    asks = {owners: _asks(owners, count) for owners in sizes}
+    first = _times(worlds[1_000], asks[1_000][: effort.of(2_000, 200)])
+    times = {owners: _times(worlds[owners], asks[owners]) for owners in sizes}
+    everything = {owners: [t for ts in found.values() for t in ts] for owners, found in times.items()}
+    scanned = _scan_us(worlds[1_000], asks[1_000][: effort.of(100, 10)])
+    state = worlds[1_000]
+    middle = {owners: median(found) for owners, found in everything.items()}
+    return [
+        Figure(
+            name="cover, 1,000 owners, median",
+            unit="us",
+            value=middle[1_000],
+            better="less",
+            target=40,
+            baseline=Baseline("scanning every envelope", scanned),
+            details={
+                "envelopes": len(state.envelopes),
+                "caps": len(state.caps),
+                "p95 us": percentile(everything[1_000], 95),
+                "first 2,000 after a change, median us": median(
+                    t for ts in first.values() for t in ts
+                ),
+                **{f"{case}, median us": median(found) for case, found in times[1_000].items()},
+            },
+        ),
+        Figure(
+            name="cover cost, 4,000 owners over 100",
+            unit="x",
+            value=middle[4_000] / middle[100],
+            better="less",
+            target=1.5,
+            details={
+                "us at 100": middle[100],
+                "us at 4,000": middle[4_000],
+                **{
+                    f"{case}, x": median(found) / median(times[100][case])
+                    for case, found in times[4_000].items()
+                },
+            },
+        ),
+    ]
+
+
+def _times(state: State, asks: list[Ask]) -> dict[str, list[float]]:
+    """Return the microseconds of each cover, by case."""
+    found: dict[str, list[float]] = {case: [] for case in SHARES}
+    for ask in asks:
+        start = process_time()
+        answer = plan_cover(state, ask.request, ask.demands)
+        took = process_time() - start
+        assert isinstance(answer, Covered), (ask, answer)
+        found[ask.case].append(1e6 * took)
+    return found
+
+
+def _scan_us(state: State, asks: list[Ask]) -> float:
+    """Return the median microseconds of the plain way, checked to give the same answer."""
+    found = []
+    for ask in asks:
+        start = process_time()
+        answer = scan_cover(state, ask.request, ask.demands)
+        found.append(1e6 * (process_time() - start))
+        assert answer == plan_cover(state, ask.request, ask.demands), (ask, answer)
+    return median(found)
+
+
+def _case_of(family: int) -> str:
+    """Return how the family with this number stands: what money its teams live on."""
+    return ("own", "own", "own", "own", "own", "own", "family", "family", "family", "borrow")[
+        family % 10
+    ]
+
+
+def _world(owners: int) -> State:
+    """Return the state with everything declared and as much in use as its families' cases say."""
+    found = budgets(owners, concurrency=CONCURRENCY)
+    state = world(owners=families(owners), budgets=found)
+    rng = Random(2)
+    for number, budget in enumerate(found):
+        family, place = divmod(number, FAMILY_SIZE)
+        case = _case_of(family)
+        spent = case == "borrow" or (case == "family" and place % 2)
+        for envelope in budget.envelopes:
+            lends = envelope.lending.allow
+            gpus = CONCURRENCY if spent and not lends else rng.randrange(CONCURRENCY // 8)
+            if lends and case == "borrow":
+                gpus = CONCURRENCY
+            _use(state, envelope_id(budget.name, envelope.name), gpus)
+    return state
+
+
+def _use(state: State, key: EnvelopeId, gpus: int) -> None:
+    """Count ``gpus``, or what its caps allow of them, on an envelope as running leases would."""
+    account = state.envelopes.own(key)
+    caps = [state.caps.own(cap) for cap in account.caps]
+    room = [(cap.spec.concurrency_max or 0) - cap.gpus_active for cap in caps]
+    gpus = min([gpus, *room])
+    for used in (account, *caps):
+        used.gpus_active += gpus
+        used.committed_gpu_ms += gpus * HOUR_MS
+
+
+def _asks(owners: int, count: int) -> list[Ask]:
+    """Return requests in the shares of ``SHARES``, each of a kind its owner's family can serve."""
+    rng = Random(3)
+    teams: dict[str, list[int]] = {"own": [], "family": [], "borrow": []}
+    for number in range(owners):
+        family, place = divmod(number, FAMILY_SIZE)
+        case = _case_of(family)
+        if place and (case != "family" or place % 2):
+            teams[case].append(number)
+    cases = rng.choices(list(SHARES), list(SHARES.values()), k=count)
+    return [_ask(case, teams, owners, rng) for case in cases]
+
+
+def _ask(case: str, teams: dict[str, list[int]], owners: int, rng: Random) -> Ask:
+    borrows = case in ("sponsors", "any lender")
+    number = rng.choice(teams["borrow" if borrows else case])
+    gpus = rng.choice(GANGS[:4] if borrows else GANGS)
+    sponsors: tuple[str, ...] = ()
+    if case == "sponsors":
+        rich = [n for n in range(0, owners, FAMILY_SIZE) if _case_of(n // FAMILY_SIZE) == "own"]
+        sponsors = tuple(owner_name(n) for n in rng.sample(rich, 3))
+    request = CoverRequest(
+        owner=owner_name(number),
+        flavor=FLAVOR,
+        now_ms=NOW_MS,
+        duration_ms=HOUR_MS,
+        allow_borrow=borrows,
+        borrow_gpus_left=32 if borrows else None,
+        sponsors=sponsors,
+    )
+    # A gang that needs a whole domain or more is divided between two.
+    parts = (gpus // 2, gpus - gpus // 2) if gpus > 64 else (gpus,)
+    return Ask(case, request, [(_place(rng), part) for part in parts])
+
+
+def _place(rng: Random) -> Place:
+    domain = rng.randrange(200)
+    cluster = f"c{domain % CLUSTERS}"
+    name = f"d{domain:03d}"
+    labels = {REGION: REGION_NAME, CLUSTER: cluster, DOMAIN: name}
+    return Place(f"{REGION_NAME}/{cluster}/{name}", labels)

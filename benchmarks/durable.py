@@ -1,0 +1,183 @@
+"""The whole way of a run: document judged, paid, placed, recorded, chained, on disk.
+
+From the tree of a parsed JSON document to a block that SQLite has synced, in group commits, on a
+fleet of 10,000 nodes that is nine tenths full. Runs complete in group commits of their own to make
+room; what that costs is told apart. The clock, the store and the disk are the real ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter, process_time
+
+from benchmarks.figure import Baseline, Effort, Figure
+from benchmarks.worlds import FAMILY_SIZE, FLAVOR, GANGS, budgets, families, fleet, owner_name
+from quorate.adapters.clock_system import SystemClock
+from quorate.adapters.store_sqlite import SqliteStore
+from quorate.core.commands import Apply, Command, Complete, Submit
+from quorate.documents import API_VERSION, Documents, parse_tree
+from quorate.loop.engine import Engine
+from quorate.model.records import Phase
+from quorate.model.specs import Run
+
+NODES = 10_000
+OWNERS = 200
+BATCH = 64
+REPEATS = 5
+OUT = Path(__file__).parent / "out"
+
+
+@dataclass(slots=True)
+class Cost:
+    """CPU and wall seconds."""
+
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Add what the body takes."""
+        wall, cpu = perf_counter(), process_time()
+        yield
+        self.cpu_s += process_time() - cpu
+        self.wall_s += perf_counter() - wall
+
+
+@dataclass(slots=True)
+class Cluster:
+    """An engine over a ledger on disk, kept nine tenths full."""
+
+    engine: Engine
+    rng: Random = field(default_factory=lambda: Random(4))
+    live: list[tuple[str, int]] = field(default_factory=list)
+    gpus_total: int = 8 * NODES
+    gpus_free: int = 8 * NODES
+    submitted: int = 0
+    completed: int = 0
+    completing: Cost = field(default_factory=Cost)
+
+    def submit(self, runs: int, batch: int) -> Cost:
+        """Return what submitting ``runs`` costs, ``batch`` to a commit."""
+        cost = Cost()
+        for _ in range(runs // batch):
+            trees = [self._document() for _ in range(batch)]
+            gpus = [tree["spec"]["resources"]["totalGPUs"] for tree in trees]
+            self._make_room(sum(gpus), batch)
+            with cost.counted():
+                commands = [Submit(_judged(tree)) for tree in trees]
+                receipts = self.engine.execute_all(commands, actor="bench")
+            for command, receipt in zip(commands, receipts, strict=True):
+                record = self.engine.view.runs[command.run.name]
+                assert record.phase is Phase.RUNNING, (receipt, record.refusal)
+                self.live.append((command.run.name, command.run.gpus))
+            self.gpus_free -= sum(gpus)
+        return cost
+
+    def _make_room(self, gpus: int, batch: int) -> None:
+        leaving: list[Command] = []
+        while self.gpus_free < gpus + self.gpus_total // 10:
+            place = self.rng.randrange(len(self.live))
+            self.live[place], self.live[-1] = self.live[-1], self.live[place]
+            name, held = self.live.pop()
+            leaving.append(Complete(name))
+            self.gpus_free += held
+        for start in range(0, len(leaving), batch):
+            with self.completing.counted():
+                receipts = self.engine.execute_all(leaving[start : start + batch], actor="bench")
+            assert not any(receipt.decision.refusals for receipt in receipts), receipts
+        self.completed += len(leaving)
+
+    def _team(self) -> int:
+        """Return a team at random; parents give their money to their teams and run nothing."""
+        number = self.rng.randrange(OWNERS)
+        return number if number % FAMILY_SIZE else number + 1
+
+    def _document(self) -> dict[str, dict[str, dict[str, int]]]:
+        self.submitted += 1
+        tree: dict[str, object] = {
+            "apiVersion": API_VERSION,
+            "kind": "Run",
+            "metadata": {"name": f"train-{self.submitted:07d}"},
+            "spec": {
+                "owner": owner_name(self._team()),
+                "user": "alice@example.org",
+                "resources": {"gpuType": FLAVOR, "totalGPUs": self.rng.choice(GANGS)},
+                "runtime": {"expectedDuration": "4h", "checkpoint": "3m"},
+                "command": ["python", "train.py", "--config", "base.yaml"],
+                "nonce": f"{self.rng.getrandbits(128):032x}",
+            },
+        }
+        return tree  # type: ignore[return-value]
+
+
+def measure(effort: Effort) -> list[Figure]:
+    """Return runs per CPU second through the whole path."""
+    OUT.mkdir(exist_ok=True)
+    with TemporaryDirectory(dir=OUT) as folder, SqliteStore.create(Path(folder) / "bench.db") as store:
+        cluster = _cluster(store)
+        fill = effort.of(2_304, 2_304)
+        cluster.submit(fill, BATCH)
+        cluster.completing, cluster.completed = Cost(), 0
+        runs = BATCH * effort.of(64, 4)
+        costs = [cluster.submit(runs, BATCH) for _ in range(REPEATS)]
+        completing, completed = cluster.completing, cluster.completed
+        alone_runs = effort.of(500, 50)
+        alone = cluster.submit(alone_runs, 1)
+        cpu_s = median(cost.cpu_s for cost in costs)
+        return [
+            Figure(
+                name="durable runs",
+                unit="/s",
+                value=runs / cpu_s,
+                better="more",
+                target=5_000,
+                baseline=Baseline("one commit for each", alone_runs / alone.cpu_s),
+                details={
+                    "runs a commit": BATCH,
+                    "wall /s": runs / median(cost.wall_s for cost in costs),
+                    "commits a second, wall": runs
+                    / BATCH
+                    / median(cost.wall_s for cost in costs),
+                    "one commit for each, wall /s": alone_runs / alone.wall_s,
+                    "runs": cluster.submitted,
+                },
+            ),
+            Figure(
+                name="durable completions",
+                unit="/s",
+                value=completed / completing.cpu_s,
+                better="more",
+                details={"wall /s": completed / completing.wall_s, "completions": completed},
+            ),
+            Figure(
+                name="durable runs, submitted and completed",
+                unit="/s",
+                value=1 / (cpu_s / runs + completing.cpu_s / completed),
+                better="more",
+            ),
+        ]
+
+
+def _cluster(store: SqliteStore) -> Cluster:
+    """Return a new ledger with the fleet and its budgets declared."""
+    clock = SystemClock()
+    engine = Engine.create(store, clock, ledger_id="bench", public_key="", actor="bench")
+    lines = budgets(OWNERS, concurrency=128, now_ms=clock.now_ms())
+    specs = (*fleet(NODES), *families(OWNERS), *lines)
+    receipt = engine.execute(Apply(specs), actor="bench")
+    assert not receipt.decision.refusals, receipt.decision.refusals
+    return Cluster(engine)
+
+
+def _judged(tree: object) -> Run:
+    parsed = parse_tree(None, tree)
+    assert isinstance(parsed, Documents), parsed
+    run = parsed.items[0].spec
+    assert isinstance(run, Run), run
+    return run

@@ -1,0 +1,56 @@
+"""The plain way to find who may pay: look at every envelope there is each time.
+
+The baseline of ``cover``. What each payer has left is asked of the same ``Purse``, so the two
+differ in how payers are found and in nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from quorate.core.cover import Covered
+from quorate.core.purse import CoverRequest, Demand, Purse
+from quorate.model.events import Tier
+from quorate.model.records import EnvelopeAccount
+from quorate.model.specs import Sharing
+from quorate.model.state import State
+
+_OWN, _SIBLING, _PARENT, _SPONSOR = range(4)
+
+
+def scan_cover(state: State, request: CoverRequest, demands: Sequence[Demand]) -> Covered | None:
+    """Return the legs that taking the most from each payer in order gives, or None."""
+    found = []
+    for key, account in state.envelopes.items():
+        rank = _rank(state, request, account)
+        if rank is not None and account.spec.flavor == request.flavor:
+            found.append((*rank, account.budget, account.spec.name, key))
+    found.sort()
+    tiers = {_OWN: Tier.OWNED, _SIBLING: Tier.SHARED, _PARENT: Tier.SHARED, _SPONSOR: Tier.BORROWED}
+    payers = tuple((entry[-1], tiers[entry[0]]) for entry in found)
+    family = tuple(payer for payer in payers if payer[1] is not Tier.BORROWED)
+    for phase in (family, payers):
+        legs = Purse(state, request, phase).greedy(demands)
+        if legs is not None:
+            return Covered(tuple(legs))
+    return None
+
+
+def _rank(state: State, request: CoverRequest, account: EnvelopeAccount) -> tuple[int, int, str] | None:
+    """Return where ``account`` stands in the cover order of the request, or None."""
+    owner = account.owner
+    if owner == request.owner:
+        return _OWN, 0, ""
+    parents = state.owners[request.owner].parents
+    shared = account.spec.sharing is Sharing.FAMILY
+    if shared and set(parents) & set(state.owners[owner].parents):
+        return _SIBLING, 0, owner
+    if shared and owner in parents:
+        return _PARENT, 0, owner
+    if not request.allow_borrow or not account.spec.lending.admits(request.owner):
+        return None
+    if not request.sponsors:
+        return _SPONSOR, 0, owner
+    if owner in request.sponsors:
+        return _SPONSOR, request.sponsors.index(owner), owner
+    return None

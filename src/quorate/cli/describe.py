@@ -1,0 +1,51 @@
+"""``quorate describe``: everything about one thing."""
+
+from __future__ import annotations
+
+import click
+
+from quorate.cli.settings import Settings, examples, reader
+
+
+@click.command(epilog=examples("quorate describe run train-1", "quorate describe budget/rai"))
+@click.argument("kind")
+@click.argument("names", metavar="NAME", nargs=-1)
+@reader
+@click.pass_obj
+def describe(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
+    """Show everything about one thing.
+
+    Of a run: what it asked for, why it waits and since when, its leases with nodes, slots and
+    payers, who paid how much, and its events with their sequence numbers. Of a budget: what each
+    envelope was granted, has spent, holds and lends, and its caps. Of a node: the leases on it. Of
+    an owner: its family, quota, budgets and runs.
+    """
+    from quorate.cli.get import select, show
+    from quorate.cli.kinds import kind_named, split_target
+    from quorate.cli.moment import Moment
+    from quorate.cli.portrait import PORTRAITS, plain_portrait
+    from quorate.cli.session import reading
+    from quorate.cli.timeline import entries, run_of
+
+    kind, names = split_target(kind, names)
+    found = kind_named(kind)
+    if not names and found.name != "system":
+        raise click.UsageError(f"which {found.name}? list them: quorate get {found.plural}")
+    with reading(settings) as read:
+        moment = Moment(read.view, read.now_ms)
+        if not settings.is_table:
+            show(settings, moment, found, names)
+            return
+        for position, name in enumerate(select(moment, found, names)):
+            timeline = []
+            if found.name == "run":
+                timeline = [
+                    each for each in entries(read.store.blocks()) if run_of(each.event) == name
+                ]
+            portrait = PORTRAITS.get(found.name)
+            sections = (
+                plain_portrait(moment, found, name)
+                if portrait is None
+                else portrait(moment, name, timeline)
+            )
+            click.echo(("\n" if position else "") + "\n\n".join(sections))

@@ -1,0 +1,42 @@
+"""``quorate explain``: what holds a run, and what would start it now."""
+
+from __future__ import annotations
+
+import click
+
+from quorate.cli.settings import Settings, examples, reader
+
+
+@click.command(
+    epilog=examples(
+        "quorate explain train-1",
+        "quorate explain train-1 -o json",
+    )
+)
+@click.argument("run")
+@reader
+@click.pass_obj
+def explain(settings: Settings, run: str) -> None:
+    """Say why a run waits and what would start it.
+
+    Each change that is listed was tried by a dry run of the very command, and starts the run now.
+    Nothing is changed.
+    """
+    from quorate.cli.explanation import explanation_lines, explanation_tree
+    from quorate.cli.failures import refused
+    from quorate.cli.printing import print_tree
+    from quorate.cli.session import reading
+    from quorate.core.explain import explain as explain_run
+    from quorate.model.refusal import Refusal
+
+    with reading(settings, quiet=True) as read:
+        found = explain_run(read.recorded, run.removeprefix("run/"), read.now_ms)
+        if isinstance(found, Refusal):
+            raise refused([found])
+        if settings.is_table:
+            prefix = ("--ledger", settings.ledger) if settings.ledger_option is not None else ()
+            for line in explanation_lines(found, read.now_ms, prefix):
+                click.echo(line)
+            return
+        tree = explanation_tree(found)
+        print_tree(settings, tree)

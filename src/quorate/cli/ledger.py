@@ -1,0 +1,184 @@
+"""``quorate ledger``: the log itself: read, verified, signed, exported, replayed."""
+
+from __future__ import annotations
+
+import click
+
+from quorate.cli.exits import CommandError, Exit
+from quorate.cli.settings import Settings, examples, ledger_options, reader
+
+
+@click.group(
+    epilog=examples(
+        "quorate ledger log --run train-1",
+        "quorate ledger verify --against checkpoint.json",
+        "quorate ledger replay --at 2026-01-31T09:00:00Z get runs",
+    )
+)
+def ledger() -> None:
+    """Read, verify, sign and export the ledger."""
+
+
+@ledger.command(
+    epilog=examples("quorate ledger log --limit 20", "quorate ledger log --run train-1 -o json")
+)
+@click.option("--run", metavar="RUN", help="Only the events about this run.")
+@click.option("--from", "first", metavar="SEQ", type=click.IntRange(min=1), help="Begin here.")
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="At most N events: the first from --from on, else the last.",
+)
+@reader
+@click.pass_obj
+def log(settings: Settings, run: str | None, first: int | None, limit: int | None) -> None:
+    """List the events."""
+    from collections import deque
+    from itertools import islice
+
+    from quorate.cli.printing import print_tree
+    from quorate.cli.session import reading
+    from quorate.cli.table import table
+    from quorate.cli.timeline import COLUMNS, entries, entry_tree, row, run_of
+
+    with reading(settings, quiet=True) as read:
+        if run is not None and run not in read.recorded.runs:
+            raise CommandError(
+                Exit.REFUSED, f"there is no run {run!r}; list them: quorate get runs"
+            )
+        chosen = (
+            entry
+            for entry in entries(read.store.blocks())
+            if entry.seq >= (first or 1) and (run is None or run_of(entry.event) == run)
+        )
+        found = list(islice(chosen, limit) if first is not None else deque(chosen, maxlen=limit))
+    if not settings.is_table:
+        print_tree(settings, [entry_tree(entry) for entry in found])
+    elif found:
+        click.echo(table(COLUMNS, [row(entry) for entry in found], show_wide=settings.wide))
+    else:
+        click.echo("there are no such events", err=True)
+
+
+@ledger.command(
+    epilog=examples(
+        "quorate ledger verify", "quorate ledger verify --deep --against checkpoint.json"
+    )
+)
+@click.option(
+    "--deep",
+    is_flag=True,
+    help="Also decode every event and check the invariants over the whole history.",
+)
+@click.option(
+    "--against",
+    "checkpoints",
+    metavar="CHECKPOINT",
+    multiple=True,
+    help="A signed checkpoint kept elsewhere; finds truncation and rewriting. May be repeated.",
+)
+@reader
+@click.pass_obj
+def verify(settings: Settings, deep: bool, checkpoints: tuple[str, ...]) -> None:
+    """Check that the ledger is what was written.
+
+    The chain alone shows any changed bit. That the ledger was cut short or rewritten by whoever
+    holds it takes a checkpoint kept elsewhere. Exit code 5 when anything does not fit.
+    """
+    from quorate.cli.printing import print_tree
+    from quorate.cli.verification import verify_ledger
+
+    found = verify_ledger(settings.ledger, checkpoints, deep=deep)
+    if not settings.is_table:
+        print_tree(settings, found.tree())
+        return
+    for line in found.lines():
+        click.echo(line)
+
+
+@ledger.command(
+    epilog=examples(
+        "quorate ledger checkpoint --out checkpoint.json",
+        "quorate ledger checkpoint | mail -s checkpoint auditors",
+    )
+)
+@click.option("--out", metavar="FILE", help="Write it to this new file instead of printing it.")
+@ledger_options
+@click.pass_obj
+def checkpoint(settings: Settings, out: str | None) -> None:
+    """Sign where the ledger ends.
+
+    Keep checkpoints where whoever holds the ledger cannot change them. Needs the signing key
+    beside the ledger; the chain is verified first.
+    """
+    from quorate.cli.history import sign_ledger
+    from quorate.cli.session import clock_of
+    from quorate.cli.sources import write_new
+    from quorate.ledger.checkpoint import write_checkpoint
+
+    signed = sign_ledger(settings.ledger, clock_of(settings))
+    text = write_checkpoint(signed)
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    write_new(out, [text])
+    click.echo(
+        f"signed block {signed.height}, sequence {signed.seq}, hash {signed.hash.hex()} in {out}"
+    )
+
+
+@ledger.command(
+    epilog=examples(
+        "quorate ledger export --out ledger.jsonl",
+        "quorate ledger export | jq -c '.events[] | select(.tag == \"lease-started/1\")'",
+    )
+)
+@click.option("--out", metavar="FILE", help="Write to this new file instead of printing.")
+@ledger_options
+@click.pass_obj
+def export(settings: Settings, out: str | None) -> None:
+    """Write the whole ledger as JSON lines.
+
+    One line for each block: its hashes, its exact bytes in base64, and its events decoded, so that
+    anybody can recompute every hash with no part of Quorate. Format: docs/reference/export.md.
+    """
+    from pathlib import Path
+
+    from quorate.adapters.store_sqlite import SqliteStore
+    from quorate.cli.history import export_lines
+    from quorate.cli.sources import write_new
+
+    with SqliteStore.read(Path(settings.ledger)) as store:
+        if out is None:
+            for line in export_lines(store.blocks()):
+                click.echo(line, nl=False)
+            return
+        count = write_new(out, export_lines(store.blocks()))
+    click.echo(f"exported {count} blocks to {out}")
+
+
+@ledger.command(
+    epilog=examples(
+        "quorate ledger replay --at 2026-01-31T09:00:00Z",
+        "quorate ledger replay --at 2026-01-31T09:00:00Z get charges -o json",
+    )
+)
+@click.option("--at", "at", metavar="TIME", required=True, help="RFC 3339, as in the examples.")
+@click.argument("what", metavar="[get] [KIND] [NAME]...", nargs=-1)
+@reader
+@click.pass_obj
+def replay(settings: Settings, at: str, what: tuple[str, ...]) -> None:
+    """Show the state as it was at a time.
+
+    The ledger is folded again up to that instant; nothing else is needed. KIND is as for `get`,
+    by default runs.
+    """
+    from quorate.cli.get import show
+    from quorate.cli.history import moment_at
+    from quorate.cli.kinds import kind_named, split_target
+
+    words = what[1:] if what[:1] == ("get",) else what
+    kind, names = split_target(words[0] if words else "runs", words[1:])
+    found = kind_named(kind)
+    show(settings, moment_at(settings.ledger, at), found, names)

@@ -1,0 +1,169 @@
+"""Everything worth knowing about one thing, as text in sections. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from quorate.cli.kind import Kind
+from quorate.cli.kinds_fleet import NODE
+from quorate.cli.kinds_money import (
+    BUDGET,
+    CAP,
+    ENVELOPE,
+    OWNER,
+    accounts_of,
+    owner_gpus,
+)
+from quorate.cli.kinds_work import LEASE, LEASE_COLUMNS, RUN, lease_cells
+from quorate.cli.moment import Charge, Moment, charges_of, leases_of, lenders_of, run_gpus, runs_of
+from quorate.cli.table import Column, indented, pairs, right, table
+from quorate.cli.timeline import COLUMNS as TIMELINE_COLUMNS
+from quorate.cli.timeline import Entry
+from quorate.cli.timeline import row as timeline_row
+from quorate.cli.words import gpus, hours, hours_that_add_up, names, refusal_lines, since
+from quorate.documents import render, to_yaml
+from quorate.model.events import Tier
+from quorate.model.records import Phase, RunRecord
+from quorate.model.specs import CapId
+
+Portrait = Callable[[Moment, str, Sequence[Entry]], list[str]]
+
+
+def run_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
+    """Return spec, phase, refusal, leases, funding and the events of a run."""
+    record = moment.view.runs[name]
+    sections = [pairs(_run_facts(moment, record))]
+    if record.refusal is not None and record.phase is Phase.PENDING:
+        lines = [*refusal_lines(record.refusal), f"what would help: quorate explain {name}"]
+        sections.append(_section("Waits because", "\n".join(lines)))
+    leases = leases_of(moment, record.leases)
+    if leases:
+        rows = [lease_cells(moment, lease.fact, most=None) for lease in leases]
+        sections.append(_section("Leases", table(LEASE_COLUMNS, rows)))
+    charges = charges_of(moment, record)
+    if charges:
+        sections.append(_section("Funding", _funding(moment, charges)))
+    sections.append(_section("Spec", to_yaml(render(record.spec)["spec"]).rstrip()))
+    rows = [timeline_row(entry) for entry in timeline]
+    sections.append(_section("Timeline", table(TIMELINE_COLUMNS, rows)))
+    return sections
+
+
+def _run_facts(moment: Moment, record: RunRecord) -> list[tuple[str, str]]:
+    spec, now_ms = record.spec, moment.now_ms
+    facts = [
+        ("Name", spec.name),
+        ("Owner", spec.owner),
+        ("User", spec.user or "-"),
+        ("Phase", record.phase.value),
+        ("Wants", f"{spec.gpus} x {names(spec.flavors)} in pool {spec.pool}"),
+        ("Has", gpus(run_gpus(moment, record))),
+        ("Submitted", f"{since(record.submitted_ms, now_ms)}, sequence {record.seq}"),
+    ]
+    if record.phase is Phase.PENDING and record.refusal is not None:
+        facts.append(("Waiting since", since(record.refused_since_ms, now_ms)))
+    if record.started_ms is not None:
+        facts.append(("First started", since(record.started_ms, now_ms)))
+    if record.ended_ms is not None:
+        facts.append(("Ended", since(record.ended_ms, now_ms)))
+    if record.note:
+        facts.append(("Note", record.note))
+    return facts
+
+
+def _funding(moment: Moment, charges: Sequence[Charge]) -> str:
+    """Return what each tier and payer contributes, with a total that the column adds up to."""
+    amounts = hours_that_add_up([charge.gpu_ms for charge in charges])
+    rows: list[tuple[str, ...]] = [
+        (charge.tier.value, charge.payer, str(charge.gpus), amount)
+        for charge, amount in zip(charges, amounts, strict=True)
+    ]
+    total_gpus = sum(charge.gpus for charge in charges)
+    total_ms = sum(charge.gpu_ms for charge in charges)
+    rows.append(("TOTAL", "", str(total_gpus), hours(total_ms)))
+    columns = (Column("TIER"), Column("PAID-FROM"), right("GPUS-NOW"), right("GPU-HOURS"))
+    by_tier = ", ".join(
+        f"{tier.value} {sum(charge.gpus for charge in charges if charge.tier is tier)}"
+        for tier in Tier
+    )
+    lenders = names(lenders_of(moment, charges))
+    return f"{table(columns, rows)}\nGPUs now: {by_tier}; lenders: {lenders}"
+
+
+def budget_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
+    """Return each envelope's account, the caps, and the leases a budget pays for."""
+    del timeline
+    budget = moment.view.budgets[name]
+    accounts = accounts_of(moment, name)
+    keys = [account.envelope_id for account in accounts]
+    sections = [
+        pairs([("Name", name), ("Owner", budget.owner)]),
+        _section("Envelopes (amounts in GPU-hours)", _listing(moment, ENVELOPE, keys, wide=True)),
+    ]
+    if budget.caps:
+        caps = [CapId(f"{name}/{cap.name}") for cap in budget.caps]
+        sections.append(_section("Caps", _listing(moment, CAP, caps)))
+    paid = [key for key, lease in moment.view.leases.items() if lease.fact.payer in keys]
+    sections.append(_section("Pays for", _listing(moment, LEASE, paid)))
+    return sections
+
+
+def node_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
+    """Return where a node is and which leases are on it."""
+    del timeline
+    sections = [_listing(moment, NODE, [name], wide=True)]
+    leases = sorted(moment.view.node_leases.get(name, ()))
+    sections.append(_section("Leases", _listing(moment, LEASE, leases)))
+    return sections
+
+
+def owner_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
+    """Return an owner's family, quota, budgets and runs."""
+    del timeline
+    owner = moment.view.owners[name]
+    siblings = {
+        child for parent in owner.parents for child in moment.view.children.get(parent, ())
+    } - {name}
+    facts = [
+        ("Name", name),
+        ("Parents", names(owner.parents)),
+        ("Siblings", names(sorted(siblings))),
+        ("Children", names(moment.view.children.get(name, ()))),
+        ("GPUs now", str(owner_gpus(moment, name))),
+    ]
+    spec = render(owner)["spec"]
+    quota = spec.get("quota") if isinstance(spec, dict) else None
+    sections = [pairs(facts)]
+    if quota:
+        sections.append(_section("Quota", to_yaml(quota).rstrip()))
+    budgets = moment.view.owner_budgets.get(name, ())
+    sections.append(_section("Budgets (amounts in GPU-hours)", _listing(moment, BUDGET, budgets)))
+    live = [*runs_of(moment, name, Phase.RUNNING), *runs_of(moment, name, Phase.PENDING)]
+    over = sum(1 for record in moment.view.runs.values() if record.spec.owner == name) - len(live)
+    sections.append(_section(f"Runs ({over} more are over)", _listing(moment, RUN, live)))
+    return sections
+
+
+PORTRAITS: Final[dict[str, Portrait]] = {
+    RUN.name: run_portrait,
+    BUDGET.name: budget_portrait,
+    NODE.name: node_portrait,
+    OWNER.name: owner_portrait,
+}
+
+
+def plain_portrait(moment: Moment, kind: Kind, name: str) -> list[str]:
+    """Return the wide row and the document of anything else."""
+    (tree,) = kind.trees(moment, [name])
+    return [_listing(moment, kind, [name], wide=True), _section("Document", to_yaml(tree).rstrip())]
+
+
+def _listing(moment: Moment, kind: Kind, wanted: Sequence[str], *, wide: bool = False) -> str:
+    if not wanted:
+        return "none"
+    return table(kind.columns, kind.rows(moment, wanted), show_wide=wide)
+
+
+def _section(title: str, text: str) -> str:
+    return f"{title}:\n{indented(text)}"

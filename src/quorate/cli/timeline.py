@@ -1,0 +1,136 @@
+"""Events for people: when, which, by whom, and what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from quorate.cli.table import Column, right, wide
+from quorate.cli.words import gpus, hours, slots
+from quorate.documents.times import time_text
+from quorate.ledger.chain import Block, Head, open_blocks
+from quorate.ledger.codec import event_to_json
+from quorate.model.events import (
+    BudgetApplied,
+    Event,
+    HoldExtended,
+    LeaseEnded,
+    LeaseEnding,
+    LeaseStarted,
+    LedgerOpened,
+    NodeApplied,
+    OwnerApplied,
+    PoolApplied,
+    RunEnded,
+    RunRefused,
+    RunRequeued,
+    RunSubmitted,
+    SystemApplied,
+    lease_gpus,
+    tag_of,
+)
+from quorate.model.refusal import sentence
+
+COLUMNS = (
+    right("SEQ"),
+    Column("TIME"),
+    Column("ACTOR"),
+    Column("EVENT"),
+    Column("WHAT"),
+    right("BLOCK", wide=True),
+    wide("HASH"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An event, its sequence and the block that holds it."""
+
+    seq: int
+    head: Head
+    event: Event
+
+
+def entries(blocks: Iterable[Block]) -> Iterator[Entry]:
+    """Yield every event of ``blocks``, checking the chain on the way."""
+    for head, events in open_blocks(blocks):
+        first = head.seq - len(events) + 1
+        for seq, event in enumerate(events, start=first):
+            yield Entry(seq, head, event)
+
+
+def run_of(event: Event) -> str | None:
+    """Return the run that ``event`` is about, if it is about one."""
+    match event:
+        case RunSubmitted():
+            return event.run.name
+        case RunRefused() | RunRequeued() | RunEnded() | LeaseStarted():
+            return event.run
+        case LeaseEnding() | LeaseEnded() | HoldExtended():
+            # A lease is called after its run, and a run's name has no slash.
+            return event.lease.partition("/")[0]
+        case _:
+            return None
+
+
+def entry_tree(entry: Entry) -> dict[str, Any]:
+    """Return ``entry`` with named fields, for programs."""
+    block = {"height": entry.head.height, "hash": entry.head.hash.hex()}
+    return {**event_to_json(entry.seq, entry.event), "block": block}
+
+
+def row(entry: Entry) -> tuple[str, ...]:
+    """Return the cells of ``COLUMNS`` for ``entry``."""
+    event = entry.event
+    return (
+        str(entry.seq),
+        time_text(event.at_ms),
+        event.actor,
+        tag_of(event),
+        said(event),
+        str(entry.head.height),
+        entry.head.hash.hex(),
+    )
+
+
+def said(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per event, nothing else
+    """Return what ``event`` says, on one line."""
+    match event:
+        case LedgerOpened():
+            return f"ledger {event.ledger_id}"
+        case SystemApplied():
+            return "system"
+        case PoolApplied():
+            return f"pool/{event.pool.name}"
+        case NodeApplied():
+            node = event.node
+            return f"node/{node.name}: {node.gpus} {node.flavor} in {node.domain_key}"
+        case OwnerApplied():
+            return f"owner/{event.owner.name}"
+        case BudgetApplied():
+            budget = event.budget
+            return f"budget/{budget.name} of {budget.owner}: {len(budget.envelopes)} envelopes"
+        case RunSubmitted():
+            run = event.run
+            return f"run/{run.name} of {run.owner}: {gpus(run.gpus)}, {'|'.join(run.flavors)}"
+        case RunRefused():
+            return f"run/{event.run} waits: {sentence(event.refusal)} ({event.refusal.code})"
+        case LeaseStarted():
+            return (
+                f"lease/{event.lease} {event.reason}: {gpus(lease_gpus(event.slots))} on "
+                f"{slots(event.slots, most=2)}, paid from {event.payer} ({event.tier})"
+            )
+        case HoldExtended():
+            return f"lease/{event.lease}: {hours(event.gpu_ms)} GPU-hours more held"
+        case LeaseEnding():
+            return f"lease/{event.lease} {event.reason}: until {time_text(event.deadline_ms)}"
+        case LeaseEnded():
+            return f"lease/{event.lease} {event.reason}: charged up to {time_text(event.end_ms)}"
+        case RunRequeued():
+            return f"run/{event.run} waits again: {event.reason}"
+        case RunEnded():
+            note = f": {event.note}" if event.note else ""
+            return f"run/{event.run} {event.outcome}{note}"
+        case _:
+            assert_never(event)

@@ -1,0 +1,154 @@
+"""The read view of the state: what a decision may look at, and nothing it could change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from quorate.model.domain_index import DomainIndex
+from quorate.model.events import Tier
+from quorate.model.island import Island, IslandKey
+from quorate.model.records import CapAccount, EnvelopeAccount, Lease, NodeRecord, RunRecord
+from quorate.model.specs import (
+    Budget,
+    CapId,
+    EnvelopeId,
+    Node,
+    Owner,
+    Pool,
+    System,
+)
+
+if TYPE_CHECKING:
+    from quorate.model.state import State
+
+Payers = tuple[tuple[EnvelopeId, Tier], ...]
+"""Envelopes that may pay for an owner's work in one flavor, in cover order."""
+
+
+class StateView(Protocol):
+    """What a decision may read. Mappings here are not for writing."""
+
+    @property
+    def seq(self) -> int:
+        """The sequence of the last event."""
+        ...
+
+    @property
+    def at_ms(self) -> int:
+        """The time of the last event."""
+        ...
+
+    @property
+    def ledger_id(self) -> str:
+        """The name the ledger was given when it was opened."""
+        ...
+
+    @property
+    def public_key(self) -> str:
+        """The key (hex) that verifies its checkpoints."""
+        ...
+
+    @property
+    def system(self) -> System:
+        """The settings of the installation."""
+        ...
+
+    @property
+    def pools(self) -> Mapping[str, Pool]:
+        """Pools by name; the default pool is always there."""
+        ...
+
+    @property
+    def owners(self) -> Mapping[str, Owner]:
+        """Owners by name."""
+        ...
+
+    @property
+    def children(self) -> Mapping[str, tuple[str, ...]]:
+        """The owners that name this one as a parent, sorted."""
+        ...
+
+    @property
+    def budgets(self) -> Mapping[str, Budget]:
+        """Budgets by name."""
+        ...
+
+    @property
+    def owner_budgets(self) -> Mapping[str, tuple[str, ...]]:
+        """The budgets of each owner, sorted."""
+        ...
+
+    @property
+    def lenders(self) -> Mapping[str, tuple[EnvelopeId, ...]]:
+        """For each flavor the envelopes that lend, in the order in which anybody is asked."""
+        ...
+
+    @property
+    def envelopes(self) -> Mapping[EnvelopeId, EnvelopeAccount]:
+        """Accounts of envelopes, retired ones included."""
+        ...
+
+    @property
+    def caps(self) -> Mapping[CapId, CapAccount]:
+        """Accounts of caps, retired ones included."""
+        ...
+
+    @property
+    def nodes(self) -> Mapping[str, NodeRecord]:
+        """Nodes by name."""
+        ...
+
+    @property
+    def runs(self) -> Mapping[str, RunRecord]:
+        """Every run ever submitted, by name."""
+        ...
+
+    @property
+    def pending(self) -> Mapping[str, int]:
+        """The runs that wait, with the sequence of their submission."""
+        ...
+
+    @property
+    def leases(self) -> Mapping[str, Lease]:
+        """The open leases by id."""
+        ...
+
+    @property
+    def node_leases(self) -> Mapping[str, Mapping[str, None]]:
+        """The open leases on each node that has or had any."""
+        ...
+
+    @property
+    def owner_leases(self) -> Mapping[str, Mapping[str, None]]:
+        """The open leases of each owner that has or had any."""
+        ...
+
+    @property
+    def family_cache(self) -> dict[tuple[str, str], Payers]:
+        """Payers found so far; dropped when a budget or an owner changes."""
+        ...
+
+    def domains(self, pool: str, flavor: str) -> DomainIndex:
+        """Return the up-to-date index of the domains of ``pool`` with ``flavor``."""
+        ...
+
+    def domain_order(self, pool: str, flavor: str) -> list[tuple[int, str]]:
+        """Return (-free, domain) of those domains, most free first, then by key."""
+        ...
+
+    def island(self, key: IslandKey) -> Island:
+        """Return the up-to-date free-slot index under ``key``."""
+        ...
+
+    def pool_of(self, node: Node) -> str:
+        """Return the pool that ``node`` belongs to."""
+        ...
+
+    def holds_due(self) -> list[tuple[int, str]]:
+        """Return the heap of (instant, lease) at which holds run out; entries may be outdated."""
+        ...
+
+    def overlay(self) -> State:
+        """Return a state over this one in which events may be tried."""
+        ...

@@ -1,0 +1,174 @@
+"""Admission against the oracle that puts every placement against every payment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from quorate.core.admit import Admitted, admit
+from quorate.core.bind import bind
+from quorate.core.holds import hold_duration_ms
+from quorate.model.amounts import HOUR_MS
+from quorate.model.island import ordinals
+from quorate.model.refusal import RefusalCode
+from quorate.model.specs import Budget, Malleable, Owner, Placement, Pool, Run
+from quorate.testing.world import NOW_MS
+from quorate.testing.world import run as run_of
+from tests.oracles.admitting import Job, Start, starts
+from tests.oracles.packing import on_nodes
+from tests.oracles.paying import Bank, Purchase, Use
+from tests.oracles.worlds import (
+    FLAVORS,
+    Fleet,
+    ask_of,
+    bank_of,
+    budgets,
+    families,
+    fleets,
+    fundings,
+    selectors,
+    state_of,
+    uses,
+)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A run at the door of a small world."""
+
+    fleet: Fleet
+    pool: Pool
+    owners: dict[str, Owner]
+    money: tuple[Budget, ...]
+    used: tuple[Use, ...]
+    run: Run
+
+    def answer(self) -> Start | None:
+        """Return what the oracle says."""
+        run = self.run
+        purchase = Purchase(
+            run.owner,
+            "",
+            NOW_MS,
+            hold_duration_ms(run, self.pool),
+            run.funding.allow_borrow,
+            run.funding.borrow_gpus_max,
+            run.funding.sponsors,
+        )
+        widths = [run.gpus]
+        if run.malleable is not None:
+            low, step = run.malleable.gpus_min, run.malleable.gpus_step
+            widths = [w for w in range(run.gpus, 0, -1) if w >= low and (w - low) % step == 0]
+        job = Job(tuple((w, ask_of(run, self.pool, w)) for w in widths), run.flavors, purchase)
+        machines = {flavor: self.fleet.machines(flavor) for flavor in FLAVORS}
+        return next(starts(machines, self.bank, job), None)
+
+    @property
+    def bank(self) -> Bank:
+        return bank_of(self.owners, self.money, self.used)
+
+
+@st.composite
+def questions(draw: st.DrawFn, *, racks: bool = False) -> Question:
+    owners = draw(families(most=3))
+    money = draw(budgets(owners, most=2, gpus=5, racks=racks))
+    malleable = None
+    gpus = draw(st.integers(1, 6))
+    if draw(st.booleans()):
+        step, low = draw(st.integers(1, 2)), draw(st.integers(1, 3))
+        gpus = low + draw(st.integers(0, 2)) * step
+        malleable = Malleable(gpus_min=low, gpus_max=gpus, gpus_step=step, gpus_desired=gpus)
+    run = run_of(
+        "run",
+        gpus,
+        draw(st.sampled_from(sorted(owners))),
+        flavors=draw(st.sampled_from([("H100",), ("H100", "A100"), ("A100", "H100")])),
+        malleable=malleable,
+        group_gpus=draw(st.none() | st.integers(1, 3)),
+        cross_group_spread=draw(st.sampled_from([True, True, False])),
+        spares_per_group=draw(st.sampled_from([0, 0, 0, 1])),
+        selector=draw(selectors()) if draw(st.booleans()) else (),
+        expected_duration_ms=draw(st.sampled_from([None, HOUR_MS // 2])),
+        funding=draw(fundings(owners)),
+    )
+    pool = Pool(
+        name="default",
+        placement=draw(st.sampled_from(Placement)),
+        whole_nodes=draw(st.sampled_from([False, False, False, True])),
+    )
+    fleet = draw(fleets(domains=3, nodes=2, gpus=3))
+    return Question(fleet, pool, owners, money, draw(uses(money)), run)
+
+
+def _check(question: Question) -> None:
+    """Assert that the core and the oracle agree, and that the leases add up."""
+    state = state_of(
+        question.fleet,
+        pool=question.pool,
+        owners=question.owners.values(),
+        money=question.money,
+        used=question.used,
+    )
+    answer, expected = admit(state, question.run, NOW_MS), question.answer()
+    if expected is None:
+        assert not isinstance(answer, Admitted), answer
+        assert answer.code is not RefusalCode.SEARCH_LIMIT
+        event(f"refused: {answer.code}")
+        return
+    assert isinstance(answer, Admitted), (answer, expected)
+    assert (answer.width, answer.flavor) == (expected.width, expected.flavor)
+    legs = [(answer.demands[leg.place][0].where, leg.payer, leg.tier, leg.gpus) for leg in answer.legs]
+    assert tuple(legs) == expected.cells
+    event(f"admitted in {len({heap.domain for heap in expected.division})} domains")
+    machines = question.fleet.machines(expected.flavor)
+    payers = [key for _, key, _, _ in expected.cells]
+    by_rack = any("rack" in dict(question.bank.line(key)[1].selector) for key in payers)
+    ask = ask_of(question.run, question.pool, expected.width, by_rack=by_rack)
+    racks_used = any(rack for heap in expected.division for (rack, _), _ in heap.takes)
+    if by_rack or not racks_used:
+        groups = on_nodes(machines, ask, expected.division)
+        placed = [(g.bundle, g.domain, g.gpus) for g in answer.plan.groups]
+        assert placed == [(g.bundle, g.domain, g.gpus) for g in groups]
+        slots = [{n: set(ordinals(m)) for n, m in g.slots} for g in answer.plan.groups]
+        assert slots == [g.slots for g in groups]
+    _check_leases(question, answer)
+
+
+def _check_leases(question: Question, answer: Admitted) -> None:
+    """Assert that the drafts cover the plan to the slot and the legs to the GPU."""
+    drafts = bind(answer.plan, answer.demands, answer.legs)
+    by_name = {node.name: node for node in question.fleet.nodes}
+    left: dict[str, int] = {}
+    for group in answer.plan.groups:
+        for node, mask in (*group.slots, *group.spare_slots):
+            left[node] = left.get(node, 0) | mask
+    paid: dict[str, int] = {}
+    for draft in drafts:
+        selector = dict(question.bank.line(draft.payer)[1].selector)
+        for node, mask in draft.slots:
+            assert left[node] & mask == mask
+            left[node] ^= mask
+            paid[draft.payer] = paid.get(draft.payer, 0) + mask.bit_count()
+            assert selector.get("rack") in (None, by_name[node].rack)
+            assert selector.get("fabric.domain") in (None, by_name[node].domain)
+    assert not any(left.values())
+    wanted: dict[str, int] = {}
+    for leg in answer.legs:
+        wanted[leg.payer] = wanted.get(leg.payer, 0) + leg.gpus
+    assert paid == wanted
+
+
+@settings(max_examples=3 * settings.default.max_examples)
+@given(questions())
+def test_a_run_starts_exactly_when_some_placement_can_be_paid(question: Question) -> None:
+    _check(question)
+
+
+@settings(max_examples=3 * settings.default.max_examples)
+@given(questions(racks=True))
+def test_a_run_starts_exactly_when_some_rack_by_rack_placement_can_be_paid(
+    question: Question,
+) -> None:
+    _check(question)

@@ -1,0 +1,226 @@
+"""Cover against the oracle that tries every division of a bill among payers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from quorate.core.cover import Covered, payer_phases, plan_cover
+from quorate.core.purse import CoverRequest, Demand, Place, Purse
+from quorate.model.amounts import HOUR_MS
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.specs import Budget, Cap, Owner
+from quorate.model.state import State
+from quorate.testing.world import NOW_MS, envelope
+from tests.oracles import paying
+from tests.oracles.paying import Bank, Purchase, Use
+from tests.oracles.worlds import Fleet, bank_of, budgets, families, fundings, state_of, uses
+
+_PLACES = {
+    "r/c/A": {"region": "r", "cluster": "c", "fabric.domain": "A"},
+    "r/c/B": {"region": "r", "cluster": "c", "fabric.domain": "B"},
+    "r/c/A/r1": {"region": "r", "cluster": "c", "fabric.domain": "A", "rack": "r1"},
+}
+
+
+@dataclass(frozen=True)
+class Bill:
+    """A question to cover, with the world it is asked in."""
+
+    owners: dict[str, Owner]
+    money: tuple[Budget, ...]
+    used: tuple[Use, ...]
+    request: CoverRequest
+    demands: tuple[tuple[str, int], ...]
+
+    @property
+    def state(self) -> State:
+        return state_of(Fleet((), ()), owners=self.owners.values(), money=self.money, used=self.used)
+
+    @property
+    def bank(self) -> Bank:
+        return bank_of(self.owners, self.money, self.used)
+
+    @property
+    def purchase(self) -> Purchase:
+        r = self.request
+        return Purchase(
+            r.owner,
+            r.flavor,
+            r.now_ms,
+            r.duration_ms,
+            r.allow_borrow,
+            r.borrow_gpus_left,
+            r.sponsors,
+        )
+
+    def asked(self) -> list[Demand]:
+        return [(Place(where, _PLACES[where]), gpus) for where, gpus in self.demands]
+
+    def asked_of_oracle(self) -> list[paying.Demand]:
+        return [(_PLACES[where], gpus) for where, gpus in self.demands]
+
+
+@st.composite
+def bills(draw: st.DrawFn, *, places: int = 2, gpus: int = 4) -> Bill:
+    owners = draw(families())
+    money = draw(budgets(owners, gpus=4, racks=True))
+    terms = draw(fundings(owners))
+    where = draw(st.lists(st.sampled_from(sorted(_PLACES)), min_size=1, max_size=places, unique=True))
+    return Bill(
+        owners=owners,
+        money=money,
+        used=draw(uses(money)),
+        request=CoverRequest(
+            owner=draw(st.sampled_from(sorted(owners))),
+            flavor="H100",
+            now_ms=NOW_MS,
+            duration_ms=draw(st.sampled_from([HOUR_MS // 2, HOUR_MS, 2 * HOUR_MS])),
+            allow_borrow=terms.allow_borrow,
+            borrow_gpus_left=terms.borrow_gpus_max,
+            sponsors=terms.sponsors,
+        ),
+        demands=tuple((name, draw(st.integers(1, gpus))) for name in where),
+    )
+
+
+def _cells(covered: Covered) -> tuple[paying.Cell, ...]:
+    return tuple((leg.place, str(leg.payer), str(leg.tier), leg.gpus) for leg in covered.legs)
+
+
+@settings(max_examples=4 * settings.default.max_examples)
+@given(bills())
+def test_cover_pays_exactly_when_it_can_and_in_the_first_way(bill: Bill) -> None:
+    answer = plan_cover(bill.state, bill.request, bill.asked())
+    expected = paying.first_payment(bill.bank, bill.purchase, bill.asked_of_oracle())
+    if expected is None:
+        assert isinstance(answer, Refusal)
+        assert answer.code is not RefusalCode.SEARCH_LIMIT
+        event(f"refused: {answer.code}")
+        return
+    assert isinstance(answer, Covered), answer
+    event(f"{len(expected)} legs")
+    assert _cells(answer) == expected
+
+
+@given(bills())
+def test_no_limit_is_passed_counting_what_the_decision_takes(bill: Bill) -> None:
+    answer = plan_cover(bill.state, bill.request, bill.asked())
+    if isinstance(answer, Refusal):
+        return
+    assert paying.allowed(bill.bank, bill.purchase, _cells(answer))
+    for index, (_, gpus) in enumerate(bill.demands):
+        assert sum(leg.gpus for leg in answer.legs if leg.place == index) == gpus
+    for leg in answer.legs:
+        assert leg.gpus > 0
+        assert leg.hold_ms == paying.hold_ms(bill.bank, bill.purchase, leg.payer)
+
+
+def _bounds(bill: Bill) -> int:
+    """Return under how many bounds shared with others the most bound payer is; 2 if hours are."""
+    bank, worst = bill.bank, 0
+    for key, tier in paying.phases(bank, bill.purchase)[-1]:
+        budget, line = bank.line(key)
+        over = [cap for cap in budget.caps if line.name in cap.envelopes]
+        if any(cap.gpu_ms_max is not None and len(cap.envelopes) > 1 for cap in over):
+            return 2
+        borrows = tier == paying.BORROWED and bill.purchase.borrow_max is not None
+        worst = max(worst, sum(cap.concurrency_max is not None for cap in over) + borrows)
+    return worst
+
+
+@settings(max_examples=2 * settings.default.max_examples)
+@given(bills())
+def test_a_refusal_says_how_much_is_unpaid(bill: Bill) -> None:
+    answer = plan_cover(bill.state, bill.request, bill.asked())
+    if isinstance(answer, Covered):
+        return
+    wanted = sum(gpus for _, gpus in bill.demands)
+    most = paying.most_payable(bill.bank, bill.purchase, bill.asked_of_oracle())
+    assert answer.wanted == wanted
+    assert 1 <= answer.short <= wanted - most
+    if answer.code is RefusalCode.NO_ENVELOPE:
+        assert most == 0
+        return
+    if _bounds(bill) <= 1:
+        assert answer.short == wanted - most
+        unpaid = [s for s in answer.shortages if s.where in _PLACES]
+        assert sum(s.short for s in unpaid) == answer.short
+    event(f"{answer.code}")
+    lifted = Purchase(**{**vars(bill.purchase), "borrow_max": None})
+    more = paying.most_payable(bill.bank, lifted, bill.asked_of_oracle())
+    if _bounds(bill) <= 1:
+        assert (answer.code is RefusalCode.BORROW_LIMIT) == (more > most)
+
+
+@given(bills())
+def test_asking_changes_nothing_and_the_answer_is_the_same_again(bill: Bill) -> None:
+    state = bill.state
+    assert plan_cover(state, bill.request, bill.asked()) == plan_cover(
+        state, bill.request, bill.asked()
+    )
+    assert plan_cover(state, bill.request, bill.asked()) == plan_cover(
+        bill.state, bill.request, bill.asked()
+    )
+
+
+_SELECTORS = ((("region", "r"),), (("fabric.domain", "A"),), (("fabric.domain", "B"),), (("rack", "r1"),))
+
+
+@st.composite
+def knots(draw: st.DrawFn) -> Bill:
+    """Draw one owner's open envelopes, most of them in several caps, and a bill that may fit.
+
+    Those that pay anywhere come first in the order, so taking the most from them is a mistake
+    whenever a later place has nobody else.
+    """
+    count = draw(st.integers(2, 5))
+    anywhere = draw(st.integers(1, 2))
+    lines = tuple(
+        envelope(
+            f"e{number}",
+            draw(st.integers(1, 4)),
+            selector=_SELECTORS[0] if number < anywhere else draw(st.sampled_from(_SELECTORS)),
+            end_ms=NOW_MS + draw(st.sampled_from([HOUR_MS // 2, 100 * HOUR_MS])),
+        )
+        for number in range(count)
+    )
+    names = st.lists(st.sampled_from([e.name for e in lines]), min_size=1, unique=True).map(tuple)
+    caps = tuple(
+        Cap(
+            name=f"c{number}",
+            flavor="H100",
+            envelopes=draw(names),
+            concurrency_max=draw(st.integers(2, 6)),
+            gpu_ms_max=draw(st.none() | st.none() | st.integers(3, 12)),
+        )
+        for number in range(draw(st.integers(1, 4)))
+    )
+    caps = tuple(
+        cap if cap.gpu_ms_max is None else replace(cap, gpu_ms_max=cap.gpu_ms_max * HOUR_MS // 2)
+        for cap in caps
+    )
+    money = Budget(name="b0", owner="o0", envelopes=lines, caps=caps)
+    request = CoverRequest(owner="o0", flavor="H100", now_ms=NOW_MS, duration_ms=HOUR_MS)
+    where = draw(st.permutations(sorted(_PLACES)))[: draw(st.integers(2, 3))]
+    demands = tuple((name, draw(st.integers(1, 3))) for name in where)
+    return Bill({"o0": Owner(name="o0")}, (money,), (), request, demands)
+
+
+@settings(max_examples=4 * settings.default.max_examples)
+@given(knots())
+def test_cover_unties_overlapping_caps(bill: Bill) -> None:
+    answer = plan_cover(bill.state, bill.request, bill.asked())
+    expected = paying.first_payment(bill.bank, bill.purchase, bill.asked_of_oracle())
+    if expected is None:
+        assert isinstance(answer, Refusal)
+        assert answer.code is not RefusalCode.SEARCH_LIMIT
+        event("refused")
+        return
+    assert isinstance(answer, Covered), answer
+    assert _cells(answer) == expected
+    purse = Purse(bill.state, bill.request, payer_phases(bill.state, bill.request)[-1])
+    event("greedy" if purse.greedy(bill.asked()) else "searched")

@@ -1,0 +1,163 @@
+"""What happens when a lease outlives its hold: design section 5, ADR-0009."""
+
+from __future__ import annotations
+
+from quorate.core.commands import Command, Complete, Decision, Submit, Tick
+from quorate.core.decide import decide
+from quorate.core.lifecycle import due_holds
+from quorate.model.amounts import HOUR_MS, MINUTE_MS
+from quorate.model.apply import apply_all
+from quorate.model.events import (
+    EndReason,
+    HoldExtended,
+    LeaseEnded,
+    LeaseEnding,
+    LeaseStarted,
+    RunRequeued,
+)
+from quorate.model.records import Phase
+from quorate.model.specs import Cap, EnvelopeId, Malleable
+from quorate.model.state import State
+from quorate.testing.world import NOW_MS, budget, envelope, fleet, run, world
+
+ENVELOPE = EnvelopeId("b/e")
+QUANTUM_MS = 15 * MINUTE_MS
+
+
+def act(state: State, command: Command, at_ms: int) -> Decision:
+    decision = decide(state, command, now_ms=at_ms, actor="test")
+    apply_all(state, decision.events)
+    return decision
+
+
+def small_world(
+    *, gpu_ms_max: int | None = None, end_ms: int = NOW_MS + 1_000 * HOUR_MS, caps: tuple[Cap, ...] = ()
+) -> State:
+    line = envelope("e", 8, gpu_ms_max=gpu_ms_max, end_ms=end_ms)
+    return world(nodes=fleet({"A": 8}), budgets=[budget("b", "team", line, caps=caps)])
+
+
+def test_a_start_holds_the_expected_duration_and_the_grace() -> None:
+    state = small_world()
+    act(state, Submit(run("r", 4, expected_duration_ms=HOUR_MS)), NOW_MS)
+    account = state.envelopes[ENVELOPE]
+    assert account.held_gpu_ms(NOW_MS) == 4 * (HOUR_MS + 2 * MINUTE_MS)
+    assert account.spent_gpu_ms(NOW_MS) == 0
+
+
+def test_a_start_holds_at_least_a_quantum() -> None:
+    state = small_world()
+    act(state, Submit(run("r", 1, expected_duration_ms=MINUTE_MS)), NOW_MS)
+    assert state.leases["r/0"].hold_gpu_ms == QUANTUM_MS + 2 * MINUTE_MS
+
+
+def test_the_grace_is_at_most_the_pools() -> None:
+    state = small_world()
+    act(state, Submit(run("r", 1, expected_duration_ms=HOUR_MS, checkpoint_ms=HOUR_MS)), NOW_MS)
+    assert state.leases["r/0"].hold_gpu_ms == HOUR_MS + 5 * MINUTE_MS
+
+
+def test_use_turns_held_into_spent_and_the_end_releases_the_rest() -> None:
+    state = small_world()
+    act(state, Submit(run("r", 4, expected_duration_ms=HOUR_MS)), NOW_MS)
+    later = NOW_MS + 10 * MINUTE_MS
+    account = state.envelopes[ENVELOPE]
+    promised = account.committed_gpu_ms
+    assert account.spent_gpu_ms(later) == 4 * 10 * MINUTE_MS
+    assert account.spent_gpu_ms(later) + account.held_gpu_ms(later) == promised
+    act(state, Complete("r"), later)
+    account = state.envelopes[ENVELOPE]
+    assert (account.committed_gpu_ms, account.held_gpu_ms(later)) == (4 * 10 * MINUTE_MS, 0)
+
+
+def test_a_hold_that_ran_out_is_extended_by_whole_quanta_to_outlast_now() -> None:
+    state = small_world()
+    act(state, Submit(run("r", 2, expected_duration_ms=HOUR_MS)), NOW_MS)
+    hold_ends_ms = NOW_MS + HOUR_MS + 2 * MINUTE_MS
+    decision = act(state, Tick(), hold_ends_ms + 20 * MINUTE_MS)
+    assert [type(event) for event in decision.events] == [HoldExtended]
+    assert state.leases["r/0"].hold_ends_ms == hold_ends_ms + 2 * QUANTUM_MS
+    assert act(state, Tick(), hold_ends_ms + 20 * MINUTE_MS).events == ()
+
+
+def test_a_hold_is_extended_at_the_instant_it_ends_and_not_before() -> None:
+    state = small_world()
+    act(state, Submit(run("r", 2, expected_duration_ms=HOUR_MS)), NOW_MS)
+    hold_ends_ms = state.leases["r/0"].hold_ends_ms
+    assert act(state, Tick(), hold_ends_ms - 1).events == ()
+    assert len(act(state, Tick(), hold_ends_ms).events) == 1
+
+
+def test_without_money_the_run_stops_when_the_money_did_and_waits_again() -> None:
+    hours = 4 * (HOUR_MS + 2 * MINUTE_MS) + 4 * QUANTUM_MS
+    state = small_world(gpu_ms_max=hours)
+    act(state, Submit(run("r", 4, expected_duration_ms=HOUR_MS)), NOW_MS)
+    decision = act(state, Tick(), NOW_MS + 5 * HOUR_MS)
+    ends_ms = NOW_MS + HOUR_MS + 2 * MINUTE_MS + QUANTUM_MS
+    ended = [event for event in decision.events if isinstance(event, LeaseEnded)]
+    assert [(e.reason, e.end_ms) for e in ended] == [(EndReason.BUDGET_EXHAUSTED, ends_ms)]
+    assert [type(e) for e in decision.events[:4]] == [
+        HoldExtended,
+        LeaseEnding,
+        LeaseEnded,
+        RunRequeued,
+    ]
+    assert state.runs["r"].phase is Phase.PENDING
+    account = state.envelopes[ENVELOPE]
+    assert account.committed_gpu_ms == account.spec.gpu_ms_granted == hours
+
+
+def test_a_closing_window_stops_the_run_at_its_end() -> None:
+    end_ms = NOW_MS + 30 * MINUTE_MS
+    state = small_world(end_ms=end_ms)
+    act(state, Submit(run("r", 4, expected_duration_ms=HOUR_MS)), NOW_MS)
+    assert state.leases["r/0"].hold_ends_ms == end_ms
+    decision = act(state, Tick(), end_ms)
+    ended = [event for event in decision.events if isinstance(event, LeaseEnded)]
+    assert [(e.reason, e.end_ms) for e in ended] == [(EndReason.WINDOW_CLOSED, end_ms)]
+
+
+def test_a_cap_stops_an_extension_too() -> None:
+    hours = 4 * (HOUR_MS + 2 * MINUTE_MS)
+    cap = Cap(name="c", flavor="H100", envelopes=("e",), gpu_ms_max=hours)
+    state = small_world(caps=(cap,))
+    act(state, Submit(run("r", 4, expected_duration_ms=HOUR_MS)), NOW_MS)
+    decision = act(state, Tick(), NOW_MS + 2 * HOUR_MS)
+    reasons = [event.reason for event in decision.events if isinstance(event, LeaseEnded)]
+    assert reasons == [EndReason.BUDGET_EXHAUSTED]
+
+
+def test_a_step_that_cannot_be_paid_on_ends_alone() -> None:
+    # The second envelope pays for the step only, and runs dry first.
+    first = envelope("a", 4, gpu_ms_max=4 * 100 * HOUR_MS)
+    second = envelope("b", 4, gpu_ms_max=4 * (HOUR_MS + 2 * MINUTE_MS))
+    state = world(nodes=fleet({"A": 8}), budgets=[budget("b", "team", first, second)])
+    elastic = Malleable(gpus_min=4, gpus_max=8, gpus_step=4, gpus_desired=8)
+    act(state, Submit(run("r", 8, malleable=elastic, expected_duration_ms=HOUR_MS)), NOW_MS)
+    assert {lease.fact.bundle for lease in state.leases.values()} == {0, 1}
+    act(state, Tick(), NOW_MS + 2 * HOUR_MS)
+    assert {lease.fact.bundle for lease in state.leases.values()} == {0}
+    assert state.runs["r"].phase is Phase.RUNNING
+
+
+def test_those_who_waited_are_tried_before_a_new_run_takes_what_became_free() -> None:
+    state = small_world(gpu_ms_max=None, end_ms=NOW_MS + 100 * HOUR_MS)
+    dry = envelope("dry", 8, gpu_ms_max=8 * (HOUR_MS + 2 * MINUTE_MS))
+    rich = envelope("rich", 8)
+    state = world(
+        nodes=fleet({"A": 8}),
+        budgets=[budget("b1", "poor", dry), budget("b2", "team", rich)],
+    )
+    act(state, Submit(run("first", 8, owner="poor", expected_duration_ms=HOUR_MS)), NOW_MS)
+    act(state, Submit(run("waits", 8)), NOW_MS + 1)
+    decision = act(state, Submit(run("new", 8)), NOW_MS + 3 * HOUR_MS)
+    started = [event.run for event in decision.events if isinstance(event, LeaseStarted)]
+    assert started == ["waits"]
+
+
+def test_due_holds_finds_exactly_the_entries_up_to_now_and_leaves_the_heap_alone() -> None:
+    heap = [(1, "a"), (5, "b"), (2, "c"), (9, "d"), (6, "e"), (3, "f")]
+    before = list(heap)
+    assert sorted(due_holds(heap, 5)) == [(1, "a"), (2, "c"), (3, "f"), (5, "b")]
+    assert due_holds(heap, 0) == []
+    assert heap == before

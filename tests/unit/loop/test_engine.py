@@ -1,0 +1,144 @@
+"""The engine: decided in order, committed together, told only when durable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from quorate.adapters.store_memory import MemoryStore
+from quorate.core.commands import Apply, Cancel, Complete, Submit
+from quorate.ledger.chain import Block, Head
+from quorate.loop.engine import Engine
+from quorate.model.records import Phase
+from quorate.model.specs import Owner
+from quorate.ports.errors import LedgerEmptyError, StoreFullError
+from quorate.testing.states import same
+from quorate.testing.world import NOW_MS, budget, envelope, fleet, run
+
+FLEET = Apply(
+    (*fleet({"A": 16}), Owner(name="team"), budget("b", "team", envelope("e", 16)))
+)
+
+
+@dataclass(slots=True)
+class HandClock:
+    """A clock that shows what it is set to."""
+
+    ms: int = NOW_MS
+
+    def now_ms(self) -> int:
+        return self.ms
+
+
+class FullStore(MemoryStore):
+    """A store whose disk can be full, for blocks or for snapshots."""
+
+    blocks_fail = False
+    snapshots_fail = False
+
+    def append(self, block: Block, *, expected: Head) -> None:
+        if self.blocks_fail:
+            raise StoreFullError("no space left")
+        super().append(block, expected=expected)
+
+    def save_snapshot(self, head: Head, payload: bytes) -> None:
+        if self.snapshots_fail:
+            raise StoreFullError("no space left")
+        super().save_snapshot(head, payload)
+
+
+def new_engine(store: MemoryStore | None = None, clock: HandClock | None = None) -> Engine:
+    engine = Engine.create(
+        store or MemoryStore(), clock or HandClock(), ledger_id="l", public_key="", actor="test"
+    )
+    engine.execute(FLEET, actor="test")
+    return engine
+
+
+def test_commands_of_a_group_see_each_other_and_share_a_block() -> None:
+    engine = new_engine()
+    before = engine.head
+    receipts = engine.execute_all(
+        [Submit(run("a", 16)), Submit(run("b", 16)), Cancel("a")], actor="test"
+    )
+    assert engine.head.height == before.height + 1
+    assert {receipt.head for receipt in receipts} == {engine.head}
+    assert engine.view.runs["b"].phase is Phase.RUNNING
+
+
+def test_a_refused_command_records_nothing_and_hinders_nobody() -> None:
+    engine = new_engine()
+    refused, accepted = engine.execute_all([Complete("nobody"), Submit(run("a", 1))], actor="test")
+    assert refused.decision.refusals
+    assert not refused.decision.events
+    assert not accepted.decision.refusals
+    head = engine.head
+    engine.execute(Complete("nobody"), actor="test")
+    assert engine.head == head
+
+
+def test_what_could_not_be_committed_did_not_happen() -> None:
+    store = FullStore()
+    engine = new_engine(store)
+    head = engine.head
+    store.blocks_fail = True
+    with pytest.raises(StoreFullError):
+        engine.execute(Submit(run("a", 16)), actor="test")
+    assert engine.head == head
+    assert "a" not in engine.view.runs
+    store.blocks_fail = False
+    engine.execute(Submit(run("a", 16)), actor="test")
+    assert engine.view.runs["a"].phase is Phase.RUNNING
+
+
+def test_trying_out_changes_nothing() -> None:
+    engine = new_engine()
+    head = engine.head
+    decision = engine.try_out(Submit(run("a", 16)), actor="test")
+    assert len(decision.events) == 2
+    assert (engine.head, "a" in engine.view.runs) == (head, False)
+
+
+def test_time_never_runs_back_even_when_the_clock_does() -> None:
+    clock = HandClock()
+    engine = new_engine(clock=clock)
+    clock.ms = NOW_MS - 1_000_000
+    receipt = engine.execute(Submit(run("a", 1)), actor="test")
+    assert receipt.decision.events[0].at_ms == NOW_MS
+
+
+def test_a_reopened_engine_has_the_same_state() -> None:
+    store = MemoryStore()
+    engine = new_engine(store)
+    engine.execute_all([Submit(run("a", 3)), Submit(run("b", 30))], actor="test")
+    again = Engine.open(store, HandClock())
+    assert again.head == engine.head
+    assert same(engine._state, again._state) == []
+
+
+def test_a_ledger_without_a_first_event_is_refused() -> None:
+    with pytest.raises(LedgerEmptyError, match="quorate init"):
+        Engine.open(MemoryStore(), HandClock())
+
+
+def test_a_snapshot_is_taken_and_used_and_a_failing_one_costs_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    many = [Submit(run(f"r{number}", 1)) for number in range(100)]
+    store = FullStore()
+    engine = new_engine(store)
+    engine.snapshot_events = 200
+    engine.execute_all(many, actor="test")
+    assert store.load_snapshot() is not None
+    engine.execute(Submit(run("last", 1)), actor="test")
+    assert same(engine._state, Engine.open(store, HandClock())._state) == []
+
+    failing = FullStore()
+    failing.snapshots_fail = True
+    engine = new_engine(failing)
+    engine.snapshot_events = 200
+    engine.execute_all(many, actor="test")
+    assert failing.load_snapshot() is None
+    assert "no snapshot" in caplog.text
+    assert len(engine.view.runs) == len(many)
