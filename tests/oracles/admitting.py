@@ -15,6 +15,7 @@ class Start:
 
     width: int
     flavor: str
+    ask: Ask
     division: tuple[Heap, ...]
     cells: tuple[tuple[str, str, str, int], ...]
 
@@ -64,4 +65,4 @@ def starts(fleet: Mapping[str, list[Machine]], bank: Bank, job: Job) -> Iterator
                     if cells is not None:
                         names = list(demands)
                         legs = tuple((names[i], key, tier, gpus) for i, key, tier, gpus in cells)
-                        yield Start(width, purchase.flavor, division, legs)
+                        yield Start(width, purchase.flavor, asked, division, legs)

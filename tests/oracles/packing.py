@@ -235,20 +235,34 @@ class Group:
 
 
 def on_nodes(machines: list[Machine], ask: Ask, division: tuple[Heap, ...]) -> list[Group]:
-    """Return the slots of every group of ``division``: groups first, spares after all of them."""
+    """Return the slots of every group of ``division``: groups first, spares after all of them.
+
+    Where nodes are given whole, each heap is first given its nodes, by name, and keeps to them.
+    """
     free = {m: set(m.free) for m in usable(machines, ask)}
     groups: list[Group] = []
-    budgets: list[dict[Lot, int]] = []
+    rest: list[tuple[dict[Machine, set[int]], dict[Lot, int]]] = []
     for heap in division:
         takes = dict(heap.takes)
+        mine = _given_whole(free, ask, heap) if ask.whole_nodes else free
         for _ in range(heap.count):
-            slots = _take_lots(free, ask, heap.domain, takes, heap.gpus, avoid=set())
+            slots = _take_lots(mine, ask, heap.domain, takes, heap.gpus, avoid=set())
             groups.append(Group(heap.bundle, heap.domain, heap.gpus, slots, {}))
-            budgets.append(takes)
-    for group, takes in zip(groups, budgets, strict=True):
+            rest.append((mine, takes))
+    for group, (mine, takes) in zip(groups, rest, strict=True):
         avoid = set(group.slots)
-        group.spares = _take_lots(free, ask, group.domain, takes, ask.spares, avoid=avoid)
+        group.spares = _take_lots(mine, ask, group.domain, takes, ask.spares, avoid=avoid)
     return groups
+
+
+def _given_whole(free: dict[Machine, set[int]], ask: Ask, heap: Heap) -> dict[Machine, set[int]]:
+    """Move the nodes that ``heap`` uses up out of ``free``."""
+    mine: dict[Machine, set[int]] = {}
+    for lot, gpus in heap.takes:
+        nodes = [m for m in free if m.domain == heap.domain and lot_of(m, ask) == lot]
+        for machine in sorted(nodes, key=lambda m: m.name)[: gpus // lot[1]]:
+            mine[machine] = free.pop(machine)
+    return mine
 
 
 def _take_lots(
@@ -281,15 +295,25 @@ def _take(
 ) -> Iterator[tuple[str, set[int]]]:
     """Yield node and slots until ``gpus`` are taken.
 
-    ``classic``: the node with the most free slots, then by name. ``tight``: the fullest node that
-    holds all the rest, one already in use before an untouched one; where none does, the emptiest,
-    an untouched one before one in use; then by name.
+    ``classic``: the node with the most free slots, then by name. ``tight``, for what one node can
+    hold: a node with exactly that many free, else the fullest of those in use, else the smallest
+    untouched one; in use before untouched. Where no node holds it: the emptiest, an untouched one
+    before one in use. Then by name.
     """
     while gpus:
         left = [m for m in nodes if free[m]]
         holding = [m for m in left if len(free[m]) >= gpus]
         if tight and holding:
-            node = min(holding, key=lambda m: (len(free[m]), len(free[m]) == m.size, m.name))
+            wanted = gpus
+            node = min(
+                holding,
+                key=lambda m: (
+                    len(free[m]) != wanted and len(free[m]) == m.size,
+                    len(free[m]),
+                    len(free[m]) == m.size,
+                    m.name,
+                ),
+            )
         elif tight:
             node = min(left, key=lambda m: (-len(free[m]), len(free[m]) != m.size, m.name))
         else:

@@ -123,16 +123,13 @@ def _check(question: Question) -> None:
     assert tuple(legs) == expected.cells
     event(f"admitted in {len({heap.domain for heap in expected.division})} domains")
     machines = question.fleet.machines(expected.flavor)
-    payers = [key for _, key, _, _ in expected.cells]
-    by_rack = any("rack" in dict(question.bank.line(key)[1].selector) for key in payers)
-    ask = ask_of(question.run, question.pool, expected.width, by_rack=by_rack)
-    racks_used = any(rack for heap in expected.division for (rack, _), _ in heap.takes)
-    if by_rack or not racks_used:
-        groups = on_nodes(machines, ask, expected.division)
-        placed = [(g.bundle, g.domain, g.gpus) for g in answer.plan.groups]
-        assert placed == [(g.bundle, g.domain, g.gpus) for g in groups]
-        slots = [{n: set(ordinals(m)) for n, m in g.slots} for g in answer.plan.groups]
-        assert slots == [g.slots for g in groups]
+    groups = on_nodes(machines, expected.ask, expected.division)
+    placed = [(g.bundle, g.domain, g.gpus) for g in answer.plan.groups]
+    assert placed == [(g.bundle, g.domain, g.gpus) for g in groups]
+    slots = [{n: set(ordinals(m)) for n, m in g.slots} for g in answer.plan.groups]
+    assert slots == [g.slots for g in groups]
+    spares = [{n: set(ordinals(m)) for n, m in g.spare_slots} for g in answer.plan.groups]
+    assert spares == [g.spares for g in groups]
     _check_leases(question, answer)
 
 

@@ -106,6 +106,35 @@ def test_cover_pays_exactly_when_it_can_and_in_the_first_way(bill: Bill) -> None
     assert _cells(answer) == expected
 
 
+@st.composite
+def kinships(draw: st.DrawFn) -> Bill:
+    """Draw a larger family with a budget for most of its members, named in no order."""
+    owners = draw(families(most=7))
+    money = tuple(
+        Budget(name=name, owner=owner, envelopes=draw(budgets(owners, most=1))[0].envelopes)
+        for name, owner in zip(
+            draw(st.permutations([f"b{i}" for i in range(len(owners))])), owners, strict=True
+        )
+    )
+    terms = draw(fundings(owners))
+    request = CoverRequest(
+        owner=draw(st.sampled_from(sorted(owners))),
+        flavor="H100",
+        now_ms=NOW_MS,
+        duration_ms=HOUR_MS,
+        allow_borrow=terms.allow_borrow,
+        sponsors=terms.sponsors,
+    )
+    return Bill(owners, money, (), request, ())
+
+
+@given(kinships())
+def test_payers_are_own_then_siblings_then_parents_then_sponsors(bill: Bill) -> None:
+    found = payer_phases(bill.state, bill.request)
+    expected = paying.phases(bill.bank, bill.purchase)
+    assert [[(str(key), str(tier)) for key, tier in payers] for payers in found] == expected
+
+
 @given(bills())
 def test_no_limit_is_passed_counting_what_the_decision_takes(bill: Bill) -> None:
     answer = plan_cover(bill.state, bill.request, bill.asked())

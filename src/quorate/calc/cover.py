@@ -14,7 +14,8 @@ from quorate.calc.answers import error, invalid_request
 from quorate.calc.funds import Funds, read_funds, without_hours, without_places
 from quorate.calc.leases import WorldLease, read_leases, record, tier_of
 from quorate.calc.reading import any_whole, open_world, settle
-from quorate.core.cover import payable, payer_phases, plan_cover
+from quorate.core.cover import payer_phases, plan_cover
+from quorate.core.payment import payable
 from quorate.core.purse import CoverRequest, Demand, Leg, Place, Purse
 from quorate.documents import values
 from quorate.documents.place import label_key, label_value

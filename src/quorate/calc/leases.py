@@ -151,14 +151,21 @@ def tier_of(state: State, lease: WorldLease) -> Tier:
 
 def record(state: State, leases: tuple[WorldLease, ...], now_ms: int) -> None:
     """Fold ``leases`` into ``state``, each on a node of its own; each holds what it has used."""
+    # All nodes first: the topology is then made once.
+    for number, lease in enumerate(leases):
+        node = Node(
+            name=f"lease-{number}",
+            flavor=lease.flavor,
+            gpus=lease.gpus,
+            region="",
+            cluster="",
+            domain="",
+        )
+        apply(state, NodeApplied(at_ms=now_ms, actor=_ACTOR, node=node))
     for number, lease in enumerate(leases):
         name = f"lease-{number}"
-        node = Node(
-            name=name, flavor=lease.flavor, gpus=lease.gpus, region="", cluster="", domain=""
-        )
         run = Run(name=name, owner=lease.owner, flavors=(lease.flavor,), gpus=lease.gpus)
         end_ms = now_ms if lease.end_ms is None else min(lease.end_ms, now_ms)
-        apply(state, NodeApplied(at_ms=now_ms, actor=_ACTOR, node=node))
         apply(state, RunSubmitted(at_ms=now_ms, actor=_ACTOR, run=run))
         apply(
             state,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from quorate.calc.lease_form import lease_problems
-from quorate.calc.reading import CalcInputError, without_nulls
+from quorate.calc.reading import CalcInputError, settle, without_nulls
 from quorate.documents import KINDS, Invalid, Problem, parse_tree
 from quorate.documents.problem import shown
+from quorate.documents.reader import At, fields_of
 
 _FIELDS: Final = frozenset({"kind", "manifest", "now"})
 _RESERVATION: Final = "Reservation"
@@ -16,10 +17,10 @@ _LEASES: Final = frozenset({"Lease", "GPULease"})
 
 def validate(world: object) -> dict[str, object]:
     """Return ``ok``, and where it is false every problem with path, message and remedy."""
-    if not isinstance(world, dict):
-        raise CalcInputError("world", f"must be a mapping, got {shown(world)}")
-    for name in world.keys() - _FIELDS:
-        raise CalcInputError(str(name), "unknown field; a world to validate has kind and manifest")
+    at = At((), [])
+    fields_of(world, at, _FIELDS)
+    settle(at)
+    assert isinstance(world, dict), world
     if "manifest" not in world:
         raise CalcInputError("manifest", "is required; add the document to validate")
     manifest = without_nulls(world["manifest"])

@@ -44,8 +44,10 @@ def _parsed(assignment: str) -> tuple[str, list[Step], str]:
         steps.append((found[1], False) if found[1] is not None else (found[2], True))
         position = found.end()
     if not equals or not steps or position < len(path) or path.startswith("."):
-        raise _wrong(
-            assignment, "is not PATH=VALUE; write it like spec.envelopes[west].concurrency=96"
+        raise CommandError(
+            Exit.USAGE,
+            f"--set {assignment}: is not PATH=VALUE; "
+            "write it like spec.envelopes[west].concurrency=96",
         )
     if steps[0][0] in _REFUSED or (steps[0][0], len(steps)) == ("metadata", 1):
         raise _wrong(assignment, f"cannot change {steps[0][0]}; change fields of metadata or spec")

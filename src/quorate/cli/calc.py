@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
 from quorate.cli.exits import CommandError, Exit
 from quorate.cli.settings import examples
+
+KINDS: Final = ("topology", "pack", "cover", "bind", "validate")
+"""The kinds of ``quorate.calc``, named here so that ``--help`` need not import it."""
 
 
 @click.command(
@@ -14,7 +19,7 @@ from quorate.cli.settings import examples
         "echo '{\"nodes\": []}' | quorate calc topology",
     )
 )
-@click.argument("kind", metavar="KIND")
+@click.argument("kind", metavar="KIND", type=click.Choice(KINDS))
 @click.option(
     "-f",
     "--file",

@@ -51,7 +51,7 @@ def _moment(engine: Engine, decision: Decision, head: Head | None) -> Moment:
         apply_all(over, decision.events)
         view = over
     view.domain_order(DEFAULT_POOL, "")
-    return Moment(view, view.at_ms)
+    return Moment(view, view.at_ms, engine.head.seq)
 
 
 def _print(

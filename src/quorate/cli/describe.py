@@ -22,7 +22,6 @@ def describe(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
     """
     from quorate.cli.get import select, show
     from quorate.cli.kinds import kind_named, split_target
-    from quorate.cli.moment import Moment
     from quorate.cli.portrait import PORTRAITS, plain_portrait
     from quorate.cli.session import reading
     from quorate.cli.timeline import entries, run_of
@@ -32,7 +31,7 @@ def describe(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
     if not names and found.name != "system":
         raise click.UsageError(f"which {found.name}? list them: quorate get {found.plural}")
     with reading(settings) as read:
-        moment = Moment(read.view, read.now_ms)
+        moment = read.moment
         if not settings.is_table:
             show(settings, moment, found, names)
             return

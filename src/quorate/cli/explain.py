@@ -29,7 +29,7 @@ def explain(settings: Settings, run: str) -> None:
     from quorate.core.explain import explain as explain_run
     from quorate.model.refusal import Refusal
 
-    with reading(settings, quiet=True) as read:
+    with reading(settings) as read:
         found = explain_run(read.recorded, run.removeprefix("run/"), read.now_ms)
         if isinstance(found, Refusal):
             raise refused([found])

@@ -11,6 +11,7 @@ from quorate.model.refusal import Refusal, RefusalCode, sentence
 from quorate.ports.errors import (
     CheckpointError,
     CorruptLedgerError,
+    LedgerExistsError,
     QuorateError,
 )
 
@@ -20,6 +21,7 @@ EXIT_OF_REFUSAL: Final[dict[RefusalCode, Exit]] = dict.fromkeys(RefusalCode, Exi
 
 EXIT_OF_ERROR: Final[tuple[tuple[type[Exception], Exit], ...]] = (
     (CorruptLedgerError, Exit.UNSOUND),
+    (LedgerExistsError, Exit.REFUSED),
     (CheckpointError, Exit.INVALID),
     (CalcInputError, Exit.INVALID),
     (QuorateError, Exit.UNUSABLE),
@@ -31,6 +33,13 @@ EXIT_OF_ERROR: Final[tuple[tuple[type[Exception], Exit], ...]] = (
 def exit_of(error: Exception) -> Exit | None:
     """Return the exit code of ``error``; None when it is a bug and deserves its traceback."""
     return next((code for kind, code in EXIT_OF_ERROR if isinstance(error, kind)), None)
+
+
+def text_of(error: Exception) -> str:
+    """Return ``error`` as one line for people."""
+    if isinstance(error, OSError) and not isinstance(error, QuorateError) and error.strerror:
+        return f"{error.filename or 'the output'}: {error.strerror}; check path, rights and space"
+    return str(error)
 
 
 def refused(refusals: Sequence[Refusal]) -> CommandError:

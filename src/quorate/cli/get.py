@@ -38,13 +38,12 @@ def get(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
     yaml have exact GPU-milliseconds.
     """
     from quorate.cli.kinds import kind_named, split_target
-    from quorate.cli.moment import Moment
     from quorate.cli.session import reading
 
     kind, names = split_target(kind, names)
     found = kind_named(kind)
     with reading(settings) as read:
-        show(settings, Moment(read.view, read.now_ms), found, names)
+        show(settings, read.moment, found, names)
 
 
 def show(settings: Settings, moment: Moment, kind: Kind, names: Sequence[str]) -> None:

@@ -82,8 +82,7 @@ def moment_at(ledger: str, at: str) -> Moment:
             raise CommandError(
                 Exit.REFUSED, f"the ledger had not begun at {time_text(at_ms)}{began}"
             )
-    view, _ = as_of(state, at_ms)
-    return Moment(view, at_ms)
+    return as_of(state, at_ms)
 
 
 def _began(first: Block) -> str:

@@ -215,7 +215,7 @@ def _system_row(moment: Moment, name: str) -> Row:
     return (
         name,
         moment.view.ledger_id,
-        str(moment.view.seq),
+        str(moment.seq),
         str(system.budget_period_days),
         duration_text(system.half_life_ms),
         "-" if size is None else str(size),
@@ -227,7 +227,7 @@ def _system_tree(moment: Moment, _: str) -> Tree:
     status = {
         "ledgerId": moment.view.ledger_id,
         "publicKey": moment.view.public_key,
-        "sequence": moment.view.seq,
+        "sequence": moment.seq,
     }
     return {**render(moment.view.system), "status": status}
 

@@ -42,7 +42,7 @@ def log(settings: Settings, run: str | None, first: int | None, limit: int | Non
     from quorate.cli.table import table
     from quorate.cli.timeline import COLUMNS, entries, entry_tree, row, run_of
 
-    with reading(settings, quiet=True) as read:
+    with reading(settings) as read:
         if run is not None and run not in read.recorded.runs:
             raise CommandError(
                 Exit.REFUSED, f"there is no run {run!r}; list them: quorate get runs"

@@ -119,17 +119,20 @@ def main(args: Sequence[str], settings: Settings | None = None) -> int:
         return _fail(error.code, error.lines)
     except (click.Abort, KeyboardInterrupt):
         return _fail(Exit.INTERRUPTED, ("interrupted; nothing that was not reported was recorded",))
+    except SystemExit:
+        # Click's answer to a broken pipe: whoever read the output has seen enough.
+        return Exit.BROKEN_PIPE
     except BrokenPipeError:
-        # Whoever read the output has seen enough. Python must not try to flush the rest at exit.
+        # The same while flushing. Python must not try to write the rest at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.BROKEN_PIPE
     except Exception as error:
-        from quorate.cli.failures import exit_of
+        from quorate.cli.failures import exit_of, text_of
 
         code = exit_of(error)
         if code is None:
             raise
-        return _fail(code, (str(error),))
+        return _fail(code, (text_of(error),))
     return result if isinstance(result, int) else Exit.OK
 
 

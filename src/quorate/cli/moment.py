@@ -13,10 +13,11 @@ from quorate.model.view import StateView
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A view whose holds are settled as of ``now_ms``."""
+    """A view whose holds are settled as of ``now_ms``; ``seq`` is the last event recorded."""
 
     view: StateView
     now_ms: int
+    seq: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -141,7 +141,7 @@ def owner_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list
     sections.append(_section("Budgets (amounts in GPU-hours)", _listing(moment, BUDGET, budgets)))
     live = [*runs_of(moment, name, Phase.RUNNING), *runs_of(moment, name, Phase.PENDING)]
     over = sum(1 for record in moment.view.runs.values() if record.spec.owner == name) - len(live)
-    sections.append(_section(f"Runs ({over} more are over)", _listing(moment, RUN, live)))
+    sections.append(_section(f"Runs ({over} are over)", _listing(moment, RUN, live)))
     return sections
 
 

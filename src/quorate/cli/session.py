@@ -16,11 +16,12 @@ import click
 
 from quorate.adapters.clock_system import SystemClock
 from quorate.adapters.store_sqlite import SqliteStore
+from quorate.cli.moment import Moment
 from quorate.cli.settings import Settings
 from quorate.core.lifecycle import settle_holds
 from quorate.core.scribe import Scribe
-from quorate.ledger.chain import Head
 from quorate.loop.engine import Engine
+from quorate.model.events import RunRequeued
 from quorate.model.specs import DEFAULT_POOL
 from quorate.model.view import StateView
 from quorate.ports.clock import Clock
@@ -29,13 +30,16 @@ from quorate.ports.store import EventStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The state at ``now_ms``. ``recorded`` is what the ledger says, ``view`` has holds settled."""
+    """What a reader sees: ``recorded`` is the state in the ledger, ``moment`` has holds settled."""
 
-    view: StateView
+    moment: Moment
     recorded: StateView
-    now_ms: int
-    head: Head
     store: EventStore
+
+    @property
+    def now_ms(self) -> int:
+        """The time as of which it is read."""
+        return self.moment.now_ms
 
 
 def clock_of(settings: Settings) -> Clock:
@@ -44,28 +48,31 @@ def clock_of(settings: Settings) -> Clock:
 
 
 @contextmanager
-def reading(settings: Settings, *, quiet: bool = False) -> Iterator[Reading]:
-    """Open the ledger for reading; unless ``quiet``, stderr says what is due and not recorded."""
+def reading(settings: Settings) -> Iterator[Reading]:
+    """Open the ledger for reading; stderr says which runs time has stopped, not yet recorded."""
     with SqliteStore.read(Path(settings.ledger)) as store:
         engine = Engine.open(store, clock_of(settings))
-        now_ms = engine.now_ms()
-        view, due = as_of(engine.view, now_ms)
-        if due and not quiet:
-            click.echo(
-                f"note: {due} changes are due by now and shown, but not yet recorded; "
-                "record them: quorate tick",
-                err=True,
-            )
-        yield Reading(view=view, recorded=engine.view, now_ms=now_ms, head=engine.head, store=store)
+        yield Reading(
+            moment=as_of(engine.view, engine.now_ms(), notify=True),
+            recorded=engine.view,
+            store=store,
+        )
 
 
-def as_of(view: StateView, now_ms: int) -> tuple[StateView, int]:
-    """Return ``view`` with holds settled as of ``now_ms``, and how many events that would take."""
+def as_of(view: StateView, now_ms: int, *, notify: bool = False) -> Moment:
+    """Return the state at ``now_ms``: ``view`` with the holds settled that ran out by then."""
     scribe = Scribe(view, now_ms=now_ms, actor="reader")
     settle_holds(scribe)
     settled = scribe.view
     _place_nodes(settled)
-    return settled, len(scribe.events)
+    stopped = [event.run for event in scribe.events if isinstance(event, RunRequeued)]
+    if stopped and notify:
+        click.echo(
+            f"note: the money of {', '.join(stopped)} has ended, which is shown and not yet "
+            "recorded; record it: quorate tick",
+            err=True,
+        )
+    return Moment(settled, now_ms, view.seq)
 
 
 @contextmanager
@@ -79,5 +86,5 @@ def writing(settings: Settings, *, dry_run: bool) -> Iterator[Engine]:
 
 
 def _place_nodes(view: StateView) -> None:
-    """Let nodes that were read from the log join the topology, which is done when it is asked for."""
+    """Let nodes that were read from the log join the topology; that waits until it is asked for."""
     view.domain_order(DEFAULT_POOL, "")

@@ -89,7 +89,7 @@ def write_new(name: str, texts: Iterable[str]) -> int:
             undo.pop_all()
     except FileExistsError:
         raise CommandError(
-            Exit.UNUSABLE, f"{name} exists already and was left alone; choose another name"
+            Exit.REFUSED, f"{name} exists already and was left alone; choose another name"
         ) from None
     except OSError as error:
         raise CommandError(

@@ -12,17 +12,18 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from quorate.core.cover import explain_uncovered, pay, payable, payer_phases
+from quorate.core.cover import payer_phases
 from quorate.core.holds import hold_duration_ms
 from quorate.core.layout import PackRequest, pack_request
 from quorate.core.pack import PackPlan, pick_slots
-from quorate.core.purse import CoverRequest, Demand, Leg, Purse
-from quorate.core.slices import least_deficit, no_placement
+from quorate.core.payment import pay, payable
+from quorate.core.purse import CoverRequest, Demand, Leg, Purse, family_of, names_racks
+from quorate.core.shortfall import explain_uncovered
+from quorate.core.slices import best_slice, no_placement
 from quorate.core.spread import Spread, demands_of, spreads
 from quorate.core.steps import Steps
 from quorate.core.yard import Yards
 from quorate.model.refusal import Refusal, RefusalCode
-from quorate.model.selector import RACK, names_label
 from quorate.model.specs import Run
 from quorate.model.view import Payers, StateView
 
@@ -85,7 +86,8 @@ def cover_request(view: StateView, run: Run, flavor: str, now_ms: int) -> CoverR
 def _attempt(view: StateView, run: Run, cover: CoverRequest, width: int, steps: Steps) -> _Attempt:
     request = pack_request(run, view.pools[run.pool], cover.flavor, width)
     phases = payer_phases(view, cover)
-    by_rack = any(names_label(view.envelopes[key].spec.selector, RACK) for key, _ in phases[-1])
+    sponsors = phases[-1][len(phases[0]) :]
+    by_rack = family_of(view, cover.owner, cover.flavor).by_rack or names_racks(view, sponsors)
     yards = Yards(view, request, by_rack=by_rack)
     first = next(spreads(yards, None, steps), None)
     return _Attempt(request, yards, first, cover, phases)
@@ -154,7 +156,7 @@ def _refusal(view: StateView, attempt: _Attempt, steps: Steps) -> Refusal:
     if steps.exhausted:
         return Refusal(code=RefusalCode.SEARCH_LIMIT, wanted=attempt.request.gpus)
     no_room = no_placement(attempt.yards)
-    parts = least_deficit(attempt.request, list(attempt.yards.most_free())) or []
+    parts, _ = best_slice(attempt.yards)
     places = [(attempt.yards.at(part.domain), part.wanted) for part in parts]
     demands = [(yard.lots[0].place, gpus) for yard, gpus in places if yard is not None]
     if not demands or pay(purse, demands, steps) is not None:

@@ -375,4 +375,4 @@ def _quotas(specs: Sequence[Applied]) -> Iterator[str]:
     """Yield a warning for each quota that is kept and not yet held anybody to."""
     for spec in specs:
         if isinstance(spec, Owner) and spec.quota != Quota():
-            yield f"the quota of owner {spec.name} is recorded; this version does not enforce quotas"
+            yield f"owner {spec.name}: the quota is recorded, but this version does not enforce it"

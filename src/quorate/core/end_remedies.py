@@ -4,28 +4,36 @@ from __future__ import annotations
 
 from typing import Final
 
+from quorate.core.admit import Admitted, admit
 from quorate.core.commands import Cancel
-from quorate.core.remedy import Remedy, RemedyKind, Trials, started_with
+from quorate.core.lifecycle import end_run
+from quorate.core.remedy import ACTOR, Proof, Remedy, RemedyKind, Trials, started_with
+from quorate.core.scribe import Scribe
+from quorate.model.events import Outcome
 from quorate.model.specs import Run
 from quorate.model.view import StateView
 
 DRY_RUNS_MAX: Final = 30
-"""How many running runs are tried, smallest first."""
+"""How many ends are tried, smallest runs first, on an overlay or by deciding."""
 
 LISTED_MAX: Final = 3
 """How many are proposed."""
 
 
-def end_remedies(view: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...]:
+def end_remedies(view: StateView, settled: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...]:
     """Return up to ``LISTED_MAX`` runs of the owner whose end starts ``run``, smallest first.
 
-    Of equal ones the newest comes first: it has the least to lose.
+    Of equal ones the newest comes first: it has the least to lose. ``settled`` is ``view`` with
+    everything done that is due.
     """
     trials = Trials(view, now_ms, DRY_RUNS_MAX)
     found: list[Remedy] = []
-    for name, gpus in _running(view, run.owner):
+    for name, gpus in _running(settled, run.owner):
         command = Cancel(name)
-        proof = trials.start_of(run.name, command, attempts=1 + len(view.pending))
+        proof: Proof = ()
+        if trials.spend() and _makes_room(settled, name, run, now_ms):
+            # The whole command, because runs that wait longer are tried first.
+            proof = trials.start_of(run.name, command, attempts=1 + len(settled.pending))
         if proof:
             found.append(
                 Remedy(
@@ -42,6 +50,13 @@ def end_remedies(view: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...]:
         if len(found) == LISTED_MAX or trials.dry_runs_left == 0:
             break
     return tuple(found)
+
+
+def _makes_room(settled: StateView, name: str, run: Run, now_ms: int) -> bool:
+    """Return whether ``run`` would start after the end of run ``name`` if nobody else waited."""
+    scribe = Scribe(settled, now_ms=now_ms, actor=ACTOR)
+    end_run(scribe, settled.runs[name], Outcome.CANCELLED)
+    return isinstance(admit(scribe.view, run, now_ms), Admitted)
 
 
 def _running(view: StateView, owner: str) -> list[tuple[str, int]]:

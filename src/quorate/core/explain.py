@@ -107,5 +107,5 @@ def _remedies(
     return (
         *run_remedies(view, run, now_ms),
         *budget_remedies(view, settled, run, now_ms),
-        *end_remedies(view, run, now_ms),
+        *end_remedies(view, settled, run, now_ms),
     )

@@ -8,14 +8,16 @@ group's domain, off its working nodes where possible.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 from msgspec.structs import replace
 
 from quorate.core.layout import PackRequest
 from quorate.core.slices import no_placement
-from quorate.core.spread import Piece, Spread, spreads
+from quorate.core.spread import Spread, spreads
 from quorate.core.steps import Steps
-from quorate.core.yard import Yard, Yards
+from quorate.core.yard import Lot, Yard, Yards
 from quorate.model.events import Slots
 from quorate.model.island import Island, lowest_slots
 from quorate.model.refusal import Refusal, RefusalCode
@@ -75,7 +77,7 @@ def pick_slots(spread: Spread, request: PackRequest) -> PackPlan:
     drafts: dict[str, _Draft] = {}
     tight = request.placement is Placement.TIGHT
     groups: list[PlacedGroup] = []
-    unspent: list[tuple[_Draft, Piece, list[int]]] = []
+    unspent: list[tuple[_Draft, Yard, list[int]]] = []
     for piece in spread:
         yard = piece.yard
         domain = yard.domain
@@ -83,23 +85,27 @@ def pick_slots(spread: Spread, request: PackRequest) -> PackPlan:
         if draft is None:
             draft = drafts[domain] = _Draft(yard.island, tight=tight)
         amounts = list(piece.amounts)
+        if request.whole_nodes:
+            yard = draft.set_aside(yard, amounts)
         for _ in range(piece.count):
             slots, places = _pick(draft, yard, amounts, piece.gpus, 0)
             group = PlacedGroup(
                 len(groups), piece.bundle, domain, piece.gpus, slots, places, (), ()
             )
             groups.append(group)
-            unspent.append((draft, piece, amounts))
-    if request.spares_per_group:
-        groups = [_with_spares(*found) for found in zip(groups, unspent, strict=True)]
+            unspent.append((draft, yard, amounts))
+    spares = request.spares_per_group
+    if spares:
+        groups = [_with_spares(g, spares, *left) for g, left in zip(groups, unspent, strict=True)]
     return PackPlan(tuple(groups))
 
 
-def _with_spares(group: PlacedGroup, unspent: tuple[_Draft, Piece, list[int]]) -> PlacedGroup:
+def _with_spares(
+    group: PlacedGroup, spares: int, draft: _Draft, yard: Yard, amounts: list[int]
+) -> PlacedGroup:
     """Return ``group`` with its spares, taken once every group has its slots."""
-    draft, piece, amounts = unspent
     working = draft.bits_of(group.slots)
-    slots, places = _pick(draft, piece.yard, amounts, piece.spares, working)
+    slots, places = _pick(draft, yard, amounts, spares, working)
     return replace(group, spare_slots=slots, spare_places=places)
 
 
@@ -108,7 +114,7 @@ _Picked = tuple[Slots, tuple[str, ...]]
 
 def _pick(draft: _Draft, yard: Yard, amounts: list[int], gpus: int, avoid: int) -> _Picked:
     """Take ``gpus`` out of what is left of ``amounts``, off the nodes in ``avoid`` if it can be."""
-    if len(amounts) == 1:
+    if len(amounts) == 1 and yard.lots[0].place.where == yard.domain:
         amounts[0] -= gpus
         return tuple(draft.take_avoiding(gpus, yard.lots[0].nodes, avoid)), ()
     slots: list[tuple[str, int]] = []
@@ -129,7 +135,7 @@ def _pick(draft: _Draft, yard: Yard, amounts: list[int], gpus: int, avoid: int) 
 class _Draft:
     """An island's index while one plan is made; the island itself is not touched."""
 
-    __slots__ = ("buckets", "changed", "island", "tight", "whole")
+    __slots__ = ("aside", "buckets", "changed", "island", "tight", "whole")
 
     def __init__(self, island: Island, *, tight: bool) -> None:
         self.island = island
@@ -138,6 +144,23 @@ class _Draft:
         self.whole = island.whole if len(island.sizes) > 1 else 0
         self.changed: dict[int, int] = {}
         self.tight = tight
+        self.aside = 0
+
+    def set_aside(self, yard: Yard, amounts: Sequence[int]) -> Yard:
+        """Return ``yard`` with just the nodes that ``amounts`` use up, first by name.
+
+        What is picked from it, spares included, then leaves no node half taken.
+        """
+        lots = []
+        for lot, gpus in zip(yard.lots, amounts, strict=True):
+            nodes = 0
+            for _ in range(gpus // lot.unit):
+                open_nodes = lot.nodes & ~self.aside
+                first = open_nodes & -open_nodes
+                nodes |= first
+                self.aside |= first
+            lots.append(Lot(lot.place, nodes, gpus, lot.unit))
+        return Yard(yard.domain, yard.island, tuple(lots), sum(amounts))
 
     def take_avoiding(self, gpus: int, nodes: int, avoid: int) -> list[tuple[str, int]]:
         """Take ``gpus`` slots of ``nodes``, those in ``avoid`` last; each node once, as picked."""
@@ -206,16 +229,28 @@ class _Draft:
                 assert count > 0, gpus
 
     def _take_tight(self, gpus: int, nodes: int, found: list[tuple[int, int]]) -> None:
-        """Take the best fit for a remainder; while there is none, the emptiest node, whole."""
+        """Take the best fit for a remainder; while there is none, the emptiest node, whole.
+
+        The best fit is a node that is used up by it, else the fullest of those already in use,
+        else the smallest untouched one: nothing is broken while something broken will do.
+        """
         buckets = self.buckets
         top = len(buckets) - 1
         while gpus:
+            untouched = 0
             for count in range(gpus, top + 1):
                 bits = buckets[count] & nodes
-                if bits:
-                    bits = bits & ~self.whole or bits
-                    found.append(self._claim(count, bits & -bits, gpus))
+                if not bits:
+                    continue
+                fit = bits & ~self.whole or (bits if count == gpus else 0)
+                if fit:
+                    found.append(self._claim(count, fit & -fit, gpus))
                     return
+                untouched = untouched or count
+            if untouched:
+                bits = buckets[untouched] & nodes
+                found.append(self._claim(untouched, bits & -bits, gpus))
+                return
             count = min(gpus - 1, top)
             while not buckets[count] & nodes:
                 count -= 1

@@ -1,4 +1,6 @@
-"""Exact payment search: what to do when taking the most from each payer in order does not pay.
+"""Payment: who pays how much of which demand, exactly.
+
+Taking the most from each payer in order is tried first; what follows is for when that does not pay.
 
 Overlapping caps make the problem hard in general, so the search is bounded by ``Steps``; a small
 maximum flow prunes it so well that, without overlapping caps, it never turns back.
@@ -234,3 +236,24 @@ class PaymentSearch:
         return (
             Relaxation.build(self.purse, self.choices[at:], self.left).fill(self.left) == self.left
         )
+
+
+def pay(purse: Purse, demands: Sequence[Demand], steps: Steps) -> list[Leg] | None:
+    """Return the lexicographically first legs that pay for ``demands``, or None.
+
+    None is a proof unless ``steps`` ran out. The purse must be empty, and is left so.
+    """
+    legs = purse.greedy(demands)
+    if legs is None:
+        legs = PaymentSearch(purse, demands, steps).run()
+    purse.reset()
+    return legs
+
+
+def payable(purse: Purse, demands: Sequence[Demand]) -> list[int]:
+    """Return how many GPUs of each demand can be paid at most, earlier demands first.
+
+    An upper bound, and exact where no envelope is under two bounds.
+    """
+    wanted = [gpus for _, gpus in demands]
+    return Relaxation.build(purse, choices_of(purse, demands), wanted).fill(wanted)

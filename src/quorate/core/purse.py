@@ -6,16 +6,16 @@ decision has come to them. Ties by budget name, then envelope name. No number ra
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
 
 from quorate.model.events import Tier
 from quorate.model.records import EnvelopeAccount
-from quorate.model.selector import matches
+from quorate.model.selector import RACK, matches, names_label
 from quorate.model.specs import CapId, EnvelopeId, Sharing
-from quorate.model.view import Payers, StateView
+from quorate.model.view import Family, Payers, StateView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +56,11 @@ Demand = tuple[Place, int]
 
 
 def family_payers(view: StateView, owner: str, flavor: str) -> Payers:
+    """Return the payers of ``family_of``."""
+    return family_of(view, owner, flavor).payers
+
+
+def family_of(view: StateView, owner: str, flavor: str) -> Family:
     """Return the envelopes of ``owner`` and its family for ``flavor``, in cover order.
 
     Kept per (owner, flavor) until a budget or an owner changes.
@@ -64,14 +69,14 @@ def family_payers(view: StateView, owner: str, flavor: str) -> Payers:
     if cached is not None:
         return cached
     found: list[tuple[EnvelopeId, Tier]] = []
-    found.extend((key, Tier.OWNED) for key in _envelopes_of(view, owner, flavor))
+    found.extend((key, Tier.OWNED) for key in _envelopes_of(view, (owner,), flavor))
     spec = view.owners.get(owner)
-    parents = () if spec is None else tuple(sorted(spec.parents))
+    parents = () if spec is None else spec.parents
     siblings = {child for parent in parents for child in view.children.get(parent, ())}
-    for relative in (*sorted(siblings - {owner}), *parents):
+    for relatives in (siblings - {owner}, parents):
         found.extend(
             (key, Tier.SHARED)
-            for key in _envelopes_of(view, relative, flavor)
+            for key in _envelopes_of(view, relatives, flavor)
             if view.envelopes[key].spec.sharing is Sharing.FAMILY
         )
     # A diamond in the family can make somebody both sibling and parent; the first mention counts.
@@ -79,14 +84,22 @@ def family_payers(view: StateView, owner: str, flavor: str) -> Payers:
     for key, tier in found:
         seen.setdefault(key, tier)
     payers = tuple(seen.items())
-    view.family_cache[owner, flavor] = payers
-    return payers
+    family = Family(payers, names_racks(view, payers))
+    view.family_cache[owner, flavor] = family
+    return family
 
 
-def _envelopes_of(view: StateView, owner: str, flavor: str) -> list[EnvelopeId]:
+def names_racks(view: StateView, payers: Payers) -> bool:
+    """Return whether any of ``payers`` pays in certain racks only."""
+    return any(names_label(view.envelopes[key].spec.selector, RACK) for key, _ in payers)
+
+
+def _envelopes_of(view: StateView, owners: Iterable[str], flavor: str) -> list[EnvelopeId]:
+    """Return the envelopes of ``owners`` for ``flavor``, by budget name, then envelope name."""
+    budgets = sorted(name for owner in owners for name in view.owner_budgets.get(owner, ()))
     return [
         EnvelopeId(f"{budget}/{envelope.name}")
-        for budget in view.owner_budgets.get(owner, ())
+        for budget in budgets
         for envelope in sorted(view.budgets[budget].envelopes, key=lambda found: found.name)
         if envelope.flavor == flavor
     ]
@@ -104,7 +117,7 @@ def sponsor_payers(view: StateView, request: CoverRequest) -> Payers:
         candidates = [
             key
             for sponsor in request.sponsors
-            for key in _envelopes_of(view, sponsor, request.flavor)
+            for key in _envelopes_of(view, (sponsor,), request.flavor)
         ]
     else:
         candidates = list(view.lenders.get(request.flavor, ()))

@@ -8,7 +8,7 @@ costs little however long the queue and however many payers there are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeVar
 
@@ -20,8 +20,11 @@ from quorate.model.view import StateView
 ACTOR: Final = "explain"
 """Who dry runs are made by; it is never recorded."""
 
-ATTEMPTS_MAX: Final = 4_000
+ATTEMPTS_MAX: Final = 500
 """How many waiting runs the dry runs of one family of remedies may try again, in all."""
+
+PROOFS_MIN: Final = 4
+"""How many commands may be decided in full however long the queue is, which each tries again."""
 
 Value = str | int | bool | None
 """A field's new value, as a document has it; None takes the field away."""
@@ -79,7 +82,10 @@ class Trials:
     view: StateView
     now_ms: int
     dry_runs_left: int
-    attempts_left: int = ATTEMPTS_MAX
+    attempts_left: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.attempts_left = max(ATTEMPTS_MAX, PROOFS_MIN * (1 + len(self.view.pending)))
 
     def spend(self, attempts: int = 1) -> bool:
         """Return whether one more dry run, which tries ``attempts`` runs, may be made."""

@@ -30,7 +30,7 @@ from quorate.model.island import IslandKey
 from quorate.model.specs import Funding, Run
 from quorate.model.view import StateView
 
-DRY_RUNS_MAX: Final = 90
+DRY_RUNS_MAX: Final = 80
 """How many copies are tried for one explanation."""
 
 FLAVORS_MAX: Final = 8

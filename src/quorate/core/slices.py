@@ -31,31 +31,42 @@ class SlicePart:
         return max(0, self.wanted - self.gpus_free)
 
 
+def best_slice(yards: Yards) -> tuple[list[SlicePart], bool]:
+    """Return the slice with the least deficit, and whether the empty fleet could hold it.
+
+    Where it could not, domains are asked for more than they have: that is what is missing.
+    """
+    found = list(yards.most_free())
+    if not found:
+        return [], False
+    parts = least_deficit(yards.request, found)
+    if parts is not None:
+        return parts, True
+    return least_deficit(yards.request, found, bounded=False) or [], False
+
+
 def no_placement(yards: Yards) -> Refusal:
     """Return why ``yards.request`` cannot be placed now: the least deficit, domain by domain."""
     request = yards.request
-    found = list(yards.most_free())
-    if not found:
+    parts, fits_empty = best_slice(yards)
+    if not parts:
         return Refusal(code=RefusalCode.NO_NODES, subject=request.flavor, wanted=request.gpus)
-    parts = least_deficit(request, found)
     remedy = ""
-    if parts is None:
-        parts = least_deficit(request, found, bounded=False)
-        assert parts is not None, request
+    if not fits_empty:
         remedy = (
             "the empty fleet could not hold it: ask for fewer GPUs, smaller groups or another "
             "flavor"
         )
     short = sum(part.deficit for part in parts)
     if short == 0:
-        remedy = "enough GPUs are free, but not as the whole nodes this pool gives"
+        remedy = "enough GPUs are free, but not where its groups, as whole as they are, could go"
     code = RefusalCode.INSUFFICIENT_CAPACITY
     if request.one_domain:
         code = RefusalCode.NO_SINGLE_DOMAIN
     return Refusal(
         code=code,
         subject=request.flavor,
-        wanted=_need(request),
+        wanted=sum(part.wanted for part in parts),
         short=max(1, short),
         shortages=tuple(
             Shortage(where=part.domain, wanted=part.wanted, available=part.gpus_free)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from msgspec import Struct
 
@@ -22,6 +23,9 @@ from quorate.model.specs import Placement
 
 Payable = Callable[[Sequence[Demand]], bool]
 """Whether some demands could be paid; asked to prune, so it may err towards yes alone."""
+
+DEPTH_MAX: Final = 200
+"""Into how many pieces a search for payable placements cuts a run before it gives up."""
 
 
 class Item(Struct, frozen=True, gc=False):
@@ -81,31 +85,69 @@ def spreads(yards: Yards, payable: Payable | None, steps: Steps) -> Iterator[Spr
     request = yards.request
     items = items_of(request)
     if request.one_domain or request.placement is Placement.TIGHT:
-        yield from _single_domain(yards, items, steps)
-    if not request.one_domain:
-        yield from _SpreadSearch(yards, items, payable, steps).run()
+        yield from _single_domain(yards, items, payable, steps)
+    if request.one_domain:
+        return
+    search = _SpreadSearch(yards, items, payable, steps)
+    if payable is None and search.filling_is_best:
+        filled = search.fill()
+        if filled is not None:
+            yield filled
+        return
+    yield from search.run()
 
 
-def _single_domain(yards: Yards, items: Sequence[Item], steps: Steps) -> Iterator[Spread]:
+def _single_domain(
+    yards: Yards, items: Sequence[Item], payable: Payable | None, steps: Steps
+) -> Iterator[Spread]:
     """Yield the spreads that use one domain only."""
-    request = yards.request
-    spares = request.spares_per_group
+    spares = yards.request.spares_per_group
     need = 0
     for item in items:
         need += (item.gpus + spares) * item.count
     for yard in _holding(yards, need):
         if not steps.spend():
             return
-        left = [lot.gpus_free for lot in yard.lots]
-        pieces: list[Piece] = []
-        for item in items:
-            piece = _first_fit(item, spares, yard, left)
-            if piece is None:
-                break
-            _take(left, piece.amounts, 1)
-            pieces.append(piece)
-        else:
+        if yard.is_plain:
+            pieces = []
+            for item in items:
+                gpus = (item.gpus + spares) * item.count
+                pieces.append(Piece(item.bundle, item.gpus, item.count, spares, yard, (gpus,)))
             yield tuple(pieces)
+        else:
+            yield from _InOneYard(yard, items, spares, payable, steps).run()
+
+
+@dataclass(slots=True)
+class _InOneYard:
+    """Every way to take all items from the lots of one yard, most from the first lots first."""
+
+    yard: Yard
+    items: Sequence[Item]
+    spares: int
+    payable: Payable | None
+    steps: Steps
+    entered: set[tuple[int, tuple[int, ...]]] = field(default_factory=set)
+
+    def run(self) -> Iterator[Spread]:
+        """Yield complete spreads; two that take the same from each lot come up once."""
+        return self._rest(0, [lot.gpus_free for lot in self.yard.lots], ())
+
+    def _rest(self, at: int, left: Sequence[int], done: Spread) -> Iterator[Spread]:
+        if at == len(self.items):
+            yield done
+            return
+        if (at, tuple(left)) in self.entered:
+            return
+        self.entered.add((at, tuple(left)))
+        item = self.items[at]
+        for piece in _fits(item, item.count, self.spares, self.yard, left):
+            if not self.steps.spend():
+                return
+            pieces = (*done, piece)
+            if self.payable is None or self.payable(demands_of(pieces)):
+                rest = [have - gpus for have, gpus in zip(left, piece.amounts, strict=True)]
+                yield from self._rest(at + 1, rest, pieces)
 
 
 def _holding(yards: Yards, need: int) -> Iterator[Yard]:
@@ -117,16 +159,6 @@ def _holding(yards: Yards, need: int) -> Iterator[Yard]:
     return iter(sorted(in_order(need), key=lambda yard: yard.domain not in request.prefer))
 
 
-def _first_fit(item: Item, spares: int, yard: Yard, left: Sequence[int]) -> Piece | None:
-    """Return the first way to take all groups of ``item`` from ``yard``."""
-    if len(left) == 1 and yard.lots[0].unit == 1:
-        need = (item.gpus + spares) * item.count
-        if left[0] < need:
-            return None
-        return Piece(item.bundle, item.gpus, item.count, spares, yard, (need,))
-    return next(_fits(item, item.count, spares, yard, left), None)
-
-
 def _take(left: list[int], amounts: Sequence[int], sign: int) -> None:
     for index, gpus in enumerate(amounts):
         left[index] -= sign * gpus
@@ -135,23 +167,43 @@ def _take(left: list[int], amounts: Sequence[int], sign: int) -> None:
 def _fits(item: Item, count: int, spares: int, yard: Yard, left: Sequence[int]) -> Iterator[Piece]:
     """Yield the ways to take ``count`` groups of ``item`` from the lots of ``yard``."""
     need = (item.gpus + spares) * count
-    if len(yard.lots) == 1 and yard.lots[0].unit == 1:
+    if yard.is_plain:
         if left[0] >= need:
             yield Piece(item.bundle, item.gpus, count, spares, yard, (need,))
         return
     if all(lot.unit == 1 for lot in yard.lots) or count == 1:
-        for amounts in _splits(yard, left, need, 0):
-            yield Piece(item.bundle, item.gpus, count, spares, yard, amounts)
-        return
-    # Whole nodes of several sizes: one group after the other, each in its first way.
-    remaining, total = list(left), [0] * len(left)
-    for _ in range(count):
-        amounts_one = next(_splits(yard, remaining, item.gpus + spares, 0), None)
-        if amounts_one is None:
-            return
-        _take(remaining, amounts_one, 1)
-        _take(total, amounts_one, -1)
-    yield Piece(item.bundle, item.gpus, count, spares, yard, tuple(total))
+        ways = _splits(yard, left, need, 0)
+    else:
+        ways = _group_by_group(yard, left, item.gpus + spares, count)
+    for amounts in ways:
+        yield Piece(item.bundle, item.gpus, count, spares, yard, amounts)
+
+
+def _group_by_group(
+    yard: Yard, left: Sequence[int], gpus: int, count: int
+) -> Iterator[tuple[int, ...]]:
+    """Yield what ``count`` groups of ``gpus``, each of whole nodes, can take from the lots.
+
+    One group after the other, each in its first way first; no total is met twice.
+    """
+    seen = {(0, tuple(left))}
+    stack = [_splits(yard, left, gpus, 0)]
+    path = [tuple(left)]
+    while stack:
+        one = next(stack[-1], None)
+        if one is None:
+            stack.pop()
+            path.pop()
+            continue
+        rest = tuple(have - taken for have, taken in zip(path[-1], one, strict=True))
+        if (len(stack), rest) in seen:
+            continue
+        seen.add((len(stack), rest))
+        if len(stack) == count:
+            yield tuple(had - have for had, have in zip(left, rest, strict=True))
+        else:
+            stack.append(_splits(yard, rest, gpus, 0))
+            path.append(rest)
 
 
 def _splits(yard: Yard, left: Sequence[int], gpus: int, at: int) -> Iterator[tuple[int, ...]]:
@@ -186,16 +238,43 @@ class _SpreadSearch:
 
     def __post_init__(self) -> None:
         # Groups of one size waste the same room wherever they go, and one smaller group at the end
-        # fits wherever a full one would have. Divisible work wastes nothing unless it has spares.
+        # fits wherever a full one would have. Divisible work wastes nothing unless it has spares,
+        # and then it wastes least in the largest domains. Whole nodes fit or do not fit.
+        request = self.yards.request
         sizes = [item.gpus for item in self.items]
         uniform = len(set(sizes[:-1])) <= 1 and sizes[-1] <= sizes[0]
         last_is_one = sizes[-1] == sizes[0] or self.items[-1].count == 1
-        divisible = self.items[0].divisible
-        self.filling_is_best = (
-            len(self.items) == 1 or not self.yards.request.spares_per_group
-            if divisible
-            else uniform and last_is_one
-        )
+        if request.whole_nodes:
+            self.filling_is_best = False
+        elif self.items[0].divisible:
+            alone = len(self.items) == 1 and not request.prefer
+            self.filling_is_best = alone or not request.spares_per_group
+        else:
+            self.filling_is_best = uniform and last_is_one
+
+    def fill(self) -> Spread | None:
+        """Return the spread that fills one domain before the next; None where nothing fits.
+
+        A proof where ``filling_is_best``, however many domains there are.
+        """
+        spares = self.yards.request.spares_per_group
+        for item in self.items:
+            rest = item.gpus if item.divisible else item.count
+            least = spares + (1 if item.divisible else item.gpus)
+            for yard in self._candidates(least):
+                left = self._left(yard)
+                gpus = sum(left)
+                most = min(rest, gpus - spares if item.divisible else gpus // (item.gpus + spares))
+                piece = next(self._pieces(item, most, yard))
+                _take(left, piece.amounts, 1)
+                self.pieces.append(piece)
+                self.used[yard.domain] = self.used.get(yard.domain, 0) + 1
+                rest -= most
+                if rest == 0:
+                    break
+            if rest:
+                return None
+        return tuple(self.pieces)
 
     def run(self) -> Iterator[Spread]:
         """Yield complete spreads in order."""
@@ -215,6 +294,9 @@ class _SpreadSearch:
             return
         if not self._is_new(at, rest, done):
             return
+        if len(self.pieces) == DEPTH_MAX:
+            self.steps.exhausted = True
+            return
         item, spares = self.items[at], self.yards.request.spares_per_group
         least = spares + (1 if item.divisible else item.gpus)
         for yard in self._candidates(least):
@@ -233,13 +315,12 @@ class _SpreadSearch:
     def _amounts(self, item: Item, most: int, yard: Yard) -> Iterator[int]:
         """Yield how much of ``item`` to try in ``yard``, most first.
 
-        Without a payer, giving a domain less than it holds never helps where ``filling_is_best``.
+        What can be paid is an interval from nothing up, so its top is found by halving; not so
+        where nodes go whole, because there an amount in between may not fit at all.
         """
-        if self.payable is None and self.filling_is_best and len(yard.lots) == 1:
-            yield most
-            return
         top = most
-        if self.payable is not None and not self._could(item, most, yard):
+        halving = self.payable is not None and not self.yards.request.whole_nodes
+        if halving and not self._could(item, most, yard):
             low, high = 0, most
             while high - low > 1:
                 middle = (low + high) // 2

@@ -38,6 +38,11 @@ class Yard(Struct, frozen=True, gc=False):
     lots: tuple[Lot, ...]
     gpus_free: int
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether any GPU of it is as good as any other."""
+        return len(self.lots) == 1 and self.lots[0].unit == 1
+
 
 class Yards:
     """The domains a request may use, made into yards as they are asked for.

@@ -5,7 +5,7 @@ Only ``model/apply.py`` changes them, and only after asking their table to ``own
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from quorate.model.events import LeaseEnding, LeaseStarted, Tier
 from quorate.model.island import IslandKey
@@ -27,8 +27,11 @@ class Phase(Word):
 TERMINAL = frozenset((Phase.COMPLETED, Phase.CANCELLED, Phase.FAILED))
 
 
-@dataclass(slots=True)
-class NodeRecord:
+class Record(Struct, gc=False):
+    """Something that changes in place. It holds values only, so it is never part of a cycle."""
+
+
+class NodeRecord(Record):
     """A node and where its slots are indexed."""
 
     spec: Node
@@ -40,8 +43,7 @@ class NodeRecord:
         return NodeRecord(self.spec, self.island, self.position)
 
 
-@dataclass(slots=True)
-class EnvelopeAccount:
+class EnvelopeAccount(Record):
     """What an envelope has promised and paid.
 
     ``committed_gpu_ms`` is spent + held: what ended leases cost and what open leases hold, whole.
@@ -94,8 +96,7 @@ class EnvelopeAccount:
         return self.committed_gpu_ms - self.spent_gpu_ms(now_ms)
 
 
-@dataclass(slots=True)
-class CapAccount:
+class CapAccount(Record):
     """What the envelopes under a cap have promised together."""
 
     cap_id: CapId
@@ -117,8 +118,7 @@ class CapAccount:
         )
 
 
-@dataclass(slots=True)
-class Lease:
+class Lease(Record):
     """An open lease: the fact that began it, and what has changed since."""
 
     fact: LeaseStarted
@@ -136,8 +136,7 @@ class Lease:
         return self.fact.start_ms + self.hold_gpu_ms // self.gpus
 
 
-@dataclass(slots=True)
-class RunRecord:
+class RunRecord(Record):
     """A run: what was asked, where it stands, what it has cost whom."""
 
     spec: Run

@@ -24,7 +24,9 @@ CapId = NewType("CapId", str)
 DEFAULT_POOL = "default"
 
 
-class Spec(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Spec(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
+):
     """A declared value: immutable, stored by field name, defaults left out."""
 
 

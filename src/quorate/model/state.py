@@ -31,7 +31,7 @@ from quorate.model.specs import (
     System,
 )
 from quorate.model.tables import Table
-from quorate.model.view import Payers
+from quorate.model.view import Family
 
 
 class State:
@@ -88,7 +88,7 @@ class State:
         self._node_leases: Table[str, dict[str, None]] = Table()
         self._owner_leases: Table[str, dict[str, None]] = Table()
         self.leases_indexed = False
-        self.family_cache: dict[tuple[str, str], Payers] = {}
+        self.family_cache: dict[tuple[str, str], Family] = {}
         self._domains: Table[tuple[str, str], DomainIndex] = Table()
         # The islands changed since the last refresh, with the free count that is still listed.
         self._stale: list[tuple[IslandKey, int]] = []

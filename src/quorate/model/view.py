@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct
+
 from quorate.model.domain_index import DomainIndex
 from quorate.model.events import Tier
 from quorate.model.island import Island, IslandKey
@@ -24,6 +26,13 @@ if TYPE_CHECKING:
 
 Payers = tuple[tuple[EnvelopeId, Tier], ...]
 """Envelopes that may pay for an owner's work in one flavor, in cover order."""
+
+
+class Family(Struct, frozen=True, gc=False):
+    """The payers in an owner's family; ``by_rack`` says that one of them pays in certain racks only."""
+
+    payers: Payers
+    by_rack: bool
 
 
 class StateView(Protocol):
@@ -125,8 +134,8 @@ class StateView(Protocol):
         ...
 
     @property
-    def family_cache(self) -> dict[tuple[str, str], Payers]:
-        """Payers found so far; dropped when a budget or an owner changes."""
+    def family_cache(self) -> dict[tuple[str, str], Family]:
+        """Families found so far, by owner and flavor; dropped when a budget or an owner changes."""
         ...
 
     def domains(self, pool: str, flavor: str) -> DomainIndex:

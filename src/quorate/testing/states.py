@@ -8,8 +8,9 @@ entry of an index and a missing one, and a heap of hold ends with or without out
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any, Final
+
+from msgspec.structs import asdict
 
 from quorate.model.domain_index import DomainIndex
 from quorate.model.records import RunRecord
@@ -63,12 +64,9 @@ def _plain(value: Any) -> Any:
     """Return ``value`` as something that compares by content."""
     if isinstance(value, DomainIndex):
         return list(value.most_free())
-    if is_dataclass(value) and not isinstance(value, type):
-        plain = {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
-        if isinstance(value, RunRecord):
-            # Leases are ended in this order, so it is part of what a decision sees.
-            plain["leases"] = list(value.leases)
-        return plain
+    if isinstance(value, RunRecord):
+        # Leases are ended in this order, so it is part of what a decision sees.
+        return asdict(value) | {"leases": list(value.leases)}
     return value
 
 

@@ -425,7 +425,7 @@ def test_asking_is_bounded_however_many_payers_and_runs_there_are() -> None:
     for remedy in found.remedies:
         assert_proven(state, "big-49", remedy)
     limits = (run_remedies.DRY_RUNS_MAX, budget_remedies.DRY_RUNS_MAX, end_remedies.DRY_RUNS_MAX)
-    assert sum(limits) <= 320
+    assert sum(limits) <= 200
 
 
 FLAVORS = ("H100", "V100")

@@ -1,0 +1,246 @@
+"""A long ledger to replay: a million events of a fleet in use, made once and kept.
+
+The slots are chosen by the real packer on a fleet that stays four fifths full, so they lie as they
+would; payers and times are made up within what the budgets allow. Nine of ten runs want eight GPUs
+or fewer, which is what puts 16,000 leases on 10,000 nodes. One run in five is paid by two
+envelopes, one in eight is refused once before it starts, one in four is cancelled (which tells its
+leases to stop first), one in eight outlives its hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from benchmarks.worlds import FAMILY_SIZE, FLAVOR, budgets, families, fleet, owner_name
+from quorate.adapters.store_sqlite import SqliteStore
+from quorate.core.audit import audit
+from quorate.core.invariants import sweep
+from quorate.core.layout import Bundle, PackRequest
+from quorate.core.pack import PackPlan, pack_gang
+from quorate.ledger.chain import GENESIS, seal
+from quorate.ledger.fold import replay
+from quorate.ledger.snapshot import take
+from quorate.model.amounts import HOUR_MS, MINUTE_MS
+from quorate.model.events import (
+    EndReason,
+    Event,
+    HoldExtended,
+    LeaseEnded,
+    LeaseEnding,
+    LeaseStarted,
+    Outcome,
+    Role,
+    RunEnded,
+    RunRefused,
+    RunSubmitted,
+    Slots,
+    StartReason,
+    Tier,
+    lease_gpus,
+)
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.specs import DEFAULT_POOL, EnvelopeId, Run, envelope_id
+from quorate.model.state import State
+from quorate.testing.world import NOW_MS, opening, world
+
+VERSION: Final = 1
+"""Raised when what is made here changes, so that a ledger kept from before is not used."""
+
+NODES: Final = 10_000
+OWNERS: Final = 200
+LEASES_OPEN: Final = 16_000
+EVENTS_PER_BLOCK: Final = 128
+SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128)
+WEIGHTS: Final = (46, 16, 14, 18, 4, 1, 0.6, 0.4)
+AUDITED: Final = 60_000
+"""How many events are checked one by one when a ledger is made; its end is swept whole."""
+ACTOR: Final = "alice@example.org"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A run with its open leases."""
+
+    run: str
+    leases: tuple[LeaseStarted, ...]
+
+
+@dataclass(slots=True)
+class Story:
+    """Makes events, one run after another, on a fleet of its own."""
+
+    rng: Random = field(default_factory=lambda: Random(5))
+    now_ms: int = NOW_MS
+    number: int = 0
+    leases_open: int = 0
+    live: list[Opened] = field(default_factory=list)
+    state: State = field(default_factory=lambda: world(nodes=fleet(NODES)))
+
+    def opening(self) -> list[Event]:
+        """Return the events that declare the fleet and the budgets."""
+        # Money is not what this is about: every envelope could pay for the whole fleet.
+        found = budgets(OWNERS, concurrency=8 * NODES)
+        return opening(nodes=fleet(NODES), owners=families(OWNERS), budgets=found)
+
+    def events(self) -> Iterator[Event]:
+        """Yield events without end; once it is reached, ``LEASES_OPEN`` leases stay open."""
+        while True:
+            self.now_ms += self.rng.randrange(2_000)
+            yield from self.start()
+            while self.leases_open > LEASES_OPEN:
+                yield from self.end()
+
+    def start(self) -> Iterator[Event]:
+        """Yield the submission and the start of one more run."""
+        self.number += 1
+        (gpus,) = self.rng.choices(SIZES, WEIGHTS)
+        owner = owner_name(self.rng.randrange(OWNERS // FAMILY_SIZE) * FAMILY_SIZE + 1 + self.number % 9)
+        run = Run(
+            name=f"train-{self.number:07d}",
+            owner=owner,
+            flavors=(FLAVOR,),
+            gpus=gpus,
+            user=ACTOR,
+            command=("python", "train.py", "--config", "base.yaml"),
+            nonce=f"{self.rng.getrandbits(128):032x}",
+        )
+        yield RunSubmitted(at_ms=self.now_ms, actor=ACTOR, run=run)
+        if self.number % 8 == 0:
+            refusal = Refusal(code=RefusalCode.INSUFFICIENT_CAPACITY, wanted=gpus, short=gpus)
+            yield RunRefused(at_ms=self.now_ms, actor=ACTOR, run=run.name, refusal=refusal)
+            self.now_ms += self.rng.randrange(2_000)
+        slots = self._place(gpus)
+        parts = [slots]
+        if self.number % 5 == 0 and len(slots) > 1:
+            parts = [slots[:1], slots[1:]]
+        elif self.number % 5 == 0 and gpus > 1:
+            parts = _halves(slots)
+        leases = tuple(self._lease(run, number, part) for number, part in enumerate(parts))
+        yield from leases
+        self.leases_open += len(leases)
+        self.live.append(Opened(run.name, leases))
+
+    def end(self) -> Iterator[Event]:
+        """Yield the end of a run chosen at random."""
+        place = self.rng.randrange(len(self.live))
+        self.live[place], self.live[-1] = self.live[-1], self.live[place]
+        opened = self.live.pop()
+        cancelled = self.rng.randrange(4) == 0
+        reason = EndReason.CANCELLED if cancelled else EndReason.END
+        if self.rng.randrange(8) == 0:
+            for lease in opened.leases:
+                more = 15 * MINUTE_MS * lease_gpus(lease.slots)
+                yield HoldExtended(at_ms=self.now_ms, actor=ACTOR, lease=lease.lease, gpu_ms=more)
+        for lease in opened.leases:
+            if cancelled:
+                yield LeaseEnding(
+                    at_ms=self.now_ms,
+                    actor=ACTOR,
+                    lease=lease.lease,
+                    reason=reason,
+                    deadline_ms=self.now_ms + 2 * MINUTE_MS,
+                )
+            yield LeaseEnded(
+                at_ms=self.now_ms,
+                actor=ACTOR,
+                lease=lease.lease,
+                reason=reason,
+                end_ms=self.now_ms,
+            )
+            self.state.vacate(lease.slots)
+        self.leases_open -= len(opened.leases)
+        outcome = Outcome.CANCELLED if cancelled else Outcome.COMPLETED
+        yield RunEnded(at_ms=self.now_ms, actor=ACTOR, run=opened.run, outcome=outcome)
+
+    def _place(self, gpus: int) -> Slots:
+        """Return the slots of ``gpus``, taken, in one domain."""
+        request = PackRequest(
+            pool=DEFAULT_POOL, flavor=FLAVOR, bundles=(Bundle(0, gpus, None),), one_domain=True
+        )
+        plan = pack_gang(self.state, request)
+        assert isinstance(plan, PackPlan), (gpus, plan)
+        (group,) = plan.groups
+        self.state.occupy(group.slots)
+        return group.slots
+
+    def _lease(self, run: Run, number: int, slots: Slots) -> LeaseStarted:
+        # The clusters of a run's domains are not looked up here: the envelope "any" pays anywhere,
+        # and a sibling's pays the second part.
+        own = envelope_id(f"{run.owner}-h100", "any")
+        shared = EnvelopeId(f"{run.owner.partition('-')[0]}-h100/any")
+        return LeaseStarted(
+            at_ms=self.now_ms,
+            actor=ACTOR,
+            lease=f"{run.name}/{number}",
+            run=run.name,
+            partner=None,
+            comp_path="group/0",
+            bundle=0,
+            role=Role.ACTIVE,
+            slots=slots,
+            payer=shared if number else own,
+            tier=Tier.SHARED if number else Tier.OWNED,
+            hold_gpu_ms=lease_gpus(slots) * 240 * HOUR_MS,
+            start_ms=self.now_ms,
+            reason=StartReason.START,
+        )
+
+
+def _halves(slots: Slots) -> list[Slots]:
+    """Return the slots of one node in two parts."""
+    ((node, mask),) = slots
+    low = mask & -mask
+    return [((node, low),), ((node, mask ^ low),)]
+
+
+def kept_ledger(events: int, *, under: Path) -> Path:
+    """Return a ledger of ``events`` with a snapshot at its end, from ``under`` or made now."""
+    return _kept(under / f"history-{VERSION}-{events}.db", Story(), events)
+
+
+def young_ledger(*, under: Path) -> Path:
+    """Return a ledger that ends as soon as ``LEASES_OPEN`` leases are open: nothing has ended yet."""
+    story = Story()
+    events = len(story.opening())
+    for event in story.events():
+        if isinstance(event, LeaseEnding | LeaseEnded | HoldExtended):
+            break
+        events += 1
+    return _kept(under / f"young-{VERSION}-{LEASES_OPEN}.db", Story(), events)
+
+
+def _kept(path: Path, story: Story, events: int) -> Path:
+    """Return ``path``, written if it is not there; a ledger half written is never found there."""
+    if path.exists():
+        return path
+    told = islice(chain(story.opening(), story.events()), events)
+    with TemporaryDirectory(dir=path.parent) as folder:
+        made = Path(folder) / path.name
+        with SqliteStore.create(made) as store:
+            _write(store, told)
+            state, head = replay(store.blocks())
+            wrong = sweep(state)
+            assert not wrong, wrong[:3]
+            store.save_snapshot(head, take(state))
+        made.rename(path)
+    return path
+
+
+def _write(store: SqliteStore, events: Iterator[Event]) -> None:
+    """Append ``events`` in blocks of ``EVENTS_PER_BLOCK``; the first ones are audited."""
+    head = GENESIS
+    begun: list[Event] = []
+    while block := list(islice(events, EVENTS_PER_BLOCK)):
+        sealed = seal(head, block)
+        store.append(sealed, expected=head)
+        head = sealed.head
+        if len(begun) < AUDITED:
+            begun += block
+    wrong = audit(begun)
+    assert not wrong, wrong[:3]

@@ -1,0 +1,109 @@
+"""One measurement of ``replay`` in a process of its own: ``python -m benchmarks.replay_worker``.
+
+Prints one JSON object: the CPU seconds of the work, those of the process so far, and counts.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
+from time import process_time
+
+from benchmarks.worlds import FLAVOR, owner_name
+from quorate.adapters.store_sqlite import SqliteStore
+from quorate.core.commands import Submit
+from quorate.ledger.chain import Verified, open_blocks, verify_blocks
+from quorate.ledger.fold import replay
+from quorate.loop.engine import Engine
+from quorate.model.specs import Run
+
+Counts = dict[str, int]
+
+
+class StoppedClock:
+    """A clock that stands at the beginning of time, so that the ledger's own time is the time."""
+
+    def now_ms(self) -> int:
+        """Return zero."""
+        return 0
+
+
+def from_log(store: SqliteStore) -> Counts:
+    """Read every event and be ready: the first decision is made, and not recorded."""
+    state, head = replay(store.blocks())
+    return _ready(Engine(store, StoppedClock(), state, head))
+
+
+def from_snapshot(store: SqliteStore) -> Counts:
+    """Open the ledger as the program does and be ready: the first decision is made."""
+    return _ready(Engine.open(store, StoppedClock()))
+
+
+def verify(store: SqliteStore) -> Counts:
+    """Check the chain."""
+    found = verify_blocks(store.blocks())
+    assert isinstance(found, Verified), found
+    return {"events": found.events, "blocks": found.blocks}
+
+
+def verify_deep(store: SqliteStore) -> Counts:
+    """Check the chain and decode every event."""
+    found = verify_blocks(store.blocks(), deep=True)
+    assert isinstance(found, Verified), found
+    return {"events": found.events, "blocks": found.blocks}
+
+
+def read_only(store: SqliteStore) -> Counts:
+    """Read and decode every event, and drop it."""
+    return {"events": sum(len(events) for _, events in open_blocks(store.blocks()))}
+
+
+def hash_only(store: SqliteStore) -> Counts:
+    """Hash every block's bytes."""
+    events = 0
+    for block in store.blocks():
+        sha256(block.body).digest()
+        events += block.count
+    return {"events": events}
+
+
+WORK: dict[str, Callable[[SqliteStore], Counts]] = {
+    work.__name__: work
+    for work in (from_log, from_snapshot, verify, verify_deep, read_only, hash_only)
+}
+
+
+def _ready(engine: Engine) -> Counts:
+    run = Run(name="next", owner=owner_name(1), flavors=(FLAVOR,), gpus=8)
+    decision = engine.try_out(Submit(run), actor="bench")
+    assert not decision.refusals, decision
+    view = engine.view
+    return {
+        "events": engine.head.seq,
+        "nodes": len(view.nodes),
+        "leases": len(view.leases),
+        "runs": len(view.runs),
+    }
+
+
+def main(work: str, path: str) -> None:
+    """Do ``work`` on the ledger at ``path`` and print what it took."""
+    with SqliteStore.read(Path(path)) as store:
+        start = process_time()
+        counts = WORK[work](store)
+        took = process_time() - start
+    usage = getrusage(RUSAGE_SELF)
+    shown = counts | {
+        "work_cpu_s": took,
+        "process_cpu_s": usage.ru_utime + usage.ru_stime,
+        "memory_mib": usage.ru_maxrss // 1024,
+    }
+    print(json.dumps(shown))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,140 @@
+"""Shortfall: why nobody pays, with numbers: what is short where, and what holds each payer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from quorate.core.payment import pay, payable, shared_bounds
+from quorate.core.purse import Demand, Purse
+from quorate.core.steps import Steps
+from quorate.model.events import Tier
+from quorate.model.refusal import SHORTAGES_MAX, Refusal, RefusalCode, Shortage
+from quorate.model.specs import EnvelopeId
+from quorate.model.view import Payers
+
+
+def explain_uncovered(purse: Purse, demands: Sequence[Demand], steps: Steps) -> Refusal:
+    """Return why nobody pays for ``demands``: per place what is short, per payer what limits it."""
+    request = purse.request
+    wanted = sum(gpus for _, gpus in demands)
+    usable = tuple(
+        (key, tier)
+        for key, tier in purse.payers
+        if any(purse.pays_at(key, place.labels) for place, _ in demands)
+    )
+    if not usable:
+        return Refusal(
+            code=RefusalCode.NO_ENVELOPE, subject=request.owner, wanted=wanted, short=wanted
+        )
+    code, subject = RefusalCode.INSUFFICIENT_FUNDS, request.owner
+    paid = payable(purse, demands)
+    if sum(paid) == wanted:
+        if steps.exhausted:
+            code = RefusalCode.SEARCH_LIMIT
+        paid = _paid_in_order(purse, demands)
+    elif _without_borrow_limit(purse, demands) > sum(paid):
+        code, subject = RefusalCode.BORROW_LIMIT, str(request.borrow_gpus_left)
+    places = [
+        Shortage(where=place.where, wanted=gpus, available=got)
+        for (place, gpus), got in zip(demands, paid, strict=True)
+        if got < gpus
+    ]
+    shortages = (*places, *_caps(purse, usable), *_payers(purse, usable))
+    return Refusal(
+        code=code,
+        subject=subject,
+        wanted=wanted,
+        short=wanted - sum(paid),
+        shortages=shortages[:SHORTAGES_MAX],
+    )
+
+
+def _paid_in_order(purse: Purse, demands: Sequence[Demand]) -> list[int]:
+    """Return how much of each demand is paid when as little as possible is left off the end.
+
+    For limits that overlap, where the quick bound says all of it. What pays for more pays for less,
+    so the least that has to go is found by halving.
+    """
+    least, most = 1, sum(gpus for _, gpus in demands)
+    while least < most:
+        middle = (least + most) // 2
+        if pay(purse, _without_last(demands, middle), Steps()) is None:
+            least = middle + 1
+        else:
+            most = middle
+    kept = _without_last(demands, least)
+    return [gpus for _, gpus in kept] + [0] * (len(demands) - len(kept))
+
+
+def _without_last(demands: Sequence[Demand], gpus: int) -> list[Demand]:
+    """Return ``demands`` with ``gpus`` taken off the end."""
+    kept = list(demands)
+    while gpus and kept:
+        place, here = kept.pop()
+        if here > gpus:
+            kept.append((place, here - gpus))
+        gpus -= min(gpus, here)
+    return kept
+
+
+def _without_borrow_limit(purse: Purse, demands: Sequence[Demand]) -> int:
+    """Return how much could be paid were the run's own borrow limit not there."""
+    unlimited = replace(purse.request, borrow_gpus_left=None)
+    return sum(payable(Purse(purse.view, unlimited, purse.payers), demands))
+
+
+def _payers(purse: Purse, payers: Payers) -> list[Shortage]:
+    """Return, for each payer that could serve, how much it has left and what holds it there."""
+    return [
+        Shortage(where=key, available=purse.room(key, tier), limit=limit_of(purse, key, tier))
+        for key, tier in payers[:SHORTAGES_MAX]
+    ]
+
+
+def _caps(purse: Purse, payers: Payers) -> list[Shortage]:
+    """Return the shared bounds that leave less than the payers under them have together."""
+    rooms: dict[str, int] = {}
+    left: dict[str, int] = {}
+    for key, tier in payers:
+        for gpus, name in shared_bounds(purse, (key, tier)):
+            rooms[name] = rooms.get(name, 0) + purse.room(key, tier)
+            left[name] = gpus
+    return [
+        Shortage(where=name, available=left[name], limit="shared by its envelopes")
+        for name, room in rooms.items()
+        if room > left[name]
+    ]
+
+
+def limit_of(purse: Purse, key: EnvelopeId, tier: Tier) -> str:
+    """Return the limit that decides how much the envelope can pay, in a few words."""
+    account = purse.view.envelopes[key]
+    spec = account.spec
+    if purse.request.now_ms >= spec.end_ms:
+        return "window has ended"
+    if not purse.is_open(account):
+        return "window has not begun"
+    per = purse.hold_ms(account)
+    limits = [
+        (
+            spec.concurrency - account.gpus_active - account.gpus_reserved,
+            f"concurrency {spec.concurrency}, {account.gpus_active + account.gpus_reserved} in use",
+        ),
+        ((spec.gpu_ms_granted - account.committed_gpu_ms) // per, "GPU-hours spent or held"),
+    ]
+    limits += [(gpus, name) for gpus, name in shared_bounds(purse, (key, tier))]
+    for cap_key in account.caps:
+        cap = purse.view.caps[cap_key]
+        if cap.spec.gpu_ms_max is not None:
+            gpus = (cap.spec.gpu_ms_max - cap.committed_gpu_ms) // per
+            limits.append((gpus, f"GPU-hours of cap {cap_key}"))
+    if tier is Tier.BORROWED:
+        lending = spec.lending
+        if lending.concurrency_max is not None:
+            gpus = lending.concurrency_max - account.lent_gpus_active
+            limits.append((gpus, f"lends at most {lending.concurrency_max} GPUs"))
+        if lending.gpu_ms_max is not None:
+            gpus = (lending.gpu_ms_max - account.lent_committed_gpu_ms) // per
+            limits.append((gpus, "GPU-hours it lends"))
+    return min(limits, key=lambda found: found[0])[1]

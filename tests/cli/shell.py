@@ -1,0 +1,113 @@
+"""A person at a keyboard, for tests: the command line on a real ledger in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import chdir
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from quorate.cli.demo_stage import MovableClock
+from quorate.cli.main import main
+from quorate.cli.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+NOW_MS = 1_800_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """How a command ended and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Standard output, read as JSON."""
+        return json.loads(self.out)
+
+
+@dataclass(slots=True)
+class Shell:
+    """Types commands in ``folder``, in this process, at a time that tests choose."""
+
+    folder: Path
+    capsys: pytest.CaptureFixture[str]
+    clock: MovableClock = field(default_factory=lambda: MovableClock(NOW_MS))
+    environ: dict[str, str] = field(default_factory=lambda: {"QUORATE_ACTOR": "ada"})
+
+    def __call__(self, *words: str | Path) -> Said:
+        """Return what ``quorate`` with ``words`` says."""
+        self.capsys.readouterr()
+        settings = Settings(environ=self.environ, clock=self.clock)
+        with chdir(self.folder):
+            code = main([str(word) for word in words], settings)
+        out, err = self.capsys.readouterr()
+        return Said(int(code), out, err)
+
+    def ok(self, *words: str | Path) -> str:
+        """Return the output of a command that must succeed."""
+        said = self(*words)
+        assert said.code == 0, said
+        return said.out
+
+    def file(self, name: str, text: str | bytes) -> Path:
+        """Return the path of a new file that holds ``text``."""
+        path = self.folder / name
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return path
+
+    def ledger_bytes(self) -> bytes:
+        """Return the ledger file as it is on disk."""
+        return (self.folder / "quorate.db").read_bytes()
+
+
+def start(
+    folder: Path,
+    *words: str | Path,
+    env: Mapping[str, str] | None = None,
+    stdout: int | IO[bytes] = subprocess.PIPE,
+    file_bytes_max: int | None = None,
+) -> subprocess.Popen[bytes]:
+    """Return a real ``quorate`` process, started in ``folder``; it may be kept from long files."""
+    program = "from quorate.cli.main import run; run()"
+    if file_bytes_max is not None:
+        limit = f"({file_bytes_max}, {file_bytes_max})"
+        program = f"import resource as r; r.setrlimit(r.RLIMIT_FSIZE, {limit}); {program}"
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *map(str, words)],
+        cwd=folder,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT / "src"),
+            "QUORATE_ACTOR": "ada",
+            **(env or {}),
+        },
+        stdin=subprocess.PIPE,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+    )
+
+
+def process(
+    folder: Path, *words: str | Path, env: Mapping[str, str] | None = None, stdin: bytes = b""
+) -> Said:
+    """Return what a real ``quorate`` process in ``folder`` says."""
+    return finish(start(folder, *words, env=env), stdin)
+
+
+def finish(running: subprocess.Popen[bytes], stdin: bytes = b"") -> Said:
+    """Return what ``running`` says until it ends."""
+    with running:
+        out, err = running.communicate(stdin, timeout=120)
+    return Said(running.returncode, (out or b"").decode(), err.decode())

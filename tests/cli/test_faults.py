@@ -1,0 +1,209 @@
+"""Bad input and faults: each has a clear line on standard error, a code, and no effect."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+
+import pytest
+
+from tests.cli.shell import EXAMPLES, Shell
+
+HEAD = "apiVersion: quorate.dev/v1\nkind: "
+NODE = HEAD + "Node\nmetadata: {name: x, labels: {region: r, cluster: c, fabric.domain: d}}\n"
+BUDGET = (
+    HEAD + "Budget\nmetadata: {name: b}\nspec: {owner: rai, envelopes: [{name: e, flavor: H100, "
+    "selector: {region: us-west}, start: %s, end: %s, concurrency: %s}]%s}\n"
+)
+START, END = "2020-01-01T00:00:00Z", "2030-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        ("a: [1, 2", 3, "bad.yaml:1:9: malformed YAML"),
+        ("", 3, "there are no documents here"),
+        ("kind: Node\n\x00", 3, "U+0000"),
+        (b"caf\xe9: 1", 3, "byte 0xe9 is not UTF-8"),
+        (HEAD + "Job\nmetadata: {name: j}\nspec: {}\n", 3, "a job is a Run here"),
+        (NODE + "spec: {flavor: H100, gpus: -1}\n", 3, "spec.gpus: must be positive, got -1"),
+        (NODE + "spec: {flavor: H100, gpus: 1e40}\n", 3, "spec.gpus: must be at most 64"),
+        (NODE + "spec: {flavor: H100, gpus: 8, color: red}\n", 3, "spec.color"),
+        (NODE + "spec: {flavor: H100, gpus: 8}\n---\n" + NODE + "spec: {flavor: H100, gpus: 8}\n",
+         3, "is the name of another Node, on line 1"),
+        (BUDGET % (END, START, 1, ""), 3, "spec.envelopes[0].end: must be after start"),
+        (BUDGET % (START, END, 1, ", aggregateCaps: [{name: c, flavor: H100, envelopes: [no], "
+         "maxConcurrency: 1}]"), 3, 'references unknown envelope "no"'),
+        (HEAD + "Owner\nmetadata: {name: org}\nspec: {parents: [rai]}\n", 1,
+         "makes a cycle: org -> rai -> org"),
+        (HEAD + "Owner\nmetadata: {name: new}\nspec: {parents: [nobody]}\n", 1,
+         "there is no owner 'nobody'"),
+        ((BUDGET % (START, END, 1, "")).replace("owner: rai", "owner: nobody"), 1,
+         "there is no owner 'nobody'"),
+        (HEAD + "Pool\nmetadata: {name: p}\nspec: {discipline: rounds, policy: max_min_fairness}\n",
+         1, "which this version of Quorate does not do"),
+    ],
+)  # fmt: skip
+def test_a_bad_document_is_told_and_changes_nothing(
+    shell: Shell, text: str | bytes, code: int, said: str
+) -> None:
+    before = shell.ledger_bytes()
+    path = shell.file("bad.yaml", text)
+    answer = shell("apply", "-f", path.name)
+    assert (answer.code, answer.out) == (code, "")
+    assert said in answer.err
+    assert all(line.startswith("error: ") for line in answer.err.splitlines())
+    assert shell.ledger_bytes() == before
+
+
+def test_all_faults_of_all_files_are_told_at_once(shell: Shell) -> None:
+    shell.file("one.yaml", NODE + "spec: {flavor: 7, gpus: 0}\n")
+    shell.file("two.yaml", NODE + "spec: {gpus: 99}\n")
+    said = shell("apply", "-f", "one.yaml", "-f", "two.yaml")
+    assert said.code == 3
+    assert len(said.err.splitlines()) == 4
+
+
+def test_one_name_in_two_files_is_refused(shell: Shell) -> None:
+    node = NODE + "spec: {flavor: H100, gpus: 8}\n"
+    shell.file("one.yaml", node)
+    shell.file("two.yaml", node)
+    said = shell("apply", "-f", "one.yaml", "-f", "two.yaml")
+    assert said.code == 3
+    assert "two.yaml:1: Node/x: is in one.yaml too" in said.err
+
+
+def test_what_cannot_be_read_is_told(shell: Shell) -> None:
+    assert "is a directory" in shell("apply", "-f", ".").err
+    assert "there is no file nope" in shell("submit", "-f", "nope").err
+    assert shell("calc", "pack", "-f", ".").code == 4
+    assert shell("ledger", "verify", "--against", "nope").code == 4
+    said = shell("ledger", "verify", "--against", EXAMPLES / "train.yaml")
+    assert (said.code, "not a checkpoint" in said.err) == (3, True)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_an_unreadable_file_is_told(shell: Shell) -> None:
+    shell.file("secret.yaml", NODE).chmod(0)
+    said = shell("apply", "-f", "secret.yaml")
+    assert (said.code, "cannot be read: Permission denied" in said.err) == (4, True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["apply", "-f", str(EXAMPLES / "train.yaml")],
+        ["submit", "-f", str(EXAMPLES / "train.yaml")],
+        ["patch", "budget", "rai", "--set", "spec.envelopes[west].concurrency=97"],
+        ["complete", "share"],
+        ["cancel", "share"],
+        ["tick"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_dry_run_shows_and_leaves_every_byte(shell: Shell, words: list[str]) -> None:
+    shell.ok("submit", "-f", EXAMPLES / "share.yaml")
+    before = shell.ledger_bytes()
+    out = shell.ok(*words, "--dry-run")
+    assert out.splitlines()[-1].endswith("nothing was recorded")
+    assert shell.ledger_bytes() == before
+    real = shell.ok(*words)
+    shown = [line.replace(" (dry run)", "") for line in out.splitlines()[:-1]]
+    assert shown == real.splitlines()[:-1]
+
+
+def test_programs_get_the_outcome_as_json(shell: Shell) -> None:
+    dry = shell("submit", "-f", EXAMPLES / "share.yaml", "--dry-run", "-o", "json").json
+    assert (dry["dryRun"], dry["head"]) == (True, None)
+    real = shell("submit", "-f", EXAMPLES / "share.yaml", "-o", "json").json
+    assert [event["tag"] for event in real["events"]] == ["run-submitted/1", "lease-started/1"]
+    assert real["head"]["sequence"] == real["events"][-1]["seq"]
+    assert real["changes"] == [{"kind": "Run", "name": "share", "change": "submitted"}]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["explain", "nope"], 1, "no run 'nope'"),
+        (["complete", "nope"], 1, "no run 'nope'"),
+        (["cancel", "share", "--note", "a\nb"], 2, "--note"),
+        (["--actor", "a\tb", "tick"], 2, "--actor"),
+        (["submit"], 2, "either -f FILE or --like RUN"),
+        (["submit", "--like", "share"], 2, "--like RUN and --name NEW"),
+        (["submit", "--like", "nope", "--name", "x"], 1, "there is no run 'nope' to copy"),
+        (["submit", "--like", "share", "--name", "a b"], 3, "metadata.name"),
+        (["submit", "-f", str(EXAMPLES / "share.yaml")], 1, "a run of this name exists"),
+        (["submit", "-f", str(EXAMPLES / "teams.yaml")], 3, "only Runs are submitted"),
+        (["patch", "run", "share", "--set", "spec.user=x"], 2, "submit a changed copy"),
+        (["patch", "lease", "share/0", "--set", "a=b"], 2, "cannot be patched"),
+        (["patch", "budget", "--set", "a=b"], 2, "which budget?"),
+        (["patch", "budget", "nope", "--set", "spec.owner=rai"], 1, "there is no budget 'nope'"),
+        (["patch", "budget", "rai", "--set", "metadata.name=x"], 3, "a name cannot be changed"),
+        (["patch", "budget", "rai", "--set", "spec"], 2, "is not PATH=VALUE"),
+        (["patch", "budget", "core", "--set", "spec.envelopes[west].concurrency=4"], 1,
+         "GPUs are running on it"),
+        (["patch", "node", "a9", "--set", "spec.flavor=A100"], 1, "open leases"),
+        (["frobnicate"], 2, "there is no command 'frobnicate'"),
+        (["gett"], 2, "did you mean 'get'?"),
+        (["ledger", "log", "--limit", "0"], 2, "--limit"),
+        (["calc", "frobnicate"], 2, "frobnicate"),
+    ],
+)  # fmt: skip
+def test_a_refused_command_says_why_and_how(
+    shell: Shell, words: list[str], code: int, said: str
+) -> None:
+    shell.ok("submit", "-f", EXAMPLES / "train.yaml")
+    shell.ok("submit", "-f", EXAMPLES / "share.yaml")
+    before = shell.ledger_bytes()
+    answer = shell(*words)
+    assert (answer.code, answer.out) == (code, "")
+    assert said in answer.err
+    assert shell.ledger_bytes() == before
+
+
+def test_without_a_ledger_every_command_says_how_to_make_one(bare: Shell) -> None:
+    for words in (
+        ["get", "runs"],
+        ["tick"],
+        ["explain", "x"],
+        ["ledger", "verify"],
+        ["ledger", "log"],
+    ):
+        said = bare(*words)
+        assert (said.code, said.out) == (4, "")
+        assert "create one with: quorate init" in said.err
+        assert list(bare.folder.iterdir()) == []
+
+
+def test_the_ledger_may_be_named_by_option_or_environment(shell: Shell) -> None:
+    (shell.folder / "quorate.db").rename(shell.folder / "other.db")
+    shell.environ["QUORATE_LEDGER"] = "other.db"
+    assert shell.ok("get", "nodes")
+    assert shell.ok("get", "nodes", "--ledger", "other.db")
+    assert shell("--ledger", "nope.db", "get", "nodes").code == 4
+    assert shell.ok("--ledger", "nope.db", "get", "nodes", "--ledger", "other.db")
+
+
+def test_a_file_that_is_no_ledger_is_told(bare: Shell) -> None:
+    bare.file("text.db", "hello, I am not a database, and I am long enough to look like one\n" * 9)
+    assert bare("--ledger", "text.db", "get", "runs").code in (4, 5)
+    assert bare("--ledger", ".", "get", "runs").code == 4
+
+
+def test_a_ledger_of_a_newer_layout_is_left_alone(shell: Shell) -> None:
+    with sqlite3.connect(shell.folder / "quorate.db") as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    for words in (["get", "runs"], ["tick"]):
+        said = shell(*words)
+        assert said.code == 4
+        assert "has layout version 99" in said.err
+
+
+def test_a_truncated_ledger_is_told_and_left_alone(shell: Shell) -> None:
+    cut = shell.ledger_bytes()[:-5000]
+    shell.file("quorate.db", cut)
+    for words in (["get", "runs"], ["tick"], ["ledger", "verify"]):
+        said = shell(*words)
+        assert (said.code, said.out) == (5, "")
+    assert shell.ledger_bytes() == cut

@@ -1,0 +1,178 @@
+"""``quorate ledger``: the log, its proof, its export and its past."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from quorate.documents.times import time_text
+from quorate.model.amounts import HOUR_MS
+from tests.cli.shell import EXAMPLES, NOW_MS, ROOT, Shell
+
+
+@pytest.fixture
+def busy(shell: Shell) -> Shell:
+    """Return a keyboard beside a ledger with a history of two hours."""
+    shell.ok("submit", "-f", EXAMPLES / "train.yaml")
+    shell.clock.at_ms += HOUR_MS
+    shell.ok("submit", "-f", EXAMPLES / "share.yaml")
+    shell.clock.at_ms += HOUR_MS
+    shell.ok("complete", "share")
+    return shell
+
+
+def test_the_log_can_be_cut_to_a_run_a_start_and_a_length(busy: Shell) -> None:
+    rows = busy.ok("ledger", "log").splitlines()[1:]
+    assert [int(row.split()[0]) for row in rows] == list(range(1, 33))
+    assert len(busy.ok("ledger", "log", "--run", "share").splitlines()) == 1 + 4
+    last = busy.ok("ledger", "log", "--limit", "2").splitlines()[1:]
+    assert [row.split()[0] for row in last] == ["31", "32"]
+    some = busy("ledger", "log", "--from", "26", "--limit", "2", "-o", "json").json
+    assert [(each["seq"], each["tag"]) for each in some] == [
+        (26, "run-submitted/1"),
+        (27, "lease-started/1"),
+    ]
+    assert set(some[0]["block"]) == {"height", "hash"}
+
+
+def test_a_sound_ledger_verifies_and_agrees_with_its_checkpoints(busy: Shell) -> None:
+    busy.ok("ledger", "checkpoint", "--out", "early.json")
+    busy.ok("submit", "-f", EXAMPLES / "malleable.yaml")
+    assert "the ledger verifies: 35 events" in busy.ok("ledger", "verify")
+    out = busy.ok("ledger", "verify", "--deep", "--against", "early.json")
+    assert "every invariant held" in out
+    assert "early.json agrees: signed at sequence 32" in out
+    tree = busy("ledger", "verify", "--against", "early.json", "-o", "json").json
+    assert (tree["verifies"], tree["events"], tree["checkpoints"][0]["sequence"]) == (True, 35, 32)
+
+
+def test_a_checkpoint_is_never_overwritten(busy: Shell) -> None:
+    busy.ok("ledger", "checkpoint", "--out", "c.json")
+    before = (busy.folder / "c.json").read_text()
+    assert busy("ledger", "checkpoint", "--out", "c.json").code == 1
+    assert (busy.folder / "c.json").read_text() == before
+
+
+def test_one_flipped_bit_is_found(busy: Shell) -> None:
+    data = bytearray(busy.ledger_bytes())
+    data[data.find(b"train")] ^= 1
+    busy.file("copy.db", bytes(data))
+    said = busy("--ledger", "copy.db", "ledger", "verify")
+    assert (said.code, said.out) == (5, "")
+    assert re.search(r"block 3, sequence 26: the block's contents do not match its hash", said.err)
+    assert busy("--ledger", "copy.db", "get", "runs").code == 5
+    assert busy("--ledger", "copy.db", "ledger", "export", "--out", "x.jsonl").code == 5
+    assert not (busy.folder / "x.jsonl").exists()
+
+
+def test_a_ledger_cut_short_and_another_ledger_disagree_with_a_checkpoint(busy: Shell) -> None:
+    shutil.copyfile(busy.folder / "quorate.db", busy.folder / "short.db")
+    busy.ok("submit", "-f", EXAMPLES / "malleable.yaml")
+    busy.ok("ledger", "checkpoint", "--out", "c.json")
+    said = busy("--ledger", "short.db", "ledger", "verify", "--against", "c.json")
+    assert said.code == 5
+    assert "(truncated)" in said.err
+    busy.ok("--ledger", "other.db", "init")
+    assert (
+        "(other-ledger)"
+        in busy("--ledger", "other.db", "ledger", "verify", "--against", "c.json").err
+    )
+
+
+def test_a_rewritten_tail_disagrees_with_a_checkpoint(busy: Shell) -> None:
+    shutil.copyfile(busy.folder / "quorate.db", busy.folder / "fork.db")
+    busy.ok("submit", "-f", EXAMPLES / "malleable.yaml")
+    busy.ok("ledger", "checkpoint", "--out", "c.json")
+    busy.ok("--ledger", "fork.db", "submit", "-f", EXAMPLES / "borrow.yaml")
+    said = busy("--ledger", "fork.db", "ledger", "verify", "--against", "c.json")
+    assert (said.code, "(rewritten)" in said.err) == (5, True)
+
+
+def test_a_changed_checkpoint_is_told_from_a_changed_ledger(busy: Shell) -> None:
+    busy.ok("ledger", "checkpoint", "--out", "c.json")
+    text = (busy.folder / "c.json").read_text()
+    busy.file("d.json", text.replace('"seq": 32', '"seq": 31'))
+    said = busy("ledger", "verify", "--against", "c.json", "--against", "d.json")
+    assert said.code == 5
+    assert "d.json signed (bad-signature)" in said.err
+    assert "c.json signed" not in said.err
+
+
+def test_the_export_can_be_checked_with_no_part_of_quorate(busy: Shell) -> None:
+    busy.ok("ledger", "export", "--out", "ledger.jsonl")
+    page = (ROOT / "docs/reference/export.md").read_text()
+    (script,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exported = (busy.folder / "ledger.jsonl").read_bytes()
+    checked = subprocess.run(
+        [sys.executable, "-I", "-c", script], input=exported, capture_output=True, check=True
+    )
+    head = busy("ledger", "verify", "-o", "json").json["head"]
+    assert checked.stdout.decode() == f"32 events, hash {head['hash']}\n"
+    spoiled = exported.replace(b'"count":1', b'"count":2', 1)
+    again = subprocess.run(
+        [sys.executable, "-I", "-c", script], input=spoiled, capture_output=True, check=False
+    )
+    assert again.returncode != 0
+
+
+def test_an_exports_events_are_those_of_its_bodies(busy: Shell) -> None:
+    for line in busy.ok("ledger", "export").splitlines():
+        block = json.loads(line)
+        body = msgspec.msgpack.decode(base64.b64decode(block["body"]))
+        assert body[:3] == [1, block["height"], block["first_seq"]]
+        assert [(each[0], each[1], each[2]) for each in body[3]] == [
+            (event["tag"], event["at_ms"], event["actor"]) for event in block["events"]
+        ]
+        covered = (
+            b"quorate-block/1\0"
+            + bytes.fromhex(block["prev_hash"])
+            + base64.b64decode(block["body"])
+        )
+        assert hashlib.sha256(covered).hexdigest() == block["hash"]
+
+
+def test_replay_shows_the_state_of_any_instant(busy: Shell) -> None:
+    def phases(at_ms: int) -> dict[str, str]:
+        tree = busy("ledger", "replay", "--at", time_text(at_ms), "get", "runs", "-o", "json").json
+        return {item["metadata"]["name"]: item["status"]["phase"] for item in tree["items"]}
+
+    assert phases(NOW_MS) == {"train": "Running"}
+    assert phases(NOW_MS + HOUR_MS) == {"train": "Running", "share": "Running"}
+    assert phases(NOW_MS + 2 * HOUR_MS) == {"train": "Running", "share": "Completed"}
+    at = time_text(NOW_MS + HOUR_MS + HOUR_MS // 2)
+    (charge,) = [
+        item
+        for item in busy("ledger", "replay", "--at", at, "charges", "-o", "json").json["items"]
+        if item["status"]["run"] == "share"
+    ]
+    assert charge["status"]["spentGPUMs"] == 8 * HOUR_MS // 2
+
+
+def test_replay_before_the_beginning_says_when_it_began(busy: Shell) -> None:
+    said = busy("ledger", "replay", "--at", "2001-01-01T00:00:00Z")
+    assert said.code == 1
+    assert said.err.endswith(f"it begins at {time_text(NOW_MS)}\n")
+    assert busy("ledger", "replay", "--at", "yesterday").code == 2
+
+
+def test_a_key_of_another_ledger_signs_nothing(busy: Shell) -> None:
+    busy.ok("--ledger", "other.db", "init")
+    shutil.copyfile(busy.folder / "other.db.key", busy.folder / "quorate.db.key")
+    said = busy("ledger", "checkpoint")
+    assert (said.code, said.out) == (4, "")
+    assert "is not the key of this ledger" in said.err
+
+
+def test_commands_that_read_leave_every_byte(busy: Shell) -> None:
+    before = busy.ledger_bytes()
+    for words in (["ledger", "log"], ["ledger", "verify", "--deep"], ["ledger", "export"]):
+        busy.ok(*words)
+    assert busy.ledger_bytes() == before

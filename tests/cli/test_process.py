@@ -1,0 +1,171 @@
+"""Real processes: what only shows when an operating system is involved."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from quorate.adapters.store_sqlite import SqliteStore
+from tests.cli.shell import EXAMPLES, ROOT, Shell, finish, process, start
+
+HEAVY = ("msgspec", "ruamel", "cryptography", "sqlite3", "asyncio", "quorate.model", "quorate.core")
+
+
+def test_a_process_does_what_the_function_does(tmp_path: Path) -> None:
+    assert process(tmp_path, "init").code == 0
+    fleet = (EXAMPLES / "fleet.yaml").read_bytes()
+    said = process(tmp_path, "apply", "-f", "-", "-f", EXAMPLES / "teams.yaml", stdin=fleet)
+    assert (said.code, said.out.splitlines()[0]) == (0, "node/a1 created")
+    assert process(tmp_path, "get", "nodes", "-o", "json").json["kind"] == "List"
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["--version"], ["get", "--help"], ["ledger", "--help"]]
+)
+def test_help_imports_nothing_heavy(tmp_path: Path, words: list[str]) -> None:
+    program = (
+        "import sys\nfrom quorate.cli.main import main\n"
+        f"code = main({words!r})\n"
+        f"print([n for n in {HEAVY!r} if n in sys.modules], code, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        check=True,
+    )
+    assert done.stderr.decode() == "[] 0\n"
+
+
+def test_a_reader_that_stops_reading_is_no_error_to_see(shell: Shell) -> None:
+    running = start(shell.folder, "ledger", "export")
+    assert running.stdout is not None
+    running.stdout.close()
+    with running:
+        assert running.stderr is not None
+        assert running.stderr.read() == b""
+    assert running.returncode == 141
+
+
+def test_an_interrupt_is_told_in_one_line(shell: Shell) -> None:
+    running = start(shell.folder, "apply", "-f", "-")
+    before = shell.ledger_bytes()
+    # It waits for standard input once it has come that far.
+    time.sleep(1)
+    running.send_signal(signal.SIGINT)
+    said = finish(running)
+    assert said.code == 130
+    assert "Traceback" not in said.err
+    assert shell.ledger_bytes() == before
+
+
+def test_a_second_writer_is_told_who_holds_the_ledger(shell: Shell) -> None:
+    with SqliteStore.open(shell.folder / "quorate.db"):
+        said = process(shell.folder, "tick")
+        assert (said.code, said.out) == (4, "")
+        assert f"is held for writing by process {os.getpid()}" in said.err
+        assert process(shell.folder, "get", "runs").code == 0
+    assert process(shell.folder, "tick").code == 0
+
+
+def test_a_full_disk_records_nothing(shell: Shell) -> None:
+    size = (shell.folder / "quorate.db").stat().st_size
+    running = start(shell.folder, "submit", "-f", EXAMPLES / "train.yaml", file_bytes_max=size // 4)
+    said = finish(running)
+    assert (said.code, said.out) == (4, "")
+    assert "Traceback" not in said.err
+    assert "verifies: 25 events" in shell.ok("ledger", "verify", "--deep")
+    assert shell.ok("submit", "-f", EXAMPLES / "train.yaml")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_folder_can_be_read_and_not_written(shell: Shell) -> None:
+    shell.folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    try:
+        assert process(shell.folder, "get", "nodes").code == 0
+        assert process(shell.folder, "tick").code == 4
+    finally:
+        shell.folder.chmod(stat.S_IRWXU)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_an_output_that_is_full_is_an_error_and_no_traceback(shell: Shell) -> None:
+    with Path("/dev/full").open("wb") as full:
+        said = finish(start(shell.folder, "get", "nodes", stdout=full))
+    assert said.code == 4
+    assert "No space left on device" in said.err
+    assert "Traceback" not in said.err
+
+
+def test_a_terminal_that_cannot_show_a_character_gets_escapes(shell: Shell) -> None:
+    shell.ok("submit", "-f", EXAMPLES / "share.yaml")
+    shell.ok("cancel", "share", "--note", "a \u2192 b")
+    said = process(shell.folder, "get", "runs", env={"PYTHONIOENCODING": "latin-1"})
+    assert said.code == 0
+    assert "a \\u2192 b" in said.out
+
+
+def test_words_that_are_not_utf_8_are_told(shell: Shell) -> None:
+    program = "from quorate.cli.main import run; run()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "get", "run", b"x\xff"],
+        cwd=shell.folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, b"Traceback" in done.stderr) == (1, False)
+
+
+@pytest.mark.parametrize("columns", ["1", "0", "-3", "many", "100000"])
+def test_any_terminal_width_will_do(tmp_path: Path, columns: str) -> None:
+    assert process(tmp_path, "--help", env={"COLUMNS": columns}).code == 0
+
+
+def test_calc_answers_what_the_library_answers(tmp_path: Path) -> None:
+    labels = {"region": "r", "cluster": "c", "fabric.domain": "d"}
+    world = {"nodes": [{"name": "n", "flavor": "H100", "gpus": 8, "labels": labels}]}
+    (tmp_path / "world.json").write_text(json.dumps(world))
+    by_file = process(tmp_path, "calc", "topology", "-f", "world.json")
+    by_pipe = process(tmp_path, "calc", "topology", stdin=json.dumps(world).encode())
+    assert by_file.json == by_pipe.json
+    bad = process(tmp_path, "calc", "topology", stdin=b'{"nodes": 7}')
+    assert (bad.code, bad.out) == (3, "")
+    assert bad.err.startswith("error: nodes")
+    assert process(tmp_path, "calc", "topology", stdin=b"{").code == 3
+
+
+def test_the_demo_shows_everything_and_its_bill_adds_up(tmp_path: Path) -> None:
+    said = process(tmp_path, "demo", "--dir", "tour", env={"QUORATE_LEDGER": "mine.db"})
+    assert said.code == 0, said.err
+    assert "\x1b" not in said.out
+    bill = said.out.partition("$ quorate get charges\n")[2].splitlines()
+    rows = [line.split() for line in bill[1 : bill.index("")]]
+    hundredths = [round(float(row[-1]) * 100) for row in rows]
+    assert rows[-1][0] == "TOTAL"
+    assert sum(hundredths[:-1]) == hundredths[-1] == 25_600
+    for shown in (
+        "owned",
+        "shared",
+        "borrowed",
+        "waits: ",
+        "(exit code 5)",
+        "checkpoint.json agrees",
+    ):
+        assert shown in said.out
+    assert not (tmp_path / "mine.db").exists()
+    tail = said.out.partition("== Try next\n")[2].splitlines()
+    assert len(tail) == 4
+    for line in tail[1:]:
+        assert process(tmp_path / "tour", *line.split()[1:]).code == 0
+    again = process(tmp_path, "demo", "--dir", "tour")
+    assert (again.code, "exists already" in again.err) == (1, True)

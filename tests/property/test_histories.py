@@ -1,0 +1,238 @@
+"""Random lives of a small fleet: after every command everything that must hold does.
+
+The machine draws worlds and commands of every kind, valid or not, and jumps ahead in time past
+holds and windows. It keeps the events; the state, its copies and its snapshots must all be what
+those events add up to.
+"""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, event, note, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from quorate.core.audit import audit
+from quorate.core.commands import Apply, Cancel, Command, Complete, Decision, Submit, Tick
+from quorate.core.decide import decide
+from quorate.core.invariants import sweep
+from quorate.core.purse import family_payers
+from quorate.ledger.chain import GENESIS, Block, Head, seal
+from quorate.ledger.fold import fold, replay
+from quorate.ledger.snapshot import restore, take
+from quorate.model.amounts import HOUR_MS, MINUTE_MS
+from quorate.model.apply import apply_all
+from quorate.model.events import Event, LedgerOpened
+from quorate.model.records import Phase
+from quorate.model.specs import (
+    Follow,
+    Malleable,
+    Node,
+    Owner,
+    Placement,
+    Pool,
+    Run,
+    System,
+)
+from quorate.model.state import State
+from quorate.testing.states import same
+from quorate.testing.world import NOW_MS
+from tests.oracles.worlds import budgets, fundings, selectors
+
+_NAMES = ("o0", "o1", "o2", "o3")
+_OWNERS = {name: Owner(name=name) for name in _NAMES}
+_NODES = tuple(f"n{number}" for number in range(7))
+_RUNS = tuple(f"run{number}" for number in range(12))
+
+_nodes = st.builds(
+    Node,
+    name=st.sampled_from(_NODES),
+    flavor=st.sampled_from(("H100", "H100", "H100", "A100")),
+    gpus=st.integers(1, 4),
+    region=st.just("r"),
+    cluster=st.just("c"),
+    domain=st.sampled_from(("A", "A", "B", "C")),
+    rack=st.sampled_from((None, "r1", "r2")),
+)
+_owners = st.builds(
+    Owner,
+    name=st.sampled_from(_NAMES),
+    parents=st.lists(st.sampled_from(_NAMES), max_size=2, unique=True).map(tuple),
+)
+_pools = st.builds(
+    Pool,
+    name=st.sampled_from(("default", "default", "side")),
+    selector=st.sampled_from(((), (("fabric.domain", "C"),), (("rack", "r2"),))),
+    placement=st.sampled_from(Placement),
+    whole_nodes=st.sampled_from((False, False, False, True)),
+    expected_duration_ms=st.sampled_from((20 * MINUTE_MS, HOUR_MS)),
+)
+
+
+@st.composite
+def _runs(draw: st.DrawFn) -> Run:
+    malleable = None
+    gpus = draw(st.integers(1, 6))
+    if draw(st.booleans()):
+        step, low, steps = draw(st.integers(1, 2)), draw(st.integers(1, 3)), draw(st.integers(0, 2))
+        gpus = low + steps * step
+        malleable = Malleable(gpus_min=low, gpus_max=gpus, gpus_step=step, gpus_desired=gpus)
+    follow = None
+    if draw(st.sampled_from((False, False, True))):
+        after = draw(st.lists(st.sampled_from(_RUNS[:4]), min_size=1, max_size=2, unique=True))
+        follow = Follow(after=tuple(after))
+    return Run(
+        name=draw(st.sampled_from(_RUNS)),
+        owner=draw(st.sampled_from(_NAMES)),
+        flavors=draw(st.sampled_from((("H100",), ("H100", "A100"), ("A100",)))),
+        gpus=gpus,
+        pool=draw(st.sampled_from(("default", "default", "side"))),
+        malleable=malleable,
+        group_gpus=draw(st.none() | st.integers(1, 3)),
+        cross_group_spread=draw(st.sampled_from((True, True, False))),
+        spares_per_group=draw(st.sampled_from((0, 0, 1))),
+        selector=draw(st.just(()) | selectors()),
+        expected_duration_ms=draw(st.sampled_from((None, 10 * MINUTE_MS, 3 * HOUR_MS))),
+        funding=draw(fundings(_NAMES)),
+        follow=follow,
+    )
+
+
+class Histories(RuleBasedStateMachine):
+    """One ledger from its first event on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_ms = NOW_MS
+        opened = LedgerOpened(at_ms=NOW_MS, actor="test", ledger_id="test", public_key="")
+        self.events: list[Event] = [opened]
+        self.state = fold(self.events)
+        self.head: Head = GENESIS
+        self.blocks: list[Block] = []
+        self._seal([opened])
+
+    # --- What happens --------------------------------------------------------------------------
+
+    @initialize(
+        nodes=st.lists(_nodes, min_size=2, max_size=6, unique_by=lambda n: n.name),
+        money=budgets(_OWNERS, gpus=6, racks=True),
+    )
+    def found(self, nodes: list[Node], money: tuple[object, ...]) -> None:
+        specs = (Pool(name="side", selector=(("fabric.domain", "C"),)), *nodes, *_OWNERS.values())
+        self._do(Apply((*specs, *money)))  # type: ignore[arg-type]
+
+    @rule(nodes=st.lists(_nodes, min_size=1, max_size=2))
+    def apply_nodes(self, nodes: list[Node]) -> None:
+        self._do(Apply(tuple(nodes)))
+
+    @rule(owner=_owners)
+    def apply_owner(self, owner: Owner) -> None:
+        self._do(Apply((owner,)))
+
+    @rule(money=budgets(_OWNERS, gpus=6, racks=True))
+    def apply_budgets(self, money: tuple[object, ...]) -> None:
+        self._do(Apply(money))  # type: ignore[arg-type]
+
+    @rule(data=st.data())
+    def widen_a_budget(self, data: st.DataObject) -> None:
+        """Change a line that is in use: more, less, elsewhere, or for another flavor."""
+        name = data.draw(st.sampled_from(sorted(self.state.budgets) or ["none"]))
+        fresh = data.draw(budgets(_OWNERS, gpus=8, racks=True))[0]
+        old = self.state.budgets.get(name)
+        owner = fresh.owner if old is None else old.owner
+        self._do(Apply((type(fresh)(name=name, owner=owner, envelopes=fresh.envelopes, caps=fresh.caps),)))
+
+    @rule(pool=_pools)
+    def apply_pool(self, pool: Pool) -> None:
+        self._do(Apply((pool,)))
+
+    @rule(days=st.integers(1, 3))
+    def apply_system(self, days: int) -> None:
+        self._do(Apply((System(budget_period_days=days),)))
+
+    @rule(run=_runs())
+    def submit(self, run: Run) -> None:
+        self._do(Submit(run))
+
+    @rule(runs=st.lists(_runs(), min_size=1, max_size=2))
+    def apply_runs(self, runs: list[Run]) -> None:
+        self._do(Apply(tuple(runs)))
+
+    @rule(data=st.data())
+    def complete(self, data: st.DataObject) -> None:
+        self._do(Complete(data.draw(self._some_run())))
+
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        self._do(Cancel(data.draw(self._some_run()), "no longer wanted"))
+
+    @rule(ms=st.sampled_from((1, MINUTE_MS, 17 * MINUTE_MS, HOUR_MS, 5 * HOUR_MS)))
+    def time_passes(self, ms: int) -> None:
+        self.now_ms += ms
+        self._do(Tick())
+
+    @rule(ms=st.sampled_from((1, 17 * MINUTE_MS, 5 * HOUR_MS)))
+    def time_passes_unnoticed(self, ms: int) -> None:
+        self.now_ms += ms
+
+    def _some_run(self) -> st.SearchStrategy[str]:
+        running = [n for n, r in self.state.runs.items() if r.phase is Phase.RUNNING]
+        return st.sampled_from([*running, *running, *_RUNS[:3]])
+
+    # --- What must hold ------------------------------------------------------------------------
+
+    def _do(self, command: Command) -> None:
+        """Decide ``command`` and commit it, checking everything on the way."""
+        decision = decide(self.state, command, now_ms=self.now_ms, actor="test")
+        assert decide(self.state, command, now_ms=self.now_ms, actor="test") == decision
+        assert same(self.state, fold(self.events)) == []
+        if decision.refusals:
+            assert not decision.events
+        self._try_elsewhere(command, decision)
+        apply_all(self.state, decision.events)
+        self.events.extend(decision.events)
+        self._seal(list(decision.events))
+        for happened in decision.events:
+            note(repr(happened))
+            event(type(happened).__name__)
+
+    def _try_elsewhere(self, command: Command, decision: Decision) -> None:
+        """The same happens to an overlay, to a restored snapshot and to a fresh fold."""
+        after = fold([*self.events, *decision.events])
+        over = self.state.overlay()
+        apply_all(over, decision.events)
+        assert same(over, after) == []
+        assert same(self.state, fold(self.events)) == []
+        restored = restore(take(self.state))
+        assert restored is not None
+        assert same(restored, self.state) == []
+        assert decide(restored, command, now_ms=self.now_ms, actor="test") == decision
+        apply_all(restored, decision.events)
+        assert same(restored, after) == []
+
+    def _seal(self, events: list[Event]) -> None:
+        if events:
+            self.blocks.append(seal(self.head, events))
+            self.head = self.blocks[-1].head
+
+    @invariant()
+    def everything_holds(self) -> None:
+        assert sweep(self.state) == []
+        fresh = fold(self.events)
+        for owner, flavor in self.state.family_cache:
+            family_payers(fresh, owner, flavor)
+        assert same(self.state, fresh) == []
+
+    def teardown(self) -> None:
+        assert audit(self.events, view=self.state) == []
+        replayed, head = replay(self.blocks)
+        assert head == self.head
+        assert same(replayed, self.state) == []
+
+
+
+TestHistories = Histories.TestCase
+TestHistories.settings = settings(
+    max_examples=max(5, settings.default.max_examples // 2),
+    stateful_step_count=25,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)

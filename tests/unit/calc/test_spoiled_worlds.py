@@ -1,0 +1,168 @@
+"""Whatever stands where in a world, the answer is JSON or a ``CalcInputError`` with a path."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any, Final
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quorate.calc import CalcInputError, run
+from tests.unit.calc.drawn import budget, envelope, fleet, funds, lease, question
+
+WORLDS: Final[dict[str, dict[str, Any]]] = {
+    "topology": {**fleet(A=16, B=8), "usage": {"a00": 3}},
+    "pack": {
+        **fleet(A=16, B=8),
+        "usage": {"b00": 1},
+        "placement": "tight",
+        "pack": {
+            "totalGPUs": 12,
+            "groupGPUs": 4,
+            "allowCrossGroupSpread": True,
+            "sparesPerGroup": 1,
+            "selector": {"region": "west"},
+            "wholeNodes": False,
+        },
+    },
+    "cover": funds(
+        budget(
+            "own",
+            "me",
+            envelope(
+                "e",
+                4,
+                start="2025-01-01T00:00:00Z",
+                end="2027-01-01T00:00:00Z",
+                maxGPUHours=100,
+                sharing="none",
+                preActivation={"allowAdmission": True},
+            ),
+            parents=["org"],
+            aggregateCaps=[
+                {
+                    "name": "c",
+                    "flavor": "H100",
+                    "envelopes": ["e"],
+                    "maxConcurrency": 3,
+                    "maxGPUHours": 9,
+                }
+            ],
+        ),
+        budget(
+            "l",
+            "lender",
+            envelope("e", 9, lending={"allow": True, "to": ["m*"], "maxConcurrency": 5}),
+        ),
+        cover=question(
+            6,
+            allowBorrow=True,
+            maxBorrowGPUs=4,
+            sponsors=["lender"],
+            run="ns/r",
+            expectedDuration="2h",
+        ),
+        runs=[{"name": "r", "namespace": "ns", "owner": "me"}],
+        leases=[lease("l/e", 1, run="ns/r", end="2026-01-01T11:30:00Z")],
+        owners=[{"name": "org", "parents": []}],
+    ),
+    "bind": {
+        "bind": {
+            "groups": [
+                {
+                    "index": 0,
+                    "size": 4,
+                    "nodes": [["n", 4]],
+                    "spares": 1,
+                    "spareNodes": [["m", 1]],
+                }
+            ],
+            "segments": [
+                {"budget": "b", "envelope": "e", "owner": "o", "quantity": 5, "borrowed": False}
+            ],
+        }
+    },
+    "validate": {
+        "kind": "Lease",
+        "manifest": {
+            "spec": {
+                "owner": "me",
+                "runRef": {"name": "r"},
+                "slice": {"nodes": ["n1#0"], "role": "Active"},
+                "interval": {"start": "2026-01-01T00:00:00Z"},
+                "paidByEnvelope": "e",
+                "reason": "Start",
+            }
+        },
+    },
+}
+
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**20), 10**20)
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(("", "*", "2h", "2026-01-01T00:00:00Z", "e", "me", 0, -1, 1)),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=4,
+)
+
+
+def places(tree: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return the way to every value in ``tree``."""
+    entries: list[tuple[Any, Any]] = []
+    if isinstance(tree, dict):
+        entries = list(tree.items())
+    elif isinstance(tree, list):
+        entries = list(enumerate(tree))
+    return [at, *(place for key, value in entries for place in places(value, (*at, key)))]
+
+
+@st.composite
+def spoiled(draw: st.DrawFn) -> tuple[str, Any]:
+    """Draw a world in which up to three values are something else."""
+    kind = draw(st.sampled_from(sorted(WORLDS)))
+    tree: Any = copy.deepcopy(WORLDS[kind])
+    for _ in range(draw(st.integers(1, 3))):
+        place = draw(st.sampled_from(places(tree)))
+        if not place:
+            tree = draw(anything)
+            continue
+        inner = tree
+        for key in place[:-1]:
+            inner = inner[key]
+        inner[place[-1]] = draw(anything)
+    return kind, tree
+
+
+def test_unspoiled_worlds_have_answers() -> None:
+    for kind, tree in WORLDS.items():
+        assert "error" not in run(kind, tree), kind
+
+
+def outcome(kind: str, tree: object) -> dict[str, object] | CalcInputError:
+    """Return the answer or the refusal; whatever else is raised fails the test."""
+    try:
+        return run(kind, tree)
+    except CalcInputError as error:
+        return error
+
+
+@given(spoiled())
+def test_spoiled_world_is_answered_or_refused_by_path(drawn: tuple[str, Any]) -> None:
+    found = outcome(*drawn)
+    if isinstance(found, CalcInputError):
+        assert found.path
+        assert found.message
+    else:
+        json.dumps(found)
+
+
+@given(anything)
+def test_anything_at_all_is_answered_or_refused(tree: object) -> None:
+    for kind in WORLDS:
+        found = outcome(kind, tree)
+        assert not isinstance(found, CalcInputError) or found.path

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from quorate.cli.main import COMMANDS, main, quorate
+
+
+def _commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    yield path
+    if isinstance(command, click.Group):
+        ctx = click.Context(command)
+        for name in command.list_commands(ctx):
+            below = command.get_command(ctx, name)
+            assert below is not None, name
+            yield from _commands(below, (*path, name))
+
+
+ALL = list(_commands(quorate, ()))
+
+
+def test_the_lines_of_the_help_are_those_of_the_commands() -> None:
+    ctx = click.Context(quorate)
+    for name, (_, _, line) in COMMANDS.items():
+        command = quorate.get_command(ctx, name)
+        assert command is not None
+        assert command.name == name
+        assert command.get_short_help_str(limit=200) == line
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_every_command_has_help_with_an_example(
+    path: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*path, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert " ".join(["Usage: quorate", *path]) in out
+    assert " ".join(["  quorate", *path]) in out.partition("Options:")[2]
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_every_line_of_help_fits_a_screen(
+    path: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    main([*path, "--help"])
+    assert max(len(line) for line in capsys.readouterr().out.splitlines()) <= 100
+
+
+def test_the_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("quorate 0.")
+
+
+def test_the_help_tells_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--help"])
+    assert "5  the ledger does not verify" in capsys.readouterr().out
