@@ -15,6 +15,7 @@ BUDGET = (
     HEAD + "Budget\nmetadata: {name: b}\nspec: {owner: rai, envelopes: [{name: e, flavor: H100, "
     "selector: {region: us-west}, start: %s, end: %s, concurrency: %s}]%s}\n"
 )
+CAP = ", aggregateCaps: [{name: c, flavor: H100, envelopes: [no], maxConcurrency: 1}]"
 START, END = "2020-01-01T00:00:00Z", "2030-01-01T00:00:00Z"
 
 
@@ -27,13 +28,12 @@ START, END = "2020-01-01T00:00:00Z", "2030-01-01T00:00:00Z"
         (b"caf\xe9: 1", 3, "byte 0xe9 is not UTF-8"),
         (HEAD + "Job\nmetadata: {name: j}\nspec: {}\n", 3, "a job is a Run here"),
         (NODE + "spec: {flavor: H100, gpus: -1}\n", 3, "spec.gpus: must be positive, got -1"),
-        (NODE + "spec: {flavor: H100, gpus: 1e40}\n", 3, "spec.gpus: must be at most 64"),
+        (NODE + "spec: {flavor: H100, gpus: 999999999999999999999999999999}\n", 3, "spec.gpus: must be at most 64"),
         (NODE + "spec: {flavor: H100, gpus: 8, color: red}\n", 3, "spec.color"),
         (NODE + "spec: {flavor: H100, gpus: 8}\n---\n" + NODE + "spec: {flavor: H100, gpus: 8}\n",
          3, "is the name of another Node, on line 1"),
         (BUDGET % (END, START, 1, ""), 3, "spec.envelopes[0].end: must be after start"),
-        (BUDGET % (START, END, 1, ", aggregateCaps: [{name: c, flavor: H100, envelopes: [no], "
-         "maxConcurrency: 1}]"), 3, 'references unknown envelope "no"'),
+        (BUDGET % (START, END, 1, CAP), 3, 'references unknown envelope "no"'),
         (HEAD + "Owner\nmetadata: {name: org}\nspec: {parents: [rai]}\n", 1,
          "makes a cycle: org -> rai -> org"),
         (HEAD + "Owner\nmetadata: {name: new}\nspec: {parents: [nobody]}\n", 1,

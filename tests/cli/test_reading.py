@@ -25,29 +25,28 @@ def busy(shell: Shell) -> Shell:
     return shell
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_every_kind_is_listed_in_every_form_under_every_name(busy: Shell, kind: object) -> None:
-    assert hasattr(kind, "plural")
-    plain = busy.ok("get", kind.plural)
-    assert len(plain.splitlines()) > 1
-    wide = busy.ok("get", kind.plural, "-o", "wide")
-    assert len(wide.splitlines()) == len(plain.splitlines())
-    listed = busy("get", kind.name, "-o", "json").json
-    assert (listed["apiVersion"], listed["kind"]) == ("quorate.dev/v1", "List")
-    for item in listed["items"]:
-        assert set(item) <= {"apiVersion", "kind", "metadata", "spec", "status"}
-        assert item["metadata"]["name"]
-        assert "status" in item
-    assert busy.ok("get", kind.plural, "-o", "yaml").startswith("apiVersion: quorate.dev/v1\n")
-    for short in kind.short:
-        assert busy.ok("get", short) == plain
+def test_every_kind_is_listed_in_every_form_under_every_name(busy: Shell) -> None:
+    for kind in KINDS:
+        plain = busy.ok("get", kind.plural)
+        assert len(plain.splitlines()) > 1, kind
+        wide = busy.ok("get", kind.plural, "-o", "wide")
+        assert len(wide.splitlines()) == len(plain.splitlines()), kind
+        listed = busy("get", kind.name, "-o", "json").json
+        assert (listed["apiVersion"], listed["kind"]) == ("quorate.dev/v1", "List")
+        for item in listed["items"]:
+            assert set(item) <= {"apiVersion", "kind", "metadata", "spec", "status"}
+            assert item["metadata"]["name"]
+            assert item["status"]
+        assert busy.ok("get", kind.plural, "-o", "yaml").startswith("apiVersion: quorate.dev/v1\n")
+        for short in kind.short:
+            assert busy.ok("get", short) == plain
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_every_thing_can_be_described(busy: Shell, kind: object) -> None:
-    assert hasattr(kind, "name")
-    for item in busy("get", kind.name, "-o", "json").json["items"][:3]:
-        assert busy.ok("describe", kind.name, item["metadata"]["name"])
+def test_every_thing_can_be_described(busy: Shell) -> None:
+    for kind in KINDS:
+        for item in busy("get", kind.name, "-o", "json").json["items"][:2]:
+            name = item["metadata"]["name"]
+            assert name.partition("/")[0] in busy.ok("describe", kind.name, name)
 
 
 def test_one_name_gives_the_document_itself(busy: Shell) -> None:

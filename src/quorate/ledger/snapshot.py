@@ -164,7 +164,6 @@ def _restore(found: _Snapshot) -> State:
     rebuild_families(state)
     for node in found.nodes:
         state.add_node(node, free=all_slots(node.gpus))
-    state.settle_topology()
     for run in found.runs:
         _restore_run(state, run)
     for lease in found.leases:

@@ -62,20 +62,19 @@ def _system_applied(state: State, event: e.SystemApplied) -> None:
 
 
 def _pool_applied(state: State, event: e.PoolApplied) -> None:
-    state.settle_topology()
+    nodes = list(state.nodes.values())
     old = state.pools.get(event.pool.name)
     state.pools[event.pool.name] = event.pool
     if old is not None and old.selector == event.pool.selector:
         return
-    for record in list(state.nodes.values()):
+    for record in nodes:
         free = state.islands[record.island].free[record.position]
         state.add_node(record.spec, free=free)
 
 
 def _node_applied(state: State, event: e.NodeApplied) -> None:
     node = event.node
-    if node.name in state.nodes:
-        state.settle_topology()
+    if state.placed(node.name) is not None:
         record = state.nodes[node.name]
         taken = all_slots(record.spec.gpus) ^ state.islands[record.island].free[record.position]
         free = all_slots(node.gpus) & ~taken
@@ -193,7 +192,6 @@ def _run_refused(state: State, event: e.RunRefused) -> None:
 
 
 def _lease_started(state: State, event: e.LeaseStarted) -> None:
-    state.settle_topology()
     name = event.lease
     assert name not in state.leases, name
     run = state.runs.own(event.run)

@@ -41,6 +41,7 @@ class State:
         "_domains",
         "_holds_due",
         "_node_leases",
+        "_nodes",
         "_owner_leases",
         "_pending_nodes",
         "_stale",
@@ -55,7 +56,6 @@ class State:
         "leases_indexed",
         "ledger_id",
         "lenders",
-        "nodes",
         "owner_budgets",
         "owners",
         "pending",
@@ -80,7 +80,7 @@ class State:
         self.lenders: Table[str, tuple[EnvelopeId, ...]] = Table()
         self.envelopes: Table[EnvelopeId, EnvelopeAccount] = Table()
         self.caps: Table[CapId, CapAccount] = Table()
-        self.nodes: Table[str, NodeRecord] = Table()
+        self._nodes: Table[str, NodeRecord] = Table()
         self.islands: Table[IslandKey, Island] = Table()
         self.runs: Table[str, RunRecord] = Table()
         self.pending: Table[str, int] = Table()
@@ -114,6 +114,17 @@ class State:
         over._holds_due = None  # noqa: SLF001
         over.leases_indexed = True
         return over
+
+    @property
+    def nodes(self) -> Table[str, NodeRecord]:
+        """Nodes by name, those added a moment ago included."""
+        if self._pending_nodes:
+            self._place_pending()
+        return self._nodes
+
+    def placed(self, name: str) -> NodeRecord | None:
+        """Return the node as it was last placed, without placing what was added since."""
+        return self._nodes.get(name)
 
     @property
     def node_leases(self) -> Table[str, dict[str, None]]:
@@ -262,18 +273,13 @@ class State:
         if self._holds_due is not None:
             heappush(self._holds_due, (lease.hold_ends_ms, name))
 
-    def settle_topology(self) -> None:
-        """Place nodes added since, so that leases on them can be applied."""
-        if self._pending_nodes:
-            self._place_pending()
-
     def _place_pending(self) -> None:
         """Rebuild the islands that nodes join, leave or change in."""
         pending, self._pending_nodes = self._pending_nodes, {}
         self._flush_stale()
         touched: dict[IslandKey, dict[str, tuple[Node, int]]] = {}
         for name, (node, free) in pending.items():
-            old = self.nodes.get(name)
+            old = self._nodes.get(name)
             if old is not None:
                 self._members(touched, old.island).pop(name, None)
             key = IslandKey(self.pool_of(node), node.flavor, node.domain_key)
@@ -316,7 +322,7 @@ class State:
         )
         self.islands[key] = island
         for position, node in enumerate(island.nodes):
-            self.nodes[node.name] = NodeRecord(node, key, position)
+            self._nodes[node.name] = NodeRecord(node, key, position)
 
 
 _NO_DOMAINS = DomainIndex.build({})
@@ -332,7 +338,7 @@ _TABLES = (
     "lenders",
     "envelopes",
     "caps",
-    "nodes",
+    "_nodes",
     "islands",
     "runs",
     "pending",

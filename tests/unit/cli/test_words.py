@@ -64,12 +64,12 @@ def test_a_refusal_has_its_sentence_its_numbers_and_what_else_holds() -> None:
             Shortage(where="r/c/A", wanted=16, available=8),
             Shortage(where="rai/west", available=1, limit="concurrency 8, 7 in use"),
         ),
-        also=Refusal(code=RefusalCode.NO_NODES, subject="H100", remedy="add some"),
+        also=Refusal(code=RefusalCode.INVALID, subject="a wrong field", remedy="mend it"),
     )
     assert words.refusal_lines(refusal) == [
         "budgets can pay 8 of 16 GPUs, 8 short (insufficient-funds)",
         "  r/c/A: 8 of 16 GPUs, 8 short",
         "  rai/west: can pay 1 GPU (concurrency 8, 7 in use)",
-        "and besides: no node of the pool has flavor H100 and matches the run's selector (no-nodes)",
-        "  add some",
+        "and besides: a wrong field (invalid)",
+        "  mend it",
     ]
