@@ -28,7 +28,7 @@ START, END = "2020-01-01T00:00:00Z", "2030-01-01T00:00:00Z"
         (b"caf\xe9: 1", 3, "byte 0xe9 is not UTF-8"),
         (HEAD + "Job\nmetadata: {name: j}\nspec: {}\n", 3, "a job is a Run here"),
         (NODE + "spec: {flavor: H100, gpus: -1}\n", 3, "spec.gpus: must be positive, got -1"),
-        (NODE + "spec: {flavor: H100, gpus: 999999999999999999999999999999}\n", 3, "spec.gpus: must be at most 64"),
+        (NODE + f"spec: {{flavor: H100, gpus: {10**30}}}\n", 3, "spec.gpus: must be at most 64"),
         (NODE + "spec: {flavor: H100, gpus: 8, color: red}\n", 3, "spec.color"),
         (NODE + "spec: {flavor: H100, gpus: 8}\n---\n" + NODE + "spec: {flavor: H100, gpus: 8}\n",
          3, "is the name of another Node, on line 1"),

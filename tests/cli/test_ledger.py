@@ -13,8 +13,11 @@ import sys
 import msgspec
 import pytest
 
+from quorate.adapters.store_sqlite import SqliteStore
 from quorate.documents.times import time_text
+from quorate.ledger.chain import open_blocks, seal
 from quorate.model.amounts import HOUR_MS
+from quorate.model.events import LeaseStarted
 from tests.cli.shell import EXAMPLES, NOW_MS, ROOT, Shell
 
 
@@ -176,3 +179,18 @@ def test_commands_that_read_leave_every_byte(busy: Shell) -> None:
     for words in (["ledger", "log"], ["ledger", "verify", "--deep"], ["ledger", "export"]):
         busy.ok(*words)
     assert busy.ledger_bytes() == before
+
+
+def test_a_history_that_breaks_an_invariant_is_found_though_its_hashes_fit(busy: Shell) -> None:
+    """A forged ledger: every hash is right, and one slot is leased twice."""
+    path = busy.folder / "quorate.db"
+    with SqliteStore.open(path) as store:
+        events = [event for _, found in open_blocks(store.blocks()) for event in found]
+        lease = next(event for event in events if isinstance(event, LeaseStarted))
+        forged = msgspec.structs.replace(lease, lease="train/9", at_ms=events[-1].at_ms)
+        head = store.head()
+        store.append(seal(head, [forged]), expected=head)
+    assert busy("ledger", "verify").code == 0
+    said = busy("ledger", "verify", "--deep")
+    assert (said.code, said.out) == (5, "")
+    assert "invariant I1: train/9" in said.err

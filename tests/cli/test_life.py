@@ -44,6 +44,13 @@ def test_apply_tells_each_document_and_a_second_time_changes_nothing(bare: Shell
     assert second[-1] == "nothing to record"
 
 
+def test_every_example_is_accepted_in_one_commit(bare: Shell) -> None:
+    bare.ok("init")
+    files = [word for path in sorted(EXAMPLES.glob("*.yaml")) for word in ("-f", path)]
+    assert "run/train started on 96 H100 GPUs" in bare.ok("apply", *files)
+    assert "every invariant held" in bare.ok("ledger", "verify", "--deep")
+
+
 def test_a_run_over_two_domains_says_where_it_runs_and_who_pays(shell: Shell) -> None:
     out = shell.ok("submit", "-f", EXAMPLES / "train.yaml").splitlines()
     assert out[:2] == ["run/train submitted", "run/train started on 96 H100 GPUs"]

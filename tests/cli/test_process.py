@@ -8,7 +8,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -57,10 +56,12 @@ def test_a_reader_that_stops_reading_is_no_error_to_see(shell: Shell) -> None:
 
 
 def test_an_interrupt_is_told_in_one_line(shell: Shell) -> None:
-    running = start(shell.folder, "apply", "-f", "-")
     before = shell.ledger_bytes()
-    # It waits for standard input once it has come that far.
-    time.sleep(1)
+    running = start(shell.folder, "apply", "-f", "-")
+    assert running.stdin is not None
+    # More than a pipe holds: this returns once the command is reading its input.
+    running.stdin.write(b"\n" * 1_000_000)
+    running.stdin.flush()
     running.send_signal(signal.SIGINT)
     said = finish(running)
     assert said.code == 130

@@ -119,11 +119,9 @@ def main(args: Sequence[str], settings: Settings | None = None) -> int:
         return _fail(error.code, error.lines)
     except (click.Abort, KeyboardInterrupt):
         return _fail(Exit.INTERRUPTED, ("interrupted; nothing that was not reported was recorded",))
-    except SystemExit:
-        # Click's answer to a broken pipe: whoever read the output has seen enough.
-        return Exit.BROKEN_PIPE
-    except BrokenPipeError:
-        # The same while flushing. Python must not try to write the rest at exit.
+    except (SystemExit, BrokenPipeError):
+        # Whoever read the output has seen enough; click exits then, and flushing raises. Python
+        # must not try to write the rest at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.BROKEN_PIPE
     except Exception as error:

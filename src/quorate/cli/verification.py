@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +16,7 @@ from quorate.documents.times import time_text
 from quorate.ledger.chain import Block, Broken, Verified, open_blocks, verify_blocks
 from quorate.ledger.checkpoint import Checkpoint, Disagrees, compare, read_checkpoint
 from quorate.ledger.fold import replay
+from quorate.model.events import Event
 from quorate.ports.errors import CheckpointError
 
 FAULTS_SHOWN_MAX: Final = 20
@@ -93,14 +94,19 @@ def _checkpoint(name: str) -> Checkpoint:
         raise CommandError(Exit.INVALID, f"{name}: {error}") from None
 
 
+def _events(blocks: Iterable[Block]) -> Iterator[Event]:
+    for _, events in open_blocks(blocks):
+        yield from events
+
+
 def _invariant_faults(blocks: Callable[[], Iterable[Block]]) -> list[str]:
     """Return every invariant that did not hold somewhere in the history, first ones first."""
-    events = [event for _, found in open_blocks(blocks()) for event in found]
-    violations = audit(events)
+    violations = audit(_events(blocks()))
     if not violations:
-        # Only a history without a fault is sure to fold.
+        # Only a history without a fault is sure to fold. Reading it again costs less than keeping
+        # all of it in memory.
         state, _ = replay(blocks())
-        violations = [*audit(events, view=state), *sweep(state)]
+        violations = [*audit(_events(blocks()), view=state), *sweep(state)]
     lines = [f"invariant {each}" for each in violations]
     if len(lines) > FAULTS_SHOWN_MAX:
         lines = [*lines[:FAULTS_SHOWN_MAX], f"and {len(lines) - FAULTS_SHOWN_MAX} more"]

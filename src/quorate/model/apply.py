@@ -177,10 +177,11 @@ def rebuild_families(state: State) -> None:
 
 def _run_submitted(state: State, event: e.RunSubmitted) -> None:
     run, seq = event.run, state.seq + 1
-    assert run.name not in state.runs, run.name
-    state.runs[run.name] = RunRecord(
+    record = RunRecord(
         run, seq, event.at_ms, _PENDING, None, event.at_ms, {}, 0, {}, None, None, ""
     )
+    known = state.runs.setdefault(run.name, record)
+    assert known is record, run.name
     state.pending[run.name] = seq
 
 
@@ -193,13 +194,13 @@ def _run_refused(state: State, event: e.RunRefused) -> None:
 
 def _lease_started(state: State, event: e.LeaseStarted) -> None:
     name = event.lease
-    assert name not in state.leases, name
     run = state.runs.own(event.run)
     gpus = state.occupy(event.slots)
     lease = Lease(event, gpus, event.hold_gpu_ms)
     account = _charge(state, event, gpus=gpus, gpu_ms=event.hold_gpu_ms)
     account.started_gpu_ms += gpus * event.start_ms
-    state.leases[name] = lease
+    known = state.leases.setdefault(name, lease)
+    assert known is lease, name
     run.leases[name] = None
     run.leases_ever += 1
     if run.phase is _PENDING:
@@ -241,8 +242,7 @@ def _lease_ending(state: State, event: e.LeaseEnding) -> None:
 
 def _lease_ended(state: State, event: e.LeaseEnded) -> None:
     name = event.lease
-    lease = state.leases[name]
-    del state.leases[name]
+    lease = state.leases.pop(name)
     fact, gpus = lease.fact, lease.gpus
     assert event.end_ms >= fact.start_ms, (name, fact.start_ms, event.end_ms)
     state.vacate(fact.slots)
@@ -254,7 +254,8 @@ def _lease_ended(state: State, event: e.LeaseEnded) -> None:
     account.started_gpu_ms -= gpus * fact.start_ms
     run = state.runs.own(fact.run)
     del run.leases[name]
-    payer = (fact.payer, fact.tier)
+    # The account's own name: the fact and the text in it are let go.
+    payer = (account.envelope_id, fact.tier)
     run.charges[payer] = run.charges.get(payer, 0) + used
 
 

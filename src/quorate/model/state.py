@@ -180,6 +180,8 @@ class State:
 
         Nodes that change alike are moved in the index together: most go whole.
         """
+        if len(slots) == 1:
+            return self._toggle_one(*slots[0], taking=taking)
         nodes, total = self.nodes, 0
         key = nodes[slots[0][0]].island
         island = self._own_island(key)
@@ -205,6 +207,17 @@ class State:
                 was, now = before, after
             bits |= 1 << position
         return total + island.move(bits, was, now)
+
+    def _toggle_one(self, node: str, mask: int, *, taking: bool) -> int:
+        """Flip the slots ``mask`` of ``node``: what most leases are."""
+        record = self.nodes[node]
+        island = self._own_island(record.island)
+        position = record.position
+        free = island.free[position]
+        assert free & mask == (mask if taking else 0), (node, mask, free)
+        left = free ^ mask
+        island.free[position] = left
+        return island.move(1 << position, free.bit_count(), left.bit_count())
 
     def _own_island(self, key: IslandKey) -> Island:
         """Return the island under ``key`` for changing, and remember that its count will change."""
