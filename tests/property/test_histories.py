@@ -10,6 +10,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, event, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from msgspec.structs import replace
 
 from quorate.core.audit import audit
 from quorate.core.commands import Apply, Cancel, Command, Complete, Decision, Submit, Tick
@@ -24,7 +25,10 @@ from quorate.model.apply import apply_all
 from quorate.model.events import Event, LedgerOpened
 from quorate.model.records import Phase
 from quorate.model.specs import (
+    Budget,
+    Envelope,
     Follow,
+    Lending,
     Malleable,
     Node,
     Owner,
@@ -33,7 +37,6 @@ from quorate.model.specs import (
     Run,
     System,
 )
-from quorate.model.state import State
 from quorate.testing.states import same
 from quorate.testing.world import NOW_MS
 from tests.oracles.worlds import budgets, fundings, selectors
@@ -97,6 +100,31 @@ def _runs(draw: st.DrawFn) -> Run:
     )
 
 
+@st.composite
+def _plenty(draw: st.DrawFn) -> tuple[Budget, ...]:
+    """Draw a budget for each owner that lets its runs start, and runs dry before long."""
+    return tuple(
+        Budget(
+            name=f"plenty-{owner}",
+            owner=owner,
+            envelopes=tuple(
+                Envelope(
+                    name=flavor,
+                    flavor=flavor,
+                    selector=(("region", "r"),),
+                    start_ms=NOW_MS - HOUR_MS,
+                    end_ms=NOW_MS + draw(st.integers(3, 40)) * HOUR_MS // 2,
+                    concurrency=draw(st.integers(2, 8)),
+                    gpu_ms_max=draw(st.integers(4, 60)) * HOUR_MS // 2,
+                    lending=Lending(allow=draw(st.booleans())),
+                )
+                for flavor in ("H100", "A100")
+            ),
+        )
+        for owner in _NAMES
+    )
+
+
 class Histories(RuleBasedStateMachine):
     """One ledger from its first event on."""
 
@@ -113,49 +141,60 @@ class Histories(RuleBasedStateMachine):
     # --- What happens --------------------------------------------------------------------------
 
     @initialize(
-        nodes=st.lists(_nodes, min_size=2, max_size=6, unique_by=lambda n: n.name),
+        nodes=st.lists(_nodes, min_size=3, max_size=6, unique_by=lambda n: n.name),
         money=budgets(_OWNERS, gpus=6, racks=True),
+        plenty=_plenty(),
     )
-    def found(self, nodes: list[Node], money: tuple[object, ...]) -> None:
-        specs = (Pool(name="side", selector=(("fabric.domain", "C"),)), *nodes, *_OWNERS.values())
-        self._do(Apply((*specs, *money)))  # type: ignore[arg-type]
+    def found(
+        self, nodes: list[Node], money: tuple[Budget, ...], plenty: tuple[Budget, ...]
+    ) -> None:
+        side = Pool(name="side", selector=(("fabric.domain", "C"),))
+        self._do(Apply((side, *nodes, *_OWNERS.values(), *money, *plenty)))
 
-    @rule(nodes=st.lists(_nodes, min_size=1, max_size=2))
-    def apply_nodes(self, nodes: list[Node]) -> None:
+    @rule(nodes=st.lists(_nodes, min_size=1, max_size=2), pool=_pools, days=st.integers(1, 3))
+    def change_the_fleet(self, nodes: list[Node], pool: Pool, days: int) -> None:
+        # Nodes and pools in one command, in one after the other, and settings that change nothing.
+        if days == 1:
+            self._do(Apply((pool, *nodes)))
+            return
         self._do(Apply(tuple(nodes)))
+        self._do(Apply((pool,) if days == 2 else (System(budget_period_days=days),)))
 
     @rule(owner=_owners)
-    def apply_owner(self, owner: Owner) -> None:
+    def change_the_family(self, owner: Owner) -> None:
         self._do(Apply((owner,)))
 
-    @rule(money=budgets(_OWNERS, gpus=6, racks=True))
-    def apply_budgets(self, money: tuple[object, ...]) -> None:
-        self._do(Apply(money))  # type: ignore[arg-type]
+    @rule(data=st.data(), money=budgets(_OWNERS, gpus=8, racks=True))
+    def change_a_budget(self, data: st.DataObject, money: tuple[Budget, ...]) -> None:
+        """Give a budget that may be in use other lines: more, less, elsewhere, of another flavor."""
+        name = data.draw(st.sampled_from(sorted(self.state.budgets)))
+        old = self.state.budgets[name]
+        owner = data.draw(st.sampled_from([old.owner, old.owner, money[0].owner]))
+        kept = data.draw(st.booleans())
+        lines = {e.name: e for e in (*old.envelopes * kept, *money[0].envelopes)}
+        caps = {c.name: c for c in (*old.caps * kept, *money[0].caps)}
+        new = Budget(
+            name=name, owner=owner, envelopes=tuple(lines.values()), caps=tuple(caps.values())
+        )
+        self._do(Apply((new, *money[1:])))
 
-    @rule(data=st.data())
-    def widen_a_budget(self, data: st.DataObject) -> None:
-        """Change a line that is in use: more, less, elsewhere, or for another flavor."""
-        name = data.draw(st.sampled_from(sorted(self.state.budgets) or ["none"]))
-        fresh = data.draw(budgets(_OWNERS, gpus=8, racks=True))[0]
-        old = self.state.budgets.get(name)
-        owner = fresh.owner if old is None else old.owner
-        self._do(Apply((type(fresh)(name=name, owner=owner, envelopes=fresh.envelopes, caps=fresh.caps),)))
+    @rule(run=_runs(), fresh=st.booleans(), documents=st.booleans())
+    def submit(self, run: Run, fresh: bool, documents: bool) -> None:  # noqa: FBT001 - drawn
+        if fresh:
+            run = replace(run, name=f"run{len(self.state.runs)}")
+        self._do(Apply((run,)) if documents else Submit(run))
 
-    @rule(pool=_pools)
-    def apply_pool(self, pool: Pool) -> None:
-        self._do(Apply((pool,)))
-
-    @rule(days=st.integers(1, 3))
-    def apply_system(self, days: int) -> None:
-        self._do(Apply((System(budget_period_days=days),)))
-
-    @rule(run=_runs())
-    def submit(self, run: Run) -> None:
+    @rule(gpus=st.integers(1, 3), owner=st.sampled_from(_NAMES), hours=st.sampled_from((0, 1, 3)))
+    def submit_something_simple(self, gpus: int, owner: str, hours: int) -> None:
+        name, expected_ms = f"run{len(self.state.runs)}", hours * HOUR_MS or None
+        run = Run(
+            name=name,
+            owner=owner,
+            gpus=gpus,
+            flavors=("H100", "A100"),
+            expected_duration_ms=expected_ms,
+        )
         self._do(Submit(run))
-
-    @rule(runs=st.lists(_runs(), min_size=1, max_size=2))
-    def apply_runs(self, runs: list[Run]) -> None:
-        self._do(Apply(tuple(runs)))
 
     @rule(data=st.data())
     def complete(self, data: st.DataObject) -> None:
@@ -232,7 +271,7 @@ class Histories(RuleBasedStateMachine):
 
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(
-    max_examples=max(5, settings.default.max_examples // 2),
-    stateful_step_count=25,
+    max_examples=settings.default.max_examples,
+    stateful_step_count=30,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -16,7 +16,6 @@ from quorate.ledger.chain import Head
 from quorate.loop.engine import Engine
 from quorate.model.apply import apply_all
 from quorate.model.records import Lease
-from quorate.model.specs import DEFAULT_POOL
 
 
 def carry_out(settings: Settings, engine: Engine, command: Command, *, dry_run: bool) -> Decision:
@@ -50,7 +49,6 @@ def _moment(engine: Engine, decision: Decision, head: Head | None) -> Moment:
         over = view.overlay()
         apply_all(over, decision.events)
         view = over
-    view.domain_order(DEFAULT_POOL, "")
     return Moment(view, view.at_ms, engine.head.seq)
 
 

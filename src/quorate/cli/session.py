@@ -22,7 +22,6 @@ from quorate.core.lifecycle import settle_holds
 from quorate.core.scribe import Scribe
 from quorate.loop.engine import Engine
 from quorate.model.events import RunRequeued
-from quorate.model.specs import DEFAULT_POOL
 from quorate.model.view import StateView
 from quorate.ports.clock import Clock
 from quorate.ports.store import EventStore
@@ -64,7 +63,6 @@ def as_of(view: StateView, now_ms: int, *, notify: bool = False) -> Moment:
     scribe = Scribe(view, now_ms=now_ms, actor="reader")
     settle_holds(scribe)
     settled = scribe.view
-    _place_nodes(settled)
     stopped = [event.run for event in scribe.events if isinstance(event, RunRequeued)]
     if stopped and notify:
         click.echo(
@@ -80,11 +78,4 @@ def writing(settings: Settings, *, dry_run: bool) -> Iterator[Engine]:
     """Open the ledger for writing; a dry run opens it for reading, and so cannot write."""
     path = Path(settings.ledger)
     with SqliteStore.read(path) if dry_run else SqliteStore.open(path) as store:
-        engine = Engine.open(store, clock_of(settings))
-        _place_nodes(engine.view)
-        yield engine
-
-
-def _place_nodes(view: StateView) -> None:
-    """Let nodes that were read from the log join the topology; that waits until it is asked for."""
-    view.domain_order(DEFAULT_POOL, "")
+        yield Engine.open(store, clock_of(settings))

@@ -269,12 +269,13 @@ def _check_budget(view: StateView, budget: Budget, owners: set[str]) -> Iterator
     if old is None:
         return
     new = {envelope.name: envelope for envelope in budget.envelopes}
-    for envelope in old.envelopes:
-        account = view.envelopes[envelope_id(budget.name, envelope.name)]
-        if account.gpus_active == 0 and account.committed_gpu_ms == 0:
+    # A line that was left out before and comes back still answers for what it paid then.
+    for name in dict.fromkeys((*(envelope.name for envelope in old.envelopes), *new)):
+        account = view.envelopes.get(envelope_id(budget.name, name))
+        if account is None or (account.gpus_active == 0 and account.committed_gpu_ms == 0):
             continue
-        where = f"{path}.envelopes[{envelope.name}]"
-        kept = new.get(envelope.name)
+        where = f"{path}.envelopes[{name}]"
+        kept = new.get(name)
         if account.gpus_active and (kept is None or budget.owner != old.owner):
             what = "owner" if kept is not None else "envelope"
             yield _in_use(where, account.gpus_active, f"its {what} cannot go")

@@ -7,7 +7,7 @@ document refuses them all, so that nothing is half applied.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,7 +28,7 @@ from quorate.documents.head import (
 from quorate.documents.node import read_node
 from quorate.documents.owner import read_owner
 from quorate.documents.pool import read_pool, read_system
-from quorate.documents.problem import ROOT, Problem, path_text, quoted, shown
+from quorate.documents.problem import ROOT, Path, Problem, path_text, quoted, shown
 from quorate.documents.reader import At, Fault, Fields, fields_of, nearest
 from quorate.documents.reservation import check_reservation
 from quorate.documents.run import read_run
@@ -50,13 +50,16 @@ _READERS: Final[Mapping[str, Callable[[object, At, Head], Declared | None]]] = {
 KINDS: Final = tuple(_READERS)
 """The kinds of document that can be applied."""
 
-_TOP: Final = frozenset({"apiVersion", "kind", "metadata", "spec"})
-_TOP_HINTS: Final = {"status": "remove it; Quorate writes the status"}
+# A status is what Quorate prints with a document; what it printed can be applied, less the status.
+_TOP: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+_TOP_HINTS: Final[Mapping[str, str]] = {}
+_LIST: Final = "List"
+_LIST_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata", "items"})
 _KIND_HINTS: Final = {
     "Tenant": "a tenant is an Owner here",
     "Job": "a job is a Run here",
     "Allocation": "an allocation is a Run here",
-    "List": "write the documents one after another, separated by ---",
+    _LIST: "a List has the documents under items, and no List among them",
     "Lease": "leases are made by Quorate; submit a Run",
 }
 
@@ -107,8 +110,8 @@ class _Judged:
 def parse_documents(text: str | bytes, *, source: str) -> Parsed:
     """Return the documents of ``text``, or every problem found; ``source`` names it in them.
 
-    Bytes must be UTF-8. Two documents of one kind and name are refused; a run that asks for a
-    generated name may repeat.
+    Bytes must be UTF-8. A ``List``, as ``get`` prints it, stands for its items. Two documents of
+    one kind and name are refused; a run that asks for a generated name may repeat.
     """
     read = read_source(text)
     if isinstance(read, Unreadable):
@@ -116,7 +119,7 @@ def parse_documents(text: str | bytes, *, source: str) -> Parsed:
     items: list[Document] = []
     problems: list[Problem] = []
     firsts: dict[tuple[str, str], Position] = {}
-    for index, document in enumerate(read):
+    for index, document in enumerate(_unpacked(read)):
         judged = _judge(document.tree, None, lenient=False)
         _refuse_second(judged, firsts, document.start)
         if judged.faults:
@@ -133,6 +136,34 @@ def parse_documents(text: str | bytes, *, source: str) -> Parsed:
                 )
             )
     return Invalid(problems=tuple(problems)) if problems else Documents(items=tuple(items))
+
+
+def _unpacked(read: Iterable[SourceDocument]) -> Iterator[SourceDocument]:
+    """Yield the documents, those in a ``List`` one by one."""
+    for document in read:
+        tree = document.tree
+        if (
+            isinstance(tree, dict)
+            and tree.get("kind") == _LIST
+            and isinstance(tree.get("items"), list)
+            and tree.keys() <= _LIST_FIELDS
+        ):
+            for number, item in enumerate(tree["items"]):
+                yield SourceDocument(
+                    tree=item, start=document.start, places=_places_below(document, number)
+                )
+        else:
+            yield document
+
+
+def _places_below(document: SourceDocument, number: int) -> Callable[[], Mapping[Path, Position]]:
+    """Return the places of item ``number`` of the list in ``document``, worked out when asked."""
+
+    def places() -> Mapping[Path, Position]:
+        inside = ("items", number)
+        return {path[2:]: place for path, place in document.places().items() if path[:2] == inside}
+
+    return places
 
 
 def parse_tree(

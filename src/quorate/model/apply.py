@@ -74,13 +74,7 @@ def _pool_applied(state: State, event: e.PoolApplied) -> None:
 
 def _node_applied(state: State, event: e.NodeApplied) -> None:
     node = event.node
-    if state.placed(node.name) is not None:
-        record = state.nodes[node.name]
-        taken = all_slots(record.spec.gpus) ^ state.islands[record.island].free[record.position]
-        free = all_slots(node.gpus) & ~taken
-    else:
-        free = all_slots(node.gpus)
-    state.add_node(node, free=free)
+    state.add_node(node, free=all_slots(node.gpus) & ~state.taken_slots(node.name))
 
 
 def _owner_applied(state: State, event: e.OwnerApplied) -> None:

@@ -11,7 +11,7 @@ from heapq import heapify, heappush
 
 from quorate.model.domain_index import DomainIndex
 from quorate.model.events import Slots
-from quorate.model.island import Island, IslandKey
+from quorate.model.island import Island, IslandKey, all_slots
 from quorate.model.records import (
     CapAccount,
     EnvelopeAccount,
@@ -122,9 +122,15 @@ class State:
             self._place_pending()
         return self._nodes
 
-    def placed(self, name: str) -> NodeRecord | None:
-        """Return the node as it was last placed, without placing what was added since."""
-        return self._nodes.get(name)
+    def taken_slots(self, name: str) -> int:
+        """Return the taken slots of a node, known or not, without placing what was added since."""
+        if name in self._pending_nodes:
+            node, free = self._pending_nodes[name]
+            return all_slots(node.gpus) ^ free
+        record = self._nodes.get(name)
+        if record is None:
+            return 0
+        return all_slots(record.spec.gpus) ^ self.islands[record.island].free[record.position]
 
     @property
     def node_leases(self) -> Table[str, dict[str, None]]:
@@ -180,9 +186,11 @@ class State:
 
         Nodes that change alike are moved in the index together: most go whole.
         """
+        if self._pending_nodes:
+            return self._toggle_pending(slots, taking=taking)
         if len(slots) == 1:
             return self._toggle_one(*slots[0], taking=taking)
-        nodes, total = self.nodes, 0
+        nodes, total = self._nodes, 0
         key = nodes[slots[0][0]].island
         island = self._own_island(key)
         masks = island.free
@@ -210,7 +218,7 @@ class State:
 
     def _toggle_one(self, node: str, mask: int, *, taking: bool) -> int:
         """Flip the slots ``mask`` of ``node``: what most leases are."""
-        record = self.nodes[node]
+        record = self._nodes[node]
         island = self._own_island(record.island)
         position = record.position
         free = island.free[position]
@@ -218,6 +226,22 @@ class State:
         left = free ^ mask
         island.free[position] = left
         return island.move(1 << position, free.bit_count(), left.bit_count())
+
+    def _toggle_pending(self, slots: Slots, *, taking: bool) -> int:
+        """Flip ``slots`` while nodes wait to be placed: those are placed with what is free then.
+
+        A replay asks for no placement, so it keeps no index of slots until it has ended.
+        """
+        pending, total = self._pending_nodes, 0
+        for node, mask in slots:
+            if node not in pending:
+                total += self._toggle_one(node, mask, taking=taking)
+                continue
+            spec, free = pending[node]
+            assert free & mask == (mask if taking else 0), (node, mask, free)
+            pending[node] = (spec, free ^ mask)
+            total += -mask.bit_count() if taking else mask.bit_count()
+        return total
 
     def _own_island(self, key: IslandKey) -> Island:
         """Return the island under ``key`` for changing, and remember that its count will change."""

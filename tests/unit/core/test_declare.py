@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quorate.core.commands import Apply, Change
+from quorate.core.commands import Applied, Apply, Change
 from quorate.core.decide import decide
 from quorate.model.apply import apply_all
 from quorate.model.specs import Owner, Pool
@@ -11,13 +11,19 @@ from quorate.testing.world import NOW_MS, budget, envelope, fleet, node, world
 
 
 def test_nodes_of_the_same_file_count_when_promises_are_compared() -> None:
-    specs = (*fleet({"A": 16}), Owner(name="team"), budget("b", "team", envelope("e", 24)))
-    decision = decide(State(), Apply(specs), now_ms=NOW_MS, actor="test")
-    assert decision.warnings == (
-        "envelopes promise 24 H100 GPUs where region=r, nodes have 16: not all of it can run at "
-        "once",
+    specs: tuple[Applied, ...] = (
+        *fleet({"A": 16}),
+        Owner(name="team"),
+        budget("b", "team", envelope("e", 24)),
     )
-    fitting = (*fleet({"A": 24}), Owner(name="team"), budget("b", "team", envelope("e", 24)))
+    decision = decide(State(), Apply(specs), now_ms=NOW_MS, actor="test")
+    (warning,) = decision.warnings
+    assert warning.startswith("envelopes promise 24 H100 GPUs where region=r, nodes have 16")
+    fitting: tuple[Applied, ...] = (
+        *fleet({"A": 24}),
+        Owner(name="team"),
+        budget("b", "team", envelope("e", 24)),
+    )
     assert not decide(State(), Apply(fitting), now_ms=NOW_MS, actor="test").warnings
 
 
@@ -35,7 +41,11 @@ def test_a_node_applied_again_with_more_gpus_keeps_what_is_taken() -> None:
 
 
 def test_applying_the_same_again_changes_nothing() -> None:
-    specs = (*fleet({"A": 8}), Owner(name="team"), Pool(name="p", selector=(("region", "x"),)))
+    specs: tuple[Applied, ...] = (
+        *fleet({"A": 8}),
+        Owner(name="team"),
+        Pool(name="p", selector=(("region", "x"),)),
+    )
     state = State()
     first = decide(state, Apply(specs), now_ms=NOW_MS, actor="t")
     apply_all(state, first.events)

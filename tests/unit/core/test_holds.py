@@ -31,7 +31,10 @@ def act(state: State, command: Command, at_ms: int) -> Decision:
 
 
 def small_world(
-    *, gpu_ms_max: int | None = None, end_ms: int = NOW_MS + 1_000 * HOUR_MS, caps: tuple[Cap, ...] = ()
+    *,
+    gpu_ms_max: int | None = None,
+    end_ms: int = NOW_MS + 1_000 * HOUR_MS,
+    caps: tuple[Cap, ...] = (),
 ) -> State:
     line = envelope("e", 8, gpu_ms_max=gpu_ms_max, end_ms=end_ms)
     return world(nodes=fleet({"A": 8}), budgets=[budget("b", "team", line, caps=caps)])

@@ -350,14 +350,41 @@ def test_an_unknown_kind_is_refused(kind: str, message: str, remedy: str) -> Non
 
 
 def test_what_surrounds_a_spec_is_checked_too() -> None:
-    text = "apiVersion: v1\nkind: Run\nmetadata: {name: -a, uid: 3}\nspec: 5\nstatus: {}\n"
+    text = "apiVersion: v1\nkind: Run\nmetadata: {name: -a, uid: 3}\nspec: 5\nstate: {}\n"
     assert [(t.line, t.path, t.message) for t in faults(text)] == [
         (1, "apiVersion", 'must be quorate.dev/v1, got "v1"'),
         (3, "metadata.uid", "unknown field 'uid'"),
         (3, "metadata.name", f'{NAME_RULE}, got "-a"'),
         (4, "spec", "must be a mapping, got 5"),
-        (5, "status", "unknown field 'status'"),
+        (5, "state", "unknown field 'state'"),
     ]
+
+
+def test_what_get_prints_can_be_applied_status_and_list_and_all() -> None:
+    item = "apiVersion: quorate.dev/v1\nkind: Owner\nmetadata: {name: NAME}\nstatus: {runs: 3}\n"
+    items = "".join(
+        "  - " + item.replace("NAME", name).rstrip().replace("\n", "\n    ") + "\n"
+        for name in ("a", "b")
+    )
+    text = f"apiVersion: quorate.dev/v1\nkind: List\nitems:\n{items}"
+    parsed = parse_documents(text, source="x.yaml")
+    assert isinstance(parsed, Documents)
+    assert [document.name for document in parsed.items] == ["a", "b"]
+
+
+def test_a_fault_in_a_list_is_told_at_its_own_line() -> None:
+    text = (
+        "apiVersion: quorate.dev/v1\nkind: List\nitems:\n"
+        "  - {apiVersion: quorate.dev/v1, kind: Owner, metadata: {name: a}}\n"
+        "  - {apiVersion: quorate.dev/v1, kind: Owner, metadata: {name: -b}}\n"
+    )
+    assert [(t.line, t.path) for t in faults(text)] == [(5, "metadata.name")]
+
+
+@pytest.mark.parametrize("items", ["3", "[{kind: List, items: []}]"])
+def test_a_list_of_anything_else_is_refused(items: str) -> None:
+    text = f"apiVersion: quorate.dev/v1\nkind: List\nitems: {items}\n"
+    assert any("under items" in t.remedy for t in faults(text))
 
 
 def test_a_document_that_is_no_mapping_is_refused() -> None:

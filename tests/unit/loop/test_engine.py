@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 
 from quorate.adapters.store_memory import MemoryStore
@@ -13,22 +11,11 @@ from quorate.loop.engine import Engine
 from quorate.model.records import Phase
 from quorate.model.specs import Owner
 from quorate.ports.errors import LedgerEmptyError, StoreFullError
+from quorate.testing.engines import HandClock, memory_engine
 from quorate.testing.states import same
 from quorate.testing.world import NOW_MS, budget, envelope, fleet, run
 
-FLEET = Apply(
-    (*fleet({"A": 16}), Owner(name="team"), budget("b", "team", envelope("e", 16)))
-)
-
-
-@dataclass(slots=True)
-class HandClock:
-    """A clock that shows what it is set to."""
-
-    ms: int = NOW_MS
-
-    def now_ms(self) -> int:
-        return self.ms
+FLEET = Apply((*fleet({"A": 16}), Owner(name="team"), budget("b", "team", envelope("e", 16))))
 
 
 class FullStore(MemoryStore):
@@ -49,9 +36,7 @@ class FullStore(MemoryStore):
 
 
 def new_engine(store: MemoryStore | None = None, clock: HandClock | None = None) -> Engine:
-    engine = Engine.create(
-        store or MemoryStore(), clock or HandClock(), ledger_id="l", public_key="", actor="test"
-    )
+    engine = memory_engine(store, clock)
     engine.execute(FLEET, actor="test")
     return engine
 
