@@ -35,7 +35,10 @@ def main(args: Sequence[str]) -> int:
         start = perf_counter()
         found = BENCHMARKS[name](Effort(quick=asked.quick))
         figures += found
-        print(f"\n{name} ({perf_counter() - start:.0f} s)\n{table(found)}\n{details(found)}", flush=True)
+        print(
+            f"\n{name} ({perf_counter() - start:.0f} s)\n{table(found)}\n{details(found)}",
+            flush=True,
+        )
     write_json(asked.json, figures, machine, quick=asked.quick)
     print(f"\nwritten to {asked.json}")
     missed = [figure.name for figure in figures if figure.ok is False]

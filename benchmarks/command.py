@@ -14,7 +14,7 @@ _QUORATE = "from quorate.cli.main import run; run()"
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return the CPU time of ``quorate --help``, its imports and the interpreter's start included."""
+    """Return the CPU time of ``quorate --help``, imports and the interpreter's start included."""
     repeats = effort.of(11, 3)
     bare = median(_child_ms("pass") for _ in range(repeats))
     told = [_child_ms(_QUORATE, "--help") for _ in range(repeats)]

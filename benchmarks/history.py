@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -49,7 +49,7 @@ from quorate.model.specs import DEFAULT_POOL, EnvelopeId, Run, envelope_id
 from quorate.model.state import State
 from quorate.testing.world import NOW_MS, opening, world
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Raised when what is made here changes, so that a ledger kept from before is not used."""
 
 NODES: Final = 10_000
@@ -88,19 +88,28 @@ class Story:
         found = budgets(OWNERS, concurrency=8 * NODES)
         return opening(nodes=fleet(NODES), owners=families(OWNERS), budgets=found)
 
-    def events(self) -> Iterator[Event]:
-        """Yield events without end; once it is reached, ``LEASES_OPEN`` leases stay open."""
-        while True:
+    def events(self, count: int) -> Iterator[Event]:
+        """Yield the opening and then whole decisions, up to ``count`` events or a few more.
+
+        Once there are as many, ``LEASES_OPEN`` leases stay open.
+        """
+        told = self.opening()
+        yield from told
+        so_far = len(told)
+        while so_far < count:
             self.now_ms += self.rng.randrange(2_000)
-            yield from self.start()
-            while self.leases_open > LEASES_OPEN:
-                yield from self.end()
+            full = self.leases_open >= LEASES_OPEN
+            decision = list(self.end() if full else self.start())
+            so_far += len(decision)
+            yield from decision
 
     def start(self) -> Iterator[Event]:
         """Yield the submission and the start of one more run."""
         self.number += 1
         (gpus,) = self.rng.choices(SIZES, WEIGHTS)
-        owner = owner_name(self.rng.randrange(OWNERS // FAMILY_SIZE) * FAMILY_SIZE + 1 + self.number % 9)
+        owner = owner_name(
+            self.rng.randrange(OWNERS // FAMILY_SIZE) * FAMILY_SIZE + 1 + self.number % 9
+        )
         run = Run(
             name=f"train-{self.number:07d}",
             owner=owner,
@@ -201,29 +210,30 @@ def _halves(slots: Slots) -> list[Slots]:
 
 def kept_ledger(events: int, *, under: Path) -> Path:
     """Return a ledger of ``events`` with a snapshot at its end, from ``under`` or made now."""
-    return _kept(under / f"history-{VERSION}-{events}.db", Story(), events)
+    return _kept(under / f"history-{VERSION}-{events}.db", Story().events(events))
 
 
 def young_ledger(*, under: Path) -> Path:
-    """Return a ledger that ends as soon as ``LEASES_OPEN`` leases are open: nothing has ended yet."""
-    story = Story()
-    events = len(story.opening())
-    for event in story.events():
-        if isinstance(event, LeaseEnding | LeaseEnded | HoldExtended):
-            break
-        events += 1
-    return _kept(under / f"young-{VERSION}-{LEASES_OPEN}.db", Story(), events)
+    """Return a ledger that ends when ``LEASES_OPEN`` leases are open: no run has ended yet."""
+    return _kept(under / f"young-{VERSION}-{LEASES_OPEN}.db", _until_full(Story()))
 
 
-def _kept(path: Path, story: Story, events: int) -> Path:
+def _until_full(story: Story) -> Iterator[Event]:
+    yield from story.opening()
+    while story.leases_open < LEASES_OPEN:
+        yield from story.start()
+
+
+def _kept(path: Path, events: Iterator[Event]) -> Path:
     """Return ``path``, written if it is not there; a ledger half written is never found there."""
     if path.exists():
         return path
-    told = islice(chain(story.opening(), story.events()), events)
+    wrong = audit(Story().events(AUDITED))
+    assert not wrong, wrong[:3]
     with TemporaryDirectory(dir=path.parent) as folder:
         made = Path(folder) / path.name
         with SqliteStore.create(made) as store:
-            _write(store, told)
+            _write(store, events)
             state, head = replay(store.blocks())
             wrong = sweep(state)
             assert not wrong, wrong[:3]
@@ -233,14 +243,9 @@ def _kept(path: Path, story: Story, events: int) -> Path:
 
 
 def _write(store: SqliteStore, events: Iterator[Event]) -> None:
-    """Append ``events`` in blocks of ``EVENTS_PER_BLOCK``; the first ones are audited."""
+    """Append ``events`` in blocks of ``EVENTS_PER_BLOCK``."""
     head = GENESIS
-    begun: list[Event] = []
     while block := list(islice(events, EVENTS_PER_BLOCK)):
         sealed = seal(head, block)
         store.append(sealed, expected=head)
         head = sealed.head
-        if len(begun) < AUDITED:
-            begun += block
-    wrong = audit(begun)
-    assert not wrong, wrong[:3]

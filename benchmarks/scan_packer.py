@@ -25,9 +25,7 @@ def scan_fleet(state: State) -> ScanFleet:
 
 def scan_pack(fleet: ScanFleet, gpus: int) -> list[Slots]:
     """Return the slots of a gang, one entry for each domain it takes from."""
-    free = {
-        domain: sum(mask.bit_count() for _, mask in nodes) for domain, nodes in fleet.items()
-    }
+    free = {domain: sum(mask.bit_count() for _, mask in nodes) for domain, nodes in fleet.items()}
     holding = [(gpus_free, domain) for domain, gpus_free in free.items() if gpus_free >= gpus]
     if holding:
         return [_pick(fleet[min(holding)[1]], gpus)]

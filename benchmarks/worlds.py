@@ -63,9 +63,7 @@ def budgets(owners: int, *, concurrency: int, now_ms: int = NOW_MS) -> list[Budg
             selector = ((CLUSTER, f"c{cluster}"), (REGION, REGION_NAME))
             lines.append(_envelope(f"c{cluster}", concurrency, selector, now_ms, Lending()))
         names = tuple(line.name for line in lines)
-        cap = Cap(
-            name="all", flavor=FLAVOR, envelopes=names, concurrency_max=4 * concurrency
-        )
+        cap = Cap(name="all", flavor=FLAVOR, envelopes=names, concurrency_max=4 * concurrency)
         caps = (cap,) if number % 2 else ()
         name = owner_name(number)
         found.append(Budget(name=f"{name}-h100", owner=name, envelopes=tuple(lines), caps=caps))

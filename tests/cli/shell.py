@@ -44,7 +44,9 @@ class Shell:
     folder: Path
     capsys: pytest.CaptureFixture[str]
     clock: MovableClock = field(default_factory=lambda: MovableClock(NOW_MS))
-    environ: dict[str, str] = field(default_factory=lambda: {"QUORATE_ACTOR": "ada"})
+    environ: dict[str, str] = field(
+        default_factory=lambda: {"QUORATE_ACTOR": "ada", "QUORATE_LOCK_TIMEOUT": "0"}
+    )
 
     def __call__(self, *words: str | Path) -> Said:
         """Return what ``quorate`` with ``words`` says."""
@@ -91,6 +93,7 @@ def start(
             **os.environ,
             "PYTHONPATH": str(ROOT / "src"),
             "QUORATE_ACTOR": "ada",
+            "QUORATE_LOCK_TIMEOUT": "0",
             **(env or {}),
         },
         stdin=subprocess.PIPE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 
 import pytest
@@ -32,7 +33,8 @@ START, END = "2020-01-01T00:00:00Z", "2030-01-01T00:00:00Z"
         (NODE + "spec: {flavor: H100, gpus: 8, color: red}\n", 3, "spec.color"),
         (NODE + "spec: {flavor: H100, gpus: 8}\n---\n" + NODE + "spec: {flavor: H100, gpus: 8}\n",
          3, "is the name of another Node, on line 1"),
-        (BUDGET % (END, START, 1, ""), 3, "spec.envelopes[0].end: must be after start"),
+        (BUDGET % (END, START, 1, ""), 3,
+         f"spec.envelopes[0].end: must be after start, which is {END}, got {START}"),
         (BUDGET % (START, END, 1, CAP), 3, 'references unknown envelope "no"'),
         (HEAD + "Owner\nmetadata: {name: org}\nspec: {parents: [rai]}\n", 1,
          "makes a cycle: org -> rai -> org"),
@@ -109,7 +111,9 @@ def test_a_dry_run_shows_and_leaves_every_byte(shell: Shell, words: list[str]) -
     assert shell.ledger_bytes() == before
     real = shell.ok(*words)
     shown = [line.replace(" (dry run)", "") for line in out.splitlines()[:-1]]
-    assert shown == real.splitlines()[:-1]
+    recorded = [line for line in real.splitlines() if line.startswith(("recorded ", "receipt "))]
+    told = [line for line in real.splitlines() if line not in (*recorded, "nothing to record")]
+    assert shown == told
 
 
 def test_programs_get_the_outcome_as_json(shell: Shell) -> None:
@@ -132,7 +136,22 @@ def test_programs_get_the_outcome_as_json(shell: Shell) -> None:
         (["submit", "--like", "share"], 2, "--like RUN and --name NEW"),
         (["submit", "--like", "nope", "--name", "x"], 1, "there is no run 'nope' to copy"),
         (["submit", "--like", "share", "--name", "a b"], 3, "metadata.name"),
-        (["submit", "-f", str(EXAMPLES / "share.yaml")], 1, "a run of this name exists"),
+        (["submit", "-f", str(EXAMPLES / "share.yaml"), "--set", "spec.resources.totalGPUs=4"], 1,
+         "a run of this name exists"),
+        (["patch", "system", "foo", "--set", "spec.halfLife=2h"], 2, "there is one system"),
+        (["patch", "system", "--set", "status.x=3"], 3, "cannot change status"),
+        (["--actor", "", "tick"], 2, "--actor: must be one printable line"),
+        (["--frob"], 2, "see: quorate --help"),
+        (["get"], 2, "see: quorate get --help"),
+        (["tick", "--lock-timeout", "soon"], 2, "--lock-timeout: must be seconds"),
+        (["get", "nodes", "--owner", "rai"], 2, "choose among runs, not nodes"),
+        (["get", "runs", "--owner", "nobody"], 1, "there is no owner 'nobody'"),
+        (["ledger", "verify", "--receipt", "7"], 2, "is not BLOCK:HASH"),
+        (["ledger", "import", "nope.jsonl", "--out", "x.db"], 4, "nope.jsonl cannot be read"),
+        (["ledger", "import", str(EXAMPLES / "share.yaml"), "--out", "x.db"], 3,
+         "is not the export of a ledger"),
+        (["patch", "budget", "rai", "--set", "spec.envelopes[west].maxGPUHours=1156.7"], 1,
+         "1156.80 GPU-hours are spent or held already, 1156.70 is too low; use 1156.80 or more"),
         (["submit", "-f", str(EXAMPLES / "teams.yaml")], 3, "only Runs are submitted"),
         (["patch", "run", "share", "--set", "spec.user=x"], 2, "submit a changed copy"),
         (["patch", "lease", "share/0", "--set", "a=b"], 2, "cannot be patched"),
@@ -142,7 +161,7 @@ def test_programs_get_the_outcome_as_json(shell: Shell) -> None:
         (["patch", "budget", "rai", "--set", "spec"], 2, "is not PATH=VALUE"),
         (["patch", "budget", "core", "--set", "spec.envelopes[west].concurrency=4"], 1,
          "GPUs are running on it"),
-        (["patch", "node", "a9", "--set", "spec.flavor=A100"], 1, "open leases"),
+        (["patch", "node", "a9", "--set", "spec.flavor=A100"], 1, "has 1 open lease, so"),
         (["frobnicate"], 2, "there is no command 'frobnicate'"),
         (["gett"], 2, "did you mean 'get'?"),
         (["ledger", "log", "--limit", "0"], 2, "--limit"),
@@ -158,6 +177,7 @@ def test_a_refused_command_says_why_and_how(
     answer = shell(*words)
     assert (answer.code, answer.out) == (code, "")
     assert said in answer.err
+    assert all(line.startswith("error: ") for line in answer.err.splitlines())
     assert shell.ledger_bytes() == before
 
 
@@ -186,8 +206,24 @@ def test_the_ledger_may_be_named_by_option_or_environment(shell: Shell) -> None:
 
 def test_a_file_that_is_no_ledger_is_told(bare: Shell) -> None:
     bare.file("text.db", "hello, I am not a database, and I am long enough to look like one\n" * 9)
-    assert bare("--ledger", "text.db", "get", "runs").code in (4, 5)
+    for words in (["get", "runs"], ["tick"], ["ledger", "verify"]):
+        said = bare("--ledger", "text.db", *words)
+        assert (said.code, "is not a Quorate ledger" in said.err) == (4, True)
     assert bare("--ledger", ".", "get", "runs").code == 4
+
+
+def test_a_ledger_that_is_not_there_is_made_where_it_was_named(bare: Shell) -> None:
+    said = bare("--ledger", "my fleet.db", "get", "runs")
+    assert said.code == 4
+    assert said.err.endswith("create one with: quorate --ledger 'my fleet.db' init\n")
+
+
+def test_init_says_when_there_is_no_place_for_a_ledger(bare: Shell) -> None:
+    said = bare("--ledger", "nowhere/fleet.db", "init")
+    assert (said.code, "nowhere does not exist; create it first" in said.err) == (4, True)
+    bare.file("plain", "x")
+    said = bare("--ledger", "plain/fleet.db", "init")
+    assert (said.code, "plain is not a directory" in said.err) == (4, True)
 
 
 def test_a_ledger_of_a_newer_layout_is_left_alone(shell: Shell) -> None:
@@ -206,4 +242,22 @@ def test_a_truncated_ledger_is_told_and_left_alone(shell: Shell) -> None:
     for words in (["get", "runs"], ["tick"], ["ledger", "verify"]):
         said = shell(*words)
         assert (said.code, said.out) == (5, "")
+        assert said.err.count("restore it") == 1
     assert shell.ledger_bytes() == cut
+
+
+def test_a_ledger_cut_short_says_how_far_it_is_sound(shell: Shell) -> None:
+    for number in range(40):
+        shell.ok("patch", "owner", "org", "--set", f"spec.quota.maxNodes={number + 1}")
+    whole = shell.ledger_bytes()
+    shell.file("half.db", whole[:8192])
+    nothing = shell("--ledger", "half.db", "ledger", "verify")
+    assert (nothing.code, "not even its first block is sound" in nothing.err) == (5, True)
+    shell.file("half.db", whole[:-4096])
+    said = shell("--ledger", "half.db", "ledger", "verify")
+    assert (said.code, said.out) == (5, "")
+    found = re.search(r"blocks 1 to (\d+) are sound, up to sequence (\d+)", said.err)
+    assert found is not None, said
+    assert 2 <= int(found[1]) < 42
+    assert int(found[2]) == int(found[1]) + 23
+    assert "quorate ledger verify" not in said.err

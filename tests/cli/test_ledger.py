@@ -159,6 +159,121 @@ def test_replay_shows_the_state_of_any_instant(busy: Shell) -> None:
     assert charge["status"]["spentGPUMs"] == 8 * HOUR_MS // 2
 
 
+def test_replay_says_where_in_the_ledger_it_stands(busy: Shell) -> None:
+    said = busy("ledger", "replay", "--at", time_text(NOW_MS + HOUR_MS), "get", "runs")
+    head = busy("ledger", "log", "--from", "28", "--limit", "2", "-o", "json").json[-1]
+    block = head["block"]
+    assert head["seq"] == 29
+    at = time_text(NOW_MS + HOUR_MS)
+    assert said.err == f"as of {at}: sequence 30, block 4, hash {block['hash']}\n"
+
+
+def test_the_future_is_not_replayed(busy: Shell) -> None:
+    at_ms = busy.clock.at_ms
+    assert busy("ledger", "replay", "--at", time_text(at_ms)).code == 0
+    said = busy("ledger", "replay", "--at", time_text(at_ms + 1))
+    assert (said.code, said.out) == (1, "")
+    assert f"it is {time_text(at_ms)} now, and the ledger ends at {time_text(at_ms)}" in said.err
+
+
+def test_an_export_becomes_the_same_ledger_again(busy: Shell) -> None:
+    busy.ok("ledger", "export", "--out", "ledger.jsonl")
+    head = busy("ledger", "verify", "-o", "json").json["head"]
+    out = busy.ok("ledger", "import", "ledger.jsonl", "--out", "again.db").splitlines()
+    assert out[0] == f"imported 32 events in 5 blocks to again.db, hash {head['hash']}"
+    assert out[2].startswith("the signing key is not in an export: put its copy at again.db.key")
+    for words in (["get", "runs"], ["get", "charges"], ["ledger", "log"], ["ledger", "export"]):
+        assert busy.ok("--ledger", "again.db", *words) == busy.ok(*words)
+    assert busy("--ledger", "again.db", "ledger", "checkpoint").code == 4
+    shutil.copyfile(busy.folder / "quorate.db.key", busy.folder / "again.db.key")
+    (busy.folder / "again.db.key").chmod(0o600)
+    assert busy.ok("--ledger", "again.db", "ledger", "checkpoint")
+    assert "run/train completed" in busy.ok("--ledger", "again.db", "complete", "train")
+
+
+def test_an_import_overwrites_nothing(busy: Shell) -> None:
+    busy.ok("ledger", "export", "--out", "ledger.jsonl")
+    before = busy.ledger_bytes()
+    said = busy("ledger", "import", "ledger.jsonl")
+    assert (said.code, "exists already and was left alone" in said.err) == (1, True)
+    assert busy.ledger_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("line", "old", "new", "said"),
+    [
+        (2, b'"hash":"', b'"hash":"0', "a hash is not in hexadecimal digits"),
+        (2, b'"count":24', b'"count":23', "the block is filed as"),
+        (3, b'"height":3', b'"height":4', "block 3 is missing"),
+        (3, b"run/train", b"run/train", None),
+        (4, b'"actor":"ada"', b'"actor":"eve"', "the events it shows are not those of its body"),
+        (5, b'"format"', b'"fromat"', "it is cut off or changed"),
+    ],
+)
+def test_a_changed_export_is_refused_and_leaves_no_ledger(
+    busy: Shell, line: int, old: bytes, new: bytes, said: str | None
+) -> None:
+    busy.ok("ledger", "export", "--out", "ledger.jsonl")
+    lines = (busy.folder / "ledger.jsonl").read_bytes().splitlines(keepends=True)
+    if said is None:
+        body = re.search(rb'"body":"([^"]{40})', lines[line - 1])
+        assert body is not None
+        old, new = body[1], body[1][:-4] + b"AAAA"
+        said = "the block's contents do not match its hash"
+    lines[line - 1] = lines[line - 1].replace(old, new, 1)
+    busy.file("changed.jsonl", b"".join(lines))
+    for words in (["import", "changed.jsonl", "--out", "x.db"],
+                  ["verify", "--export", "changed.jsonl"]):  # fmt: skip
+        answer = busy("ledger", *words)
+        assert (answer.code, answer.out) == (5, "")
+        assert f"changed.jsonl: line {line}: {said}" in answer.err
+        assert f" up to sequence {[0, 1, 25, 28, 30][line - 1]}; " in answer.err
+    assert not (busy.folder / "x.db").exists()
+
+
+def test_an_export_cut_inside_a_line_is_refused(busy: Shell) -> None:
+    busy.ok("ledger", "export", "--out", "ledger.jsonl")
+    data = (busy.folder / "ledger.jsonl").read_bytes()
+    busy.file("cut.jsonl", data[:-100])
+    said = busy("ledger", "verify", "--export", "cut.jsonl")
+    assert (said.code, "blocks 1 to 4 are sound" in said.err) == (5, True)
+    busy.file("none.jsonl", b"")
+    assert busy("ledger", "verify", "--export", "none.jsonl").code == 3
+
+
+def test_an_export_is_checked_like_a_ledger(busy: Shell) -> None:
+    busy.ok("ledger", "checkpoint", "--out", "c.json")
+    busy.ok("ledger", "export", "--out", "ledger.jsonl")
+    checks = ("--deep", "--against", "c.json")
+    out = busy.ok("ledger", "verify", "--export", "ledger.jsonl", *checks)
+    assert out.startswith("the export ledger.jsonl verifies: 32 events in 5 blocks, hash ")
+    assert "every invariant held" in out
+    assert "c.json agrees" in out
+    lines = (busy.folder / "ledger.jsonl").read_bytes().splitlines(keepends=True)
+    busy.file("short.jsonl", b"".join(lines[:-1]))
+    said = busy("ledger", "verify", "--export", "short.jsonl", "--against", "c.json")
+    assert (said.code, "(truncated)" in said.err) == (5, True)
+
+
+def test_a_receipt_is_true_until_its_block_is_gone_or_another(busy: Shell) -> None:
+    shutil.copyfile(busy.folder / "quorate.db", busy.folder / "short.db")
+    shutil.copyfile(busy.folder / "quorate.db", busy.folder / "fork.db")
+    out = busy.ok("submit", "-f", EXAMPLES / "malleable.yaml").splitlines()
+    receipt = out[-1].removeprefix("receipt ")
+    busy.ok("tick")
+    busy.ok("cancel", "malleable")
+    told = busy.ok("ledger", "verify", "--receipt", receipt).splitlines()[-1]
+    assert told == f"receipt {receipt} is true: block 6 is there, 1 block ago"
+    listed = busy("ledger", "verify", "--receipt", receipt, "-o", "json").json
+    assert listed["receipts"] == [receipt]
+    said = busy("--ledger", "short.db", "ledger", "verify", "--receipt", receipt)
+    assert (said.code, said.out) == (5, "")
+    assert "it ends at block 5, so it was cut short" in said.err
+    busy.ok("--ledger", "fork.db", "submit", "-f", EXAMPLES / "borrow.yaml")
+    said = busy("--ledger", "fork.db", "ledger", "verify", "--receipt", receipt)
+    assert (said.code, "block 6 has hash " in said.err) == (5, True)
+
+
 def test_replay_before_the_beginning_says_when_it_began(busy: Shell) -> None:
     said = busy("ledger", "replay", "--at", "2001-01-01T00:00:00Z")
     assert said.code == 1

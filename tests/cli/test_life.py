@@ -38,9 +38,10 @@ def test_apply_tells_each_document_and_a_second_time_changes_nothing(bare: Shell
     first = bare.ok("apply", *files).splitlines()
     assert first[0] == "node/a1 created"
     assert "budget/partner created" in first
-    assert re.fullmatch(r"recorded sequence 2-25 in block 2, hash [0-9a-f]{64}", first[-1])
+    assert re.fullmatch(r"recorded sequence 2-25 in block 2, hash [0-9a-f]{64}", first[-2])
+    assert first[-1] == f"receipt 2:{first[-2].split()[-1]}"
     second = bare.ok("apply", *files).splitlines()
-    assert set(second[:-1]) == {line.replace("created", "unchanged") for line in first[:-1]}
+    assert set(second[:-1]) == {line.replace("created", "unchanged") for line in first[:-2]}
     assert second[-1] == "nothing to record"
 
 
@@ -61,7 +62,7 @@ def test_a_run_over_two_domains_says_where_it_runs_and_who_pays(shell: Shell) ->
         *("group/1", "Active", "32", "us-west/c1/B"),
         *("b1[0-7],b2[0-7],b3[0-7],b4[0-7]", "rai/west", "owned"),
     ]
-    assert re.fullmatch(r"recorded sequence 26-28 in block 3, hash [0-9a-f]{64}", out[-1])
+    assert re.fullmatch(r"recorded sequence 26-28 in block 3, hash [0-9a-f]{64}", out[-2])
 
 
 def test_family_pays_before_sponsors_and_both_are_told(shell: Shell) -> None:
@@ -97,6 +98,10 @@ def test_what_explain_prints_works_when_typed(shell: Shell) -> None:
         assert command[0] == "quorate"
         dry = shell.ok(*command[1:], "--dry-run")
         assert " started on " in dry, (command, dry)
+    copies = [command for command in commands if "--like" in command]
+    then = [line for line in out.splitlines() if line.startswith("  then: ")]
+    assert then == ["  then: quorate cancel second"] * len(copies)
+    assert copies
     shell.ok(*commands[-1][1:])
     started = [run["metadata"]["name"] for run in shell("get", "runs", "-o", "json").json["items"]
                if run["status"]["phase"] == "Running"]  # fmt: skip
@@ -110,6 +115,9 @@ def test_explain_names_the_ledger_that_was_named(shell: Shell) -> None:
     commands = [line for line in lines if line.startswith("  quorate ")]
     assert commands
     assert all(line.startswith("  quorate --ledger ./quorate.db ") for line in commands)
+    tree = shell("--ledger", "./quorate.db", "explain", "second", "-o", "json").json
+    typed = [shlex.join(remedy["commands"][0]) for remedy in tree["remedies"]]
+    assert typed == [line.strip() for line in commands]
 
 
 def test_patch_changes_one_field_and_starts_what_waited(shell: Shell) -> None:
@@ -201,3 +209,69 @@ def test_a_submitted_run_gets_a_nonce_and_its_user(shell: Shell) -> None:
     assert spec["user"] == "ada"
     assert re.fullmatch(r"[0-9a-f]{32}", spec["nonce"])
     assert shell.ok("apply", "-f", EXAMPLES / "share.yaml").splitlines()[0] == "run/share unchanged"
+
+
+def test_the_widest_copy_that_starts_is_offered_whatever_its_groups(shell: Shell) -> None:
+    shell.ok("patch", "budget", "rai", "--set", "spec.envelopes[west].concurrency=200")
+    shell.ok("submit", "-f", EXAMPLES / "too-big.yaml")
+    out = shell.ok("explain", "too-big")
+    assert "--name too-big-2 --set spec.resources.totalGPUs=112\n" in out
+    assert "    us-west/c1/A: 64 GPUs fit (72 free)\n" in out
+
+
+def test_submitting_the_same_run_again_changes_nothing_alone_or_with_others(shell: Shell) -> None:
+    share, new = EXAMPLES / "share.yaml", EXAMPLES / "malleable.yaml"
+    shell.ok("submit", "-f", share)
+    assert shell.ok("submit", "-f", share).splitlines() == [
+        "run/share unchanged",
+        "nothing to record",
+    ]
+    both = shell.ok("submit", "-f", share, "-f", new)
+    assert both.startswith("run/share unchanged\nrun/malleable submitted\n")
+    for more in ((), ("-f", new)):
+        changed = ("--set", "spec.owner=core")
+        said = shell("submit", "-f", share, *more, *changed)
+        assert (said.code, said.out) == (1, "")
+        assert "Run/share: metadata.name: a run of this name exists (Running)" in said.err
+    shell.ok("complete", "share")
+    assert "run/share unchanged (it is Completed; choose" in shell.ok("submit", "-f", share)
+
+
+def test_complete_keeps_the_note(shell: Shell) -> None:
+    shell.ok("submit", "-f", EXAMPLES / "share.yaml")
+    assert "run/share completed" in shell.ok("complete", "share", "--note", "loss 1.7")
+    assert "loss 1.7" in shell.ok("describe", "run", "share")
+
+
+def test_a_dry_run_names_no_run_that_will_not_be_there(shell: Shell) -> None:
+    dry = shell.ok("submit", "-f", EXAMPLES / "too-big.yaml", "--dry-run")
+    assert "run/too-big waits: " in dry
+    assert "quorate explain" not in dry
+
+
+def test_one_gpu_is_one_gpu(shell: Shell) -> None:
+    one = ("--set", "spec.resources.totalGPUs=1")
+    out = shell.ok("submit", "-f", EXAMPLES / "share.yaml", *one)
+    assert "run/share started on 1 H100 GPU\n" in out
+    shell.ok("submit", "-f", EXAMPLES / "train.yaml", *one, "--set", "spec.owner=partner")
+    shell.ok("patch", "budget", "partner", "--set", "spec.envelopes[west].lending=null")
+    said = shell("patch", "budget", "partner", "--set", 'spec.envelopes=[{"name":"w","flavor":'
+                 '"H100","selector":{"region":"*"},"start":"2020-01-01T00:00:00Z",'
+                 '"end":"2030-01-01T00:00:00Z","concurrency":1}]')  # fmt: skip
+    assert "1 GPU is running on it" in said.err
+
+
+def test_every_new_example_does_what_it_says(shell: Shell) -> None:
+    pool = shell.ok("apply", "-f", EXAMPLES / "pool.yaml")
+    assert "run/notebook started on 4 L40 GPUs" in pool
+    assert shell("get", "pool", "interactive", "-o", "json").json["status"]["nodes"] == 2
+    shell.ok("apply", "-f", EXAMPLES / "cap.yaml")
+    wide = ("--set", "spec.owner=audio", "--set", "spec.malleable=null")
+    assert "started on 16 A100" in shell.ok("submit", "-f", EXAMPLES / "malleable.yaml", *wide)
+    cap = shell("get", "cap", "audio/both", "-o", "json").json["status"]
+    assert cap["activeGPUs"] == 16
+    shell.ok("cancel", "malleable")
+    lending = shell.ok("apply", "-f", EXAMPLES / "lending.yaml")
+    assert re.search(r"Borrowed +4 +eu-north/c2/N +\S+ +institute/north +borrowed", lending)
+    spares = shell.ok("submit", "-f", EXAMPLES / "spares.yaml")
+    assert len(re.findall(r"spare/\d +Spare +8 ", spares)) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -78,6 +79,18 @@ def test_a_second_writer_is_told_who_holds_the_ledger(shell: Shell) -> None:
     assert process(shell.folder, "tick").code == 0
 
 
+def test_a_second_writer_waits_a_little(shell: Shell) -> None:
+    store = SqliteStore.open(shell.folder / "quorate.db")
+    running = start(shell.folder, "tick", "--lock-timeout", "60")
+    assert running.stdout is not None
+    with pytest.raises(subprocess.TimeoutExpired):
+        running.wait(timeout=2)
+    store.close()
+    assert finish(running).code == 0
+    said = process(shell.folder, "tick", env={"QUORATE_LOCK_TIMEOUT": "x"})
+    assert (said.code, "QUORATE_LOCK_TIMEOUT: must be seconds" in said.err) == (2, True)
+
+
 def test_a_full_disk_records_nothing(shell: Shell) -> None:
     size = (shell.folder / "quorate.db").stat().st_size
     running = start(shell.folder, "submit", "-f", EXAMPLES / "train.yaml", file_bytes_max=size // 4)
@@ -105,6 +118,50 @@ def test_an_output_that_is_full_is_an_error_and_no_traceback(shell: Shell) -> No
     assert said.code == 4
     assert "No space left on device" in said.err
     assert "Traceback" not in said.err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_what_was_recorded_is_told_though_the_output_is_full(shell: Shell, form: str) -> None:
+    with Path("/dev/full").open("wb") as full:
+        words = ("submit", "-f", EXAMPLES / "share.yaml", "-o", form)
+        said = finish(start(shell.folder, *words, stdout=full))
+        nothing = finish(start(shell.folder, *words, stdout=full))
+    assert said.code == 6
+    line = "No space left on device; recorded sequence 26-27 in block 3, hash "
+    found = said.err.partition(line)[2].strip()
+    assert "is true" in shell.ok("ledger", "verify", "--receipt", f"3:{found}")
+    assert (nothing.code, "recorded" in nothing.err) == (4, False)
+
+
+def test_what_was_recorded_is_told_though_nobody_reads(shell: Shell) -> None:
+    running = start(shell.folder, "submit", "-f", EXAMPLES / "share.yaml")
+    assert running.stdout is not None
+    running.stdout.close()
+    with running:
+        assert running.stderr is not None
+        err = running.stderr.read().decode()
+    assert running.returncode == 141
+    assert err.startswith("error: nobody read the output; recorded sequence 26-27 in block 3, hash")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_ledger_that_was_made_is_told_though_the_output_is_full(tmp_path: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        said = finish(start(tmp_path, "init", stdout=full))
+    assert said.code == 6
+    assert re.search(r"created ledger [0-9a-f]{16} in quorate\.db", said.err)
+
+
+def test_a_shell_can_complete_words(tmp_path: Path) -> None:
+    for shell_name in ("bash", "zsh", "fish"):
+        script = process(tmp_path, "completion", shell_name)
+        assert (script.code, "_QUORATE_COMPLETE" in script.out) == (0, True)
+    asked = {"_QUORATE_COMPLETE": "bash_complete", "COMP_WORDS": "quorate led", "COMP_CWORD": "1"}
+    assert process(tmp_path, env=asked).out == "plain,ledger\n"
+    deeper = {**asked, "COMP_WORDS": "quorate ledger verify --rec", "COMP_CWORD": "3"}
+    said = process(tmp_path, env=deeper)
+    assert (said.code, said.out) == (0, "plain,--receipt\n")
 
 
 def test_a_terminal_that_cannot_show_a_character_gets_escapes(shell: Shell) -> None:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from quorate.adapters.store_sqlite import SqliteStore
+from quorate.cli.get import PHASES
 from quorate.cli.kinds import KINDS
+from quorate.cli.reasons import LIVE_MAX
+from quorate.documents import API_VERSION
+from quorate.model.amounts import HOUR_MS
+from quorate.model.records import Phase
 from tests.cli.shell import EXAMPLES, Shell
 
 
@@ -77,7 +84,7 @@ def test_a_runs_description_has_its_timeline_with_sequences(busy: Shell) -> None
     assert "lease-started/1" in out
     waiting = busy.ok("describe", "run", "too-big")
     assert "Waits because:" in waiting
-    assert "Waiting since:" in waiting
+    assert "  this reason since " in waiting
 
 
 def test_a_budgets_description_has_accounts_caps_and_what_it_pays(busy: Shell) -> None:
@@ -120,3 +127,124 @@ def test_reading_does_not_wait_for_a_writer(busy: Shell) -> None:
         held = busy("tick")
     assert held.code == 4
     assert "is held for writing by process" in held.err
+
+
+def test_reasons_are_of_now_and_not_of_when_they_were_recorded(shell: Shell) -> None:
+    """Less and less room: the code stays, so nothing is recorded, and the numbers change."""
+    shell.ok("submit", "-f", EXAMPLES / "malleable.yaml", "--set", "spec.malleable=null",
+             "--set", "spec.resources.totalGPUs=8")  # fmt: skip
+    shell.ok("submit", "--like", "malleable", "--name", "waits", "--set",
+             "spec.resources.totalGPUs=16")  # fmt: skip
+    assert "budgets can pay 8 of 16 GPUs, 8 short" in shell.ok("get", "queue")
+    events = shell.ok("ledger", "log").count("run-refused/1")
+    shell.clock.at_ms += 60_000
+    shell.ok("submit", "--like", "malleable", "--name", "more", "--set",
+             "spec.resources.totalGPUs=4")  # fmt: skip
+    assert shell.ok("ledger", "log").count("run-refused/1") == events
+    for words in (["get", "queue"], ["get", "runs"], ["describe", "run", "waits"],
+                  ["describe", "owner", "rai"], ["explain", "waits"]):  # fmt: skip
+        assert "budgets can pay 4 of 16 GPUs, 12 short" in shell.ok(*words), words
+    assert "this reason since 2027-01-15T08:00:00Z (1m ago)" in shell.ok("describe", "run", "waits")
+    refusal = shell("get", "run", "waits", "-o", "json").json["status"]["refusal"]
+    assert (refusal["short"], refusal["since"]) == (12, "2027-01-15T08:00:00Z")
+    for shortage in (*refusal["shortages"], *refusal["also"]["shortages"]):
+        assert set(shortage) == {"where", "wanted", "available", "short", "limit"}
+
+
+def test_a_reason_that_time_has_made_is_shown_before_it_is_recorded(shell: Shell) -> None:
+    """There is money and no room; then the window of the money closes."""
+    line = {
+        "name": "n",
+        "flavor": "A100",
+        "selector": {"region": "eu-north"},
+        "start": "2020-01-01T00:00:00Z",
+        "end": "2027-01-15T10:00:00Z",
+        "concurrency": 16,
+    }
+    guest = {"owner": "partner", "envelopes": [line]}
+    head = {"apiVersion": API_VERSION, "kind": "Budget", "metadata": {"name": "guest"}}
+    shell.ok("apply", "-f", shell.file("guest.json", json.dumps({**head, "spec": guest})))
+    shell.ok("submit", "-f", EXAMPLES / "malleable.yaml", "--set", "spec.malleable=null")
+    shell.ok("submit", "--like", "malleable", "--name", "waits", "--set", "spec.owner=partner")
+    assert " insufficient-capacity " in shell.ok("get", "queue")
+    shell.clock.at_ms += 3 * HOUR_MS
+    assert " insufficient-capacity " not in shell.ok("get", "queue")
+    told = "not recorded yet; the ledger has insufficient-capacity at 2027-01-15T08:00:00Z"
+    assert told in shell.ok("describe", "run", "waits")
+    assert shell("get", "run", "waits", "-o", "json").json["status"]["refusal"]["since"] is None
+
+
+def test_a_run_that_nothing_holds_any_more_is_told_how_to_start(shell: Shell) -> None:
+    opening = "2027-01-15T09:00:00Z"
+    shell.ok("patch", "budget", "rai", "--set", f"spec.envelopes[north].start={opening}")
+    shell.ok("submit", "-f", EXAMPLES / "malleable.yaml")
+    shell.clock.at_ms += 2 * HOUR_MS
+    assert "could start now; try it: quorate tick" in shell.ok("get", "runs")
+    assert shell("get", "run", "malleable", "-o", "json").json["status"]["startable"] is True
+    assert "run/malleable started" in shell.ok("tick")
+
+
+def test_beyond_a_limit_reasons_are_those_recorded_and_say_so(shell: Shell) -> None:
+    spec = {"owner": "rai", "resources": {"gpuType": "A100", "totalGPUs": 99}}
+    runs = [
+        {"apiVersion": API_VERSION, "kind": "Run", "metadata": {"name": f"r{n:03d}"}, "spec": spec}
+        for n in range(LIVE_MAX + 1)
+    ]
+    shell.ok("apply", "-f", shell.file("many.json", "\n".join(map(json.dumps, runs))))
+    rows = shell.ok("get", "queue").splitlines()[1:]
+    marked = [row for row in rows if "(as of 2027-01-15T08:00:00Z)" in row]
+    assert (len(rows), marked) == (LIVE_MAX + 1, rows[-1:])
+    last = shell.ok("describe", "run", f"r{LIVE_MAX:03d}")
+    assert "(as of " not in last
+    assert "this reason since 2027-01-15T08:00:00Z" in last
+
+
+def test_runs_can_be_chosen_by_owner_phase_and_number(busy: Shell) -> None:
+    def found(*words: str) -> list[str]:
+        return [row.split()[0] for row in busy.ok("get", "runs", *words).splitlines()[1:]]
+
+    busy.ok("submit", "--like", "share", "--name", "theirs", "--set", "spec.owner=core")
+    assert found("--owner", "core") == ["theirs"]
+    assert found("--phase", "completed") == ["share"]
+    assert found("--owner", "rai", "--phase", "Running") == ["train", "borrow", "malleable"]
+    assert found("--owner", "rai", "--phase", "Running", "--limit", "2") == ["borrow", "malleable"]
+    queue = busy.ok("get", "queue", "--limit", "1").splitlines()
+    assert [row.split()[1] for row in queue[1:]] == ["too-big"]
+    assert len(busy.ok("get", "nodes", "--limit", "3").splitlines()) == 4
+
+
+def test_the_phases_that_can_be_asked_for_are_those_of_the_model() -> None:
+    assert tuple(phase.value for phase in Phase) == PHASES
+
+
+def test_envelopes_show_their_window_and_what_cannot_be_spent_now(shell: Shell) -> None:
+    shell.ok("patch", "budget", "rai", "--set", "spec.envelopes[west].end=2027-01-01T00:00:00Z")
+    shell.ok("patch", "budget", "core", "--set", "spec.envelopes[west].start=2028-01-01T00:00:00Z")
+    early = "spec.envelopes[west].preActivation.allowAdmission=true"
+    shell.ok("patch", "budget", "partner", "--set", early,
+             "--set", "spec.envelopes[west].start=2028-01-01T00:00:00Z")  # fmt: skip
+    rows = {
+        row.split()[0]: row.split()[4:] for row in shell.ok("get", "envelopes").splitlines()[1:]
+    }
+    assert (rows["rai/north"][0], rows["rai/north"][-1]) == ("open", "2000.00")
+    assert (rows["rai/west"][0], rows["rai/west"][-1]) == ("closed", "-")
+    assert (rows["core/west"][:2], rows["core/west"][-1]) == (
+        ["opens", "2028-01-01T00:00:00Z"],
+        "-",
+    )
+    assert (rows["partner/west"][0], rows["partner/west"][-1]) == ("opens", "4000.00")
+
+
+def test_spent_held_and_free_add_up_to_granted_as_shown(busy: Shell) -> None:
+    for step in (1_234_567, 7_654_321, 12_345):
+        busy.clock.at_ms += step
+        for kind in ("envelopes", "budgets"):
+            for row in busy.ok("get", kind).splitlines()[1:]:
+                granted, *parts = [round(float(cell) * 100) for cell in row.split()[-4:]]
+                assert sum(parts) == granted, row
+
+
+def test_a_leases_description_has_its_slots_as_ranges(busy: Shell) -> None:
+    out = busy.ok("describe", "lease", "train/1")
+    assert "Slots:\n  b1[0-7]\n  b2[0-7]\n" in out
+    assert "Paid from:  rai/west (owned)" in out

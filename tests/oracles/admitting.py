@@ -35,15 +35,19 @@ def places(division: Sequence[Heap], machines: Sequence[Machine]) -> dict[str, D
     for heap in division:
         for (rack, _), gpus in heap.takes:
             where = f"{heap.domain}/{rack}" if rack else heap.domain
-            labels: Mapping[str, str] = next(dict(m.labels) for m in machines if m.domain == heap.domain)
-            here = {k: v for k, v in labels.items() if k != "rack"} | ({"rack": rack} if rack else {})
+            labels: Mapping[str, str] = next(
+                dict(m.labels) for m in machines if m.domain == heap.domain
+            )
+            here = {k: v for k, v in labels.items() if k != "rack"} | (
+                {"rack": rack} if rack else {}
+            )
             before = found[where][1] if where in found else 0
             found[where] = (here, before + gpus)
     return found
 
 
 def starts(fleet: Mapping[str, list[Machine]], bank: Bank, job: Job) -> Iterator[Start]:
-    """Yield every start of ``job``: widest first, family money first, flavors and places in order."""
+    """Yield every start of ``job``: widest, then family money, then flavors and places in order."""
     for width, ask in job.widths:
         by_flavor = [replace(job.purchase, flavor=flavor) for flavor in job.flavors]
         tries = [phases(bank, purchase) for purchase in by_flavor]

@@ -25,7 +25,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Ask:
-    """What is to be placed. Each bundle is its GPUs, cut into groups of ``group`` where that is set."""
+    """What is to be placed. Each bundle is its GPUs, cut into groups of ``group`` where set."""
 
     bundles: tuple[int, ...]
     group: int | None = None
@@ -43,7 +43,7 @@ Lot = tuple[str, int]
 
 @dataclass(frozen=True)
 class Heap:
-    """``count`` groups of ``gpus`` each in ``domain``; ``takes`` is from which lot, spares included."""
+    """``count`` groups of ``gpus`` each in ``domain``, taken with their spares from these lots."""
 
     bundle: int
     gpus: int
@@ -80,8 +80,7 @@ def usable(machines: list[Machine], ask: Ask) -> list[Machine]:
     return [
         m
         for m in machines
-        if selects(ask.selector, dict(m.labels))
-        and (not ask.whole_nodes or len(m.free) == m.size)
+        if selects(ask.selector, dict(m.labels)) and (not ask.whole_nodes or len(m.free) == m.size)
     ]
 
 
@@ -276,8 +275,8 @@ def _take_lots(
 ) -> dict[str, set[int]]:
     """Take ``gpus`` in ``domain``, lot by lot, out of what is left of ``takes``."""
     slots: dict[str, set[int]] = {}
-    for lot in takes:
-        here = min(gpus, takes[lot])
+    for lot, left in list(takes.items()):
+        here = min(gpus, left)
         takes[lot] -= here
         gpus -= here
         nodes = [m for m in free if m.domain == domain and lot_of(m, ask) == lot]

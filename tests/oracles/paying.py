@@ -137,7 +137,9 @@ def allowed(bank: Bank, purchase: Purchase, cells: Sequence[Cell]) -> bool:
     for key in touched:
         budget, envelope = bank.line(key)
         mine = [use for use in uses if use.payer == key]
-        if not _envelope_holds(purchase, envelope, mine, lends=any(u.lent for u in new if u.payer == key)):
+        if not _envelope_holds(
+            purchase, envelope, mine, lends=any(u.lent for u in new if u.payer == key)
+        ):
             return False
         for cap in budget.caps:
             if envelope.name in cap.envelopes and not _cap_holds(budget, cap, uses):
@@ -145,7 +147,9 @@ def allowed(bank: Bank, purchase: Purchase, cells: Sequence[Cell]) -> bool:
     return True
 
 
-def _envelope_holds(purchase: Purchase, envelope: Envelope, uses: list[Use], *, lends: bool) -> bool:
+def _envelope_holds(
+    purchase: Purchase, envelope: Envelope, uses: list[Use], *, lends: bool
+) -> bool:
     if purchase.now_ms >= envelope.end_ms:
         return False
     if purchase.now_ms < envelope.start_ms and not envelope.allow_admission:
@@ -154,7 +158,7 @@ def _envelope_holds(purchase: Purchase, envelope: Envelope, uses: list[Use], *, 
     if granted is None:
         granted = envelope.concurrency * (envelope.end_ms - envelope.start_ms)
     lending, lent = envelope.lending, [use for use in uses if use.lent]
-    limits = [(uses, envelope.concurrency, granted)]
+    limits: list[tuple[list[Use], int | None, int | None]] = [(uses, envelope.concurrency, granted)]
     if lends:
         limits.append((lent, lending.concurrency_max, lending.gpu_ms_max))
     return all(_within(counted, gpus, gpu_ms) for counted, gpus, gpu_ms in limits)

@@ -1,8 +1,8 @@
-"""Small worlds for the oracles: drawn once, handed to the code under test and to the oracle alike."""
+"""Small worlds: drawn once, handed to the code under test and to the oracle alike."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
@@ -36,6 +36,7 @@ from quorate.model.specs import (
 from quorate.model.state import State
 from quorate.testing.world import NOW_MS, envelope, node, opening
 from quorate.testing.world import budget as budget_of
+from tests.oracles.choosing import Chooser, chooser
 from tests.oracles.packing import Ask, Machine
 from tests.oracles.paying import Bank, Use
 
@@ -73,39 +74,48 @@ def _labels(n: Node) -> dict[str, str]:
     return found if n.rack is None else found | {"rack": n.rack}
 
 
-@st.composite
-def fleets(
-    draw: st.DrawFn, *, domains: int = 4, nodes: int = 4, gpus: int = 4, flavors: int = 2
+def choose_fleet(
+    choose: Chooser, *, domains: int = 4, nodes: int = 4, gpus: int = 4, flavors: int = 2
 ) -> Fleet:
-    """Draw a fleet: names in no order that means anything, racks here and there, any slots taken."""
+    """Return a fleet: names in no order, racks here and there, any slots taken."""
     found: list[Node] = []
     taken: list[tuple[str, int]] = []
-    names = draw(st.permutations([f"n{i:02d}" for i in range(domains * nodes)]))
-    for domain in DOMAINS[: draw(st.integers(1, domains))]:
-        for _ in range(draw(st.integers(1, nodes))):
-            flavor = draw(st.sampled_from(FLAVORS[:flavors])) if draw(st.booleans()) else FLAVORS[0]
-            size = draw(st.integers(1, gpus))
-            rack = draw(st.sampled_from([None, "r1", "r2"]))
+    count = domains * nodes
+    names = choose.some([f"n{i:02d}" for i in range(count)], count, count)
+    sizes = [gpus] * 4 if choose.flip() else list(range(1, gpus + 1))
+    for domain in DOMAINS[: choose.number(1, domains)]:
+        for _ in range(choose.number(1, nodes)):
+            flavor = FLAVORS[choose.number(0, flavors - 1) if choose.flip() else 0]
+            size = choose.one_of(sizes)
+            rack = choose.one_of([None, "r1", "r2"])
             name = names[len(found)]
             found.append(node(name, size, domain, flavor, rack=rack))
-            mask = draw(st.integers(0, (1 << size) - 1)) if draw(st.booleans()) else 0
+            mask = choose.number(0, (1 << size) - 1) if choose.flip() else 0
             if mask:
                 taken.append((name, mask))
     return Fleet(tuple(found), tuple(taken))
 
 
-def selectors() -> st.SearchStrategy[tuple[tuple[str, str], ...]]:
-    """Return a strategy for what a run may ask about places, mostly nothing."""
-    some: list[tuple[tuple[str, str], ...]] = [
-        (("fabric.domain", "A"),),
-        (("fabric.domain", "B"), ("region", "r")),
-        (("rack", "r1"),),
-        (("fabric.domain", "A"), ("rack", "r2")),
-        (("rack", "*"),),
-        (("cluster", "*"), ("region", "r")),
-        (("region", "elsewhere"),),
-    ]
-    return st.just(()) | st.sampled_from(some)
+@st.composite
+def fleets(draw: st.DrawFn, *, flavors: int = 2) -> Fleet:
+    """Draw a fleet."""
+    return choose_fleet(chooser(draw), flavors=flavors)
+
+
+_SELECTORS: tuple[tuple[tuple[str, str], ...], ...] = (
+    (("fabric.domain", "A"),),
+    (("fabric.domain", "B"), ("region", "r")),
+    (("rack", "r1"),),
+    (("fabric.domain", "A"), ("rack", "r2")),
+    (("rack", "*"),),
+    (("cluster", "*"), ("region", "r")),
+    (("region", "elsewhere"),),
+)
+
+
+def choose_selector(choose: Chooser) -> tuple[tuple[str, str], ...]:
+    """Return what a run asks about places, mostly nothing."""
+    return choose.one_of(_SELECTORS) if choose.number(0, 2) == 0 else ()
 
 
 def ask_of(run: Run, pool: Pool, width: int, *, by_rack: bool = False) -> Ask:
@@ -129,124 +139,126 @@ def ask_of(run: Run, pool: Pool, width: int, *, by_rack: bool = False) -> Ask:
 # --- Money ----------------------------------------------------------------------------------------
 
 
-@st.composite
-def families(draw: st.DrawFn, *, most: int = 4) -> dict[str, Owner]:
-    """Draw owners and who their parents are; no cycles, diamonds welcome."""
+def choose_family(choose: Chooser, *, most: int = 4) -> dict[str, Owner]:
+    """Return owners and who their parents are; no cycles, diamonds welcome."""
     owners: dict[str, Owner] = {}
-    for number in range(draw(st.integers(1, most))):
-        parents = tuple(name for name in owners if draw(st.booleans()))
+    for number in range(choose.number(1, most)):
+        parents = tuple(name for name in owners if choose.flip())
         owners[f"o{number}"] = Owner(name=f"o{number}", parents=parents)
     return owners
 
 
-_WINDOWS = st.sampled_from(
-    [
-        (-100 * HOUR_MS, 100 * HOUR_MS),
-        (-100 * HOUR_MS, 100 * HOUR_MS),
-        (-100 * HOUR_MS, 100 * HOUR_MS),
-        (0, 1 * HOUR_MS),
-        (-1 * HOUR_MS, HOUR_MS // 2),
-        (-2 * HOUR_MS, 0),
-        (1, 3 * HOUR_MS),
-    ]
+_WINDOWS = (
+    *[(-100 * HOUR_MS, 100 * HOUR_MS)] * 5,
+    (0, 1 * HOUR_MS),
+    (-1 * HOUR_MS, HOUR_MS // 2),
+    (-2 * HOUR_MS, 0),
+    (1, 3 * HOUR_MS),
 )
-_HOURS = st.integers(0, 12).map(lambda halves: halves * HOUR_MS // 2)
+_PLACES: tuple[tuple[tuple[str, str], ...], ...] = (
+    (("region", "r"),),
+    (("region", "r"),),
+    (("fabric.domain", "A"),),
+    (("fabric.domain", "B"), ("region", "r")),
+    (("rack", "r1"),),
+    (("fabric.domain", "A"), ("rack", "r2")),
+)
 
 
-@st.composite
-def lines(
-    draw: st.DrawFn, name: str, owners: Iterable[str], *, gpus: int, racks: bool
+def _hours(choose: Chooser) -> int | None:
+    halves = choose.number(0, 12) if choose.number(0, 2) == 0 else None
+    return None if halves is None else halves * HOUR_MS // 2
+
+
+def choose_line(
+    choose: Chooser, name: str, owners: Iterable[str], *, gpus: int, racks: bool
 ) -> Envelope:
-    """Draw one envelope; tight limits are common, so that they meet."""
-    names = sorted(owners)
-    start, end = draw(_WINDOWS)
-    places: list[tuple[tuple[str, str], ...]] = [
-        (("region", "r"),),
-        (("region", "r"),),
-        (("fabric.domain", "A"),),
-        (("fabric.domain", "B"), ("region", "r")),
-    ]
-    if racks:
-        places += [(("rack", "r1"),), (("fabric.domain", "A"), ("rack", "r2"))]
+    """Return one envelope; tight limits are common, so that they meet."""
+    start, end = choose.one_of(_WINDOWS)
     lending = Lending()
-    if draw(st.booleans()):
-        to = tuple(draw(st.lists(st.sampled_from([*names, "o*", "x*"]), max_size=2, unique=True)))
+    if choose.flip():
         lending = Lending(
             allow=True,
-            to=to,
-            concurrency_max=draw(st.none() | st.integers(0, gpus)),
-            gpu_ms_max=draw(st.none() | _HOURS),
+            to=tuple(choose.some([*sorted(owners), "o*", "x*"], 0, 2)),
+            concurrency_max=choose.maybe(0, gpus),
+            gpu_ms_max=_hours(choose),
         )
     return Envelope(
         name=name,
-        flavor=draw(st.sampled_from(("H100", "H100", "H100", "A100"))),
-        selector=draw(st.sampled_from(places)),
+        flavor=choose.one_of(("H100", "H100", "H100", "A100")),
+        selector=choose.one_of(_PLACES if racks else _PLACES[:4]),
         start_ms=NOW_MS + start,
         end_ms=NOW_MS + end,
-        concurrency=draw(st.integers(0, gpus)),
-        gpu_ms_max=draw(st.none() | _HOURS),
-        allow_admission=draw(st.booleans()),
-        sharing=draw(st.sampled_from([Sharing.FAMILY, Sharing.FAMILY, Sharing.NONE])),
+        concurrency=choose.number(0, gpus),
+        gpu_ms_max=_hours(choose),
+        allow_admission=choose.flip(),
+        sharing=choose.one_of([Sharing.FAMILY, Sharing.FAMILY, Sharing.NONE]),
         lending=lending,
     )
 
 
+def choose_caps(choose: Chooser, envelopes: Sequence[Envelope], *, gpus: int) -> tuple[Cap, ...]:
+    """Return caps that overlap as often as not."""
+    caps = []
+    for number in range(choose.number(0, 2)):
+        flavor = choose.one_of(envelopes).flavor
+        peers = [e.name for e in envelopes if e.flavor == flavor]
+        caps.append(
+            Cap(
+                name=f"c{number}",
+                flavor=flavor,
+                envelopes=tuple(choose.some(peers, 1, len(peers))),
+                concurrency_max=choose.maybe(0, gpus),
+                gpu_ms_max=_hours(choose),
+            )
+        )
+    return tuple(caps)
+
+
+def choose_budgets(
+    choose: Chooser, owners: Iterable[str], *, most: int = 3, gpus: int = 6, racks: bool = False
+) -> tuple[Budget, ...]:
+    """Return budgets of up to three lines each, their names and owners in no order."""
+    found = []
+    for name in choose.some([f"b{i}" for i in range(most)], 1, most):
+        lines = tuple(
+            choose_line(choose, e, owners, gpus=gpus, racks=racks)
+            for e in choose.some(["e0", "e1", "e2"], 1, 3)
+        )
+        owner = choose.one_of(sorted(owners))
+        caps = choose_caps(choose, lines, gpus=gpus)
+        found.append(Budget(name=name, owner=owner, envelopes=lines, caps=caps))
+    return tuple(found)
+
+
 @st.composite
 def budgets(
-    draw: st.DrawFn,
-    owners: dict[str, Owner],
-    *,
-    most: int = 3,
-    lines_most: int = 3,
-    gpus: int = 6,
-    racks: bool = False,
+    draw: st.DrawFn, owners: Iterable[str], *, gpus: int = 6, racks: bool = False
 ) -> tuple[Budget, ...]:
-    """Draw budgets whose caps overlap."""
-    found = []
-    for name in draw(st.permutations([f"b{i}" for i in range(most)]))[: draw(st.integers(1, most))]:
-        count = draw(st.integers(1, lines_most))
-        envelopes = tuple(
-            draw(lines(e, owners, gpus=gpus, racks=racks))
-            for e in draw(st.permutations([f"e{i}" for i in range(lines_most)]))[:count]
-        )
-        caps = []
-        for number in range(draw(st.integers(0, 2))):
-            flavor = draw(st.sampled_from(envelopes)).flavor
-            peers = [e.name for e in envelopes if e.flavor == flavor]
-            under = draw(st.lists(st.sampled_from(peers), min_size=1, unique=True))
-            caps.append(
-                Cap(
-                    name=f"c{number}",
-                    flavor=flavor,
-                    envelopes=tuple(under),
-                    concurrency_max=draw(st.none() | st.integers(0, gpus)),
-                    gpu_ms_max=draw(st.none() | st.none() | _HOURS),
-                )
-            )
-        owner = draw(st.sampled_from(sorted(owners)))
-        found.append(Budget(name=name, owner=owner, envelopes=envelopes, caps=tuple(caps)))
-    return tuple(found)
+    """Draw budgets."""
+    return choose_budgets(chooser(draw), owners, gpus=gpus, racks=racks)
 
 
-@st.composite
-def uses(draw: st.DrawFn, money: tuple[Budget, ...]) -> tuple[Use, ...]:
-    """Draw what was taken before, within no limit at all; an ended lease has no GPUs."""
+def choose_uses(choose: Chooser, money: tuple[Budget, ...]) -> tuple[Use, ...]:
+    """Return what was taken before, within no limit at all; an ended lease has no GPUs."""
     keys = [f"{b.name}/{e.name}" for b in money for e in b.envelopes]
     found = []
-    for key in draw(st.lists(st.sampled_from(keys), max_size=3)):
-        gpus, lent = draw(st.integers(0, 3)), draw(st.booleans())
-        quarters = draw(st.integers(1, 6))
-        found.append(Use(key, gpus, quarters * max(1, gpus) * HOUR_MS // 4, lent))
+    for _ in range(choose.number(0, 3)):
+        gpus = choose.number(0, 3)
+        quarters = choose.number(1, 6)
+        gpu_ms = quarters * max(1, gpus) * HOUR_MS // 4
+        found.append(Use(choose.one_of(keys), gpus, gpu_ms, choose.flip()))
     return tuple(found)
 
 
-def fundings(owners: Iterable[str]) -> st.SearchStrategy[Funding]:
-    """Return a strategy for whether and how a run borrows."""
-    return st.just(Funding()) | st.builds(
-        Funding,
-        allow_borrow=st.just(True),  # noqa: FBT003 - the value of a field
-        borrow_gpus_max=st.none() | st.integers(1, 6),
-        sponsors=st.lists(st.sampled_from(sorted(owners)), max_size=2, unique=True).map(tuple),
+def choose_funding(choose: Chooser, owners: Iterable[str]) -> Funding:
+    """Return whether and how a run borrows."""
+    if choose.flip():
+        return Funding()
+    return Funding(
+        allow_borrow=True,
+        borrow_gpus_max=choose.maybe(1, 6),
+        sponsors=tuple(choose.some(sorted(owners), 0, 2)),
     )
 
 
@@ -261,10 +273,8 @@ def state_of(
     money: tuple[Budget, ...] = (),
     used: tuple[Use, ...] = (),
 ) -> State:
-    """Return the state in which all this is so; taken slots belong to a run that nobody asks about."""
-    filler = budget_of(
-        "filler", "filler", *(envelope("all", 10_000),), caps=()
-    )
+    """Return the state in which all this is so; taken slots belong to a run nobody asks about."""
+    filler = budget_of("filler", "filler", envelope("all", 10_000))
     # Earlier leases are on nodes of their own, in a pool of their own, so that only money meets.
     apart = Pool(name="apart", selector=(("region", "apart"),))
     desks = [
@@ -279,7 +289,7 @@ def state_of(
     )
     events.append(_submitted("filler", "filler"))
     if fleet.taken:
-        events.append(_started("filler/0", "filler", fleet.taken, FILLER, Tier.OWNED, HOUR_MS))
+        events.append(_started("filler", fleet.taken, FILLER, Tier.OWNED, HOUR_MS))
     for number, use in enumerate(used):
         events += _used(number, use)
     state = State()
@@ -295,7 +305,7 @@ def _used(number: int, use: Use) -> list[Event]:
     tier = Tier.BORROWED if use.lent else Tier.SHARED
     events: list[Event] = [
         _submitted(name, "filler"),
-        _started(f"{name}/0", name, slots, EnvelopeId(use.payer), tier, use.gpu_ms),
+        _started(name, slots, EnvelopeId(use.payer), tier, use.gpu_ms),
     ]
     if not use.gpus:
         events.append(
@@ -316,12 +326,16 @@ def _submitted(name: str, owner: str) -> RunSubmitted:
 
 
 def _started(
-    lease: str, run: str, slots: tuple[tuple[str, int], ...], payer: EnvelopeId, tier: Tier, hold: int
+    run: str,
+    slots: tuple[tuple[str, int], ...],
+    payer: EnvelopeId,
+    tier: Tier,
+    hold: int,
 ) -> LeaseStarted:
     return LeaseStarted(
         at_ms=NOW_MS,
         actor="test",
-        lease=lease,
+        lease=f"{run}/0",
         run=run,
         partner=None,
         comp_path="group/0",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from quorate.core.admit import Admitted, admit
@@ -17,6 +17,8 @@ from quorate.model.specs import Budget, Malleable, Owner, Placement, Pool, Run
 from quorate.testing.world import NOW_MS
 from quorate.testing.world import run as run_of
 from tests.oracles.admitting import Job, Start, starts
+from tests.oracles.choosing import chooser
+from tests.oracles.effort import examples
 from tests.oracles.packing import on_nodes
 from tests.oracles.paying import Bank, Purchase, Use
 from tests.oracles.worlds import (
@@ -24,13 +26,13 @@ from tests.oracles.worlds import (
     Fleet,
     ask_of,
     bank_of,
-    budgets,
-    families,
-    fleets,
-    fundings,
-    selectors,
+    choose_budgets,
+    choose_family,
+    choose_fleet,
+    choose_funding,
+    choose_selector,
+    choose_uses,
     state_of,
-    uses,
 )
 
 
@@ -72,34 +74,35 @@ class Question:
 
 @st.composite
 def questions(draw: st.DrawFn, *, racks: bool = False) -> Question:
-    owners = draw(families(most=3))
-    money = draw(budgets(owners, most=2, gpus=5, racks=racks))
+    choose = chooser(draw)
+    owners = choose_family(choose, most=3)
+    money = choose_budgets(choose, owners, most=2, gpus=5, racks=racks)
     malleable = None
-    gpus = draw(st.integers(1, 6))
-    if draw(st.booleans()):
-        step, low = draw(st.integers(1, 2)), draw(st.integers(1, 3))
-        gpus = low + draw(st.integers(0, 2)) * step
+    gpus = choose.number(1, 6)
+    if choose.flip():
+        step, low = choose.number(1, 2), choose.number(1, 3)
+        gpus = low + choose.number(0, 2) * step
         malleable = Malleable(gpus_min=low, gpus_max=gpus, gpus_step=step, gpus_desired=gpus)
     run = run_of(
         "run",
         gpus,
-        draw(st.sampled_from(sorted(owners))),
-        flavors=draw(st.sampled_from([("H100",), ("H100", "A100"), ("A100", "H100")])),
+        choose.one_of(sorted(owners)),
+        flavors=choose.one_of([("H100",), ("H100", "A100"), ("A100", "H100")]),
         malleable=malleable,
-        group_gpus=draw(st.none() | st.integers(1, 3)),
-        cross_group_spread=draw(st.sampled_from([True, True, False])),
-        spares_per_group=draw(st.sampled_from([0, 0, 0, 1])),
-        selector=draw(selectors()) if draw(st.booleans()) else (),
-        expected_duration_ms=draw(st.sampled_from([None, HOUR_MS // 2])),
-        funding=draw(fundings(owners)),
+        group_gpus=choose.maybe(1, 3),
+        cross_group_spread=choose.number(0, 2) > 0,
+        spares_per_group=choose.one_of([0, 0, 0, 1]),
+        selector=choose_selector(choose) if choose.flip() else (),
+        expected_duration_ms=choose.one_of([None, HOUR_MS // 2]),
+        funding=choose_funding(choose, owners),
     )
     pool = Pool(
         name="default",
-        placement=draw(st.sampled_from(Placement)),
-        whole_nodes=draw(st.sampled_from([False, False, False, True])),
+        placement=choose.one_of(list(Placement)),
+        whole_nodes=choose.number(0, 3) == 1,
     )
-    fleet = draw(fleets(domains=3, nodes=2, gpus=3))
-    return Question(fleet, pool, owners, money, draw(uses(money)), run)
+    fleet = choose_fleet(choose, domains=3, nodes=2, gpus=3)
+    return Question(fleet, pool, owners, money, choose_uses(choose, money), run)
 
 
 def _check(question: Question) -> None:
@@ -119,7 +122,9 @@ def _check(question: Question) -> None:
         return
     assert isinstance(answer, Admitted), (answer, expected)
     assert (answer.width, answer.flavor) == (expected.width, expected.flavor)
-    legs = [(answer.demands[leg.place][0].where, leg.payer, leg.tier, leg.gpus) for leg in answer.legs]
+    legs = [
+        (answer.demands[leg.place][0].where, leg.payer, leg.tier, leg.gpus) for leg in answer.legs
+    ]
     assert tuple(legs) == expected.cells
     event(f"admitted in {len({heap.domain for heap in expected.division})} domains")
     machines = question.fleet.machines(expected.flavor)
@@ -157,13 +162,13 @@ def _check_leases(question: Question, answer: Admitted) -> None:
     assert paid == wanted
 
 
-@settings(max_examples=3 * settings.default.max_examples)
+@examples(6)
 @given(questions())
 def test_a_run_starts_exactly_when_some_placement_can_be_paid(question: Question) -> None:
     _check(question)
 
 
-@settings(max_examples=3 * settings.default.max_examples)
+@examples(6)
 @given(questions(racks=True))
 def test_a_run_starts_exactly_when_some_rack_by_rack_placement_can_be_paid(
     question: Question,

@@ -39,7 +39,9 @@ from quorate.model.specs import (
 )
 from quorate.testing.states import same
 from quorate.testing.world import NOW_MS
-from tests.oracles.worlds import budgets, fundings, selectors
+from tests.oracles.choosing import chooser
+from tests.oracles.effort import examples
+from tests.oracles.worlds import budgets, choose_funding, choose_selector
 
 _NAMES = ("o0", "o1", "o2", "o3")
 _OWNERS = {name: Owner(name=name) for name in _NAMES}
@@ -73,29 +75,29 @@ _pools = st.builds(
 
 @st.composite
 def _runs(draw: st.DrawFn) -> Run:
+    choose = chooser(draw)
     malleable = None
-    gpus = draw(st.integers(1, 6))
-    if draw(st.booleans()):
-        step, low, steps = draw(st.integers(1, 2)), draw(st.integers(1, 3)), draw(st.integers(0, 2))
+    gpus = choose.number(1, 6)
+    if choose.flip():
+        step, low, steps = choose.number(1, 2), choose.number(1, 3), choose.number(0, 2)
         gpus = low + steps * step
         malleable = Malleable(gpus_min=low, gpus_max=gpus, gpus_step=step, gpus_desired=gpus)
     follow = None
-    if draw(st.sampled_from((False, False, True))):
-        after = draw(st.lists(st.sampled_from(_RUNS[:4]), min_size=1, max_size=2, unique=True))
-        follow = Follow(after=tuple(after))
+    if choose.number(0, 3) == 1:
+        follow = Follow(after=tuple(choose.some(_RUNS[:4], 1, 2)))
     return Run(
-        name=draw(st.sampled_from(_RUNS)),
-        owner=draw(st.sampled_from(_NAMES)),
-        flavors=draw(st.sampled_from((("H100",), ("H100", "A100"), ("A100",)))),
+        name=choose.one_of(_RUNS),
+        owner=choose.one_of(_NAMES),
+        flavors=choose.one_of((("H100",), ("H100", "A100"), ("A100",))),
         gpus=gpus,
-        pool=draw(st.sampled_from(("default", "default", "side"))),
+        pool=choose.one_of(("default", "default", "side")),
         malleable=malleable,
-        group_gpus=draw(st.none() | st.integers(1, 3)),
-        cross_group_spread=draw(st.sampled_from((True, True, False))),
-        spares_per_group=draw(st.sampled_from((0, 0, 1))),
-        selector=draw(st.just(()) | selectors()),
-        expected_duration_ms=draw(st.sampled_from((None, 10 * MINUTE_MS, 3 * HOUR_MS))),
-        funding=draw(fundings(_NAMES)),
+        group_gpus=choose.maybe(1, 3),
+        cross_group_spread=choose.number(0, 2) > 0,
+        spares_per_group=choose.one_of((0, 0, 1)),
+        selector=choose_selector(choose),
+        expected_duration_ms=choose.one_of((None, 10 * MINUTE_MS, 3 * HOUR_MS)),
+        funding=choose_funding(choose, _NAMES),
         follow=follow,
     )
 
@@ -166,7 +168,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(data=st.data(), money=budgets(_OWNERS, gpus=8, racks=True))
     def change_a_budget(self, data: st.DataObject, money: tuple[Budget, ...]) -> None:
-        """Give a budget that may be in use other lines: more, less, elsewhere, of another flavor."""
+        """Give a budget that may be in use other lines: more, less, elsewhere, another flavor."""
         name = data.draw(st.sampled_from(sorted(self.state.budgets)))
         old = self.state.budgets[name]
         owner = data.draw(st.sampled_from([old.owner, old.owner, money[0].owner]))
@@ -235,7 +237,7 @@ class Histories(RuleBasedStateMachine):
             event(type(happened).__name__)
 
     def _try_elsewhere(self, command: Command, decision: Decision) -> None:
-        """The same happens to an overlay, to a restored snapshot and to a fresh fold."""
+        """Assert that an overlay, a restored snapshot and a fresh fold all end up the same."""
         after = fold([*self.events, *decision.events])
         over = self.state.overlay()
         apply_all(over, decision.events)
@@ -268,10 +270,9 @@ class Histories(RuleBasedStateMachine):
         assert same(replayed, self.state) == []
 
 
-
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(
-    max_examples=settings.default.max_examples,
+    examples(1),
     stateful_step_count=30,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

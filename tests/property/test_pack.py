@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import assume, event, given, settings
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from quorate.core.layout import PackRequest, pack_request
@@ -12,16 +12,19 @@ from quorate.model.island import ordinals
 from quorate.model.refusal import RefusalCode
 from quorate.model.specs import Malleable, Placement, Pool, Run
 from quorate.testing.world import run as run_of
+from tests.oracles.choosing import chooser
+from tests.oracles.effort import examples
 from tests.oracles.packing import Ask, Group, Machine, divisions, lot_of, on_nodes, usable
-from tests.oracles.worlds import Fleet, ask_of, fleets, selectors, state_of
+from tests.oracles.worlds import Fleet, ask_of, choose_selector, fleets, state_of
 
 
 @st.composite
 def pools(draw: st.DrawFn) -> Pool:
+    choose = chooser(draw)
     return Pool(
         name="default",
-        placement=draw(st.sampled_from(Placement)),
-        whole_nodes=draw(st.sampled_from([False, False, False, True])),
+        placement=choose.one_of(list(Placement)),
+        whole_nodes=choose.number(0, 3) == 1,
     )
 
 
@@ -35,20 +38,21 @@ def runs(
     gpus: tuple[int, int] = (1, 14),
 ) -> Run:
     """Draw a run of any shape that pack has to know about."""
+    choose = chooser(draw)
     malleable = None
-    width = draw(st.integers(*gpus))
-    if not fixed and draw(st.booleans()):
-        step, low, steps = draw(st.integers(1, 4)), draw(st.integers(1, 5)), draw(st.integers(0, 3))
+    width = choose.number(*gpus)
+    if not fixed and choose.flip():
+        step, low, steps = choose.number(1, 4), choose.number(1, 5), choose.number(0, 3)
         width = low + steps * step
         malleable = Malleable(gpus_min=low, gpus_max=width, gpus_step=step, gpus_desired=width)
     return run_of(
         "r",
         width,
         malleable=malleable,
-        group_gpus=draw(st.none() | st.integers(1, 5)),
-        cross_group_spread=draw(st.sampled_from([True, True, False])),
-        spares_per_group=draw(st.sampled_from(spares)),
-        selector=() if anywhere else draw(selectors()),
+        group_gpus=choose.maybe(1, 5),
+        cross_group_spread=choose.number(0, 2) > 0,
+        spares_per_group=choose.one_of(spares),
+        selector=() if anywhere else choose_selector(choose),
     )
 
 
@@ -67,7 +71,7 @@ def _groups(plan: PackPlan) -> list[Group]:
     ]
 
 
-@settings(max_examples=3 * settings.default.max_examples)
+@examples(10)
 @given(fleets(), pools(), runs())
 def test_pack_finds_the_first_division_exactly_when_there_is_one(
     fleet: Fleet, pool: Pool, run: Run
@@ -114,6 +118,7 @@ def _check_plan(machines: list[Machine], ask: Ask, plan: PackPlan) -> None:
         assert all(not left[name] or len(left[name]) == m.size for name, m in by_name.items())
 
 
+@examples(3)
 @given(fleets(flavors=1), runs(anywhere=True))
 def test_tight_uses_the_least_free_domain_that_holds_the_run(fleet: Fleet, run: Run) -> None:
     pool = Pool(name="default", placement=Placement.TIGHT)
@@ -133,6 +138,7 @@ def test_tight_uses_the_least_free_domain_that_holds_the_run(fleet: Fleet, run: 
     assert {g.domain for g in plan.groups} == {min(holding, key=lambda d: (free[d], d))}
 
 
+@examples(3)
 @given(fleets(flavors=1), st.integers(1, 8))
 def test_tight_breaks_an_untouched_node_only_when_no_other_holds_the_remainder(
     fleet: Fleet, gpus: int
@@ -177,7 +183,9 @@ def test_spares_are_off_their_groups_nodes_whenever_the_domain_has_room(
     for group in plan.groups:
         working = {node for node, _ in group.slots}
         elsewhere = sum(
-            gpus for node, gpus in left.items() if domain[node] == group.domain and node not in working
+            gpus
+            for node, gpus in left.items()
+            if domain[node] == group.domain and node not in working
         )
         off = sum(mask.bit_count() for node, mask in group.spare_slots if node not in working)
         assert off == min(run.spares_per_group, elsewhere)
@@ -200,9 +208,7 @@ def test_residual_is_what_is_free_after_the_plan(fleet: Fleet, pool: Pool, run: 
     assert residual(state, request, plan) == expected
 
 
-@given(
-    fleets(flavors=1), runs(anywhere=True, fixed=True, gpus=(6, 24)), st.sampled_from(Placement)
-)
+@given(fleets(flavors=1), runs(anywhere=True, fixed=True, gpus=(6, 24)), st.sampled_from(Placement))
 def test_a_refusal_says_by_how_much_the_nodes_are_short(
     fleet: Fleet, run: Run, placement: Placement
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 from quorate.ports.errors import (
     CorruptLedgerError,
     LedgerNotFoundError,
+    NotALedgerError,
     QuorateError,
     StoreBusyError,
     StoreError,
@@ -35,6 +36,9 @@ _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _UNWRITABLE: Final = frozenset(
     {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}
 )
+# Bytes 68 to 71 of an SQLite file hold the application's number: sqlite.org/fileformat2.html.
+_MARK: Final = b"QUOR"
+_MARK_END: Final = 72
 _UNWRITABLE_ERRNOS: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 _FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -65,17 +69,15 @@ def result_code(error: sqlite3.Error) -> int:
 
 def damaged(path: Path, what: str, *, height: int | None = None) -> CorruptLedgerError:
     """Return the error for a ledger file whose contents cannot be right."""
-    return CorruptLedgerError(
-        f"{path} is damaged: {what}. `quorate ledger verify` says how far it is sound; "
-        "restore it from a backup or an export",
-        height=height,
-    )
+    return CorruptLedgerError(what, height=height, source=str(path))
 
 
 def _of_sqlite(error: sqlite3.Error, path: Path) -> QuorateError:
     """Return what ``error`` means for the ledger at ``path``."""
     code = result_code(error)
     name = getattr(error, "sqlite_errorname", type(error).__name__)
+    if code == sqlite3.SQLITE_NOTADB and not _is_marked(path):
+        return NotALedgerError(path, "it is not even a database")
     if code in _DAMAGED or code == 0 or name == "SQLITE_IOERR_SHORT_READ":
         return damaged(path, str(error))
     if code == sqlite3.SQLITE_FULL:
@@ -90,6 +92,15 @@ def _of_sqlite(error: sqlite3.Error, path: Path) -> QuorateError:
     return StoreError(
         f"{path}: {error} ({name}); nothing was recorded. Check the disk, and limits on file sizes"
     )
+
+
+def _is_marked(path: Path) -> bool:
+    """Return whether the file bears our mark where SQLite keeps it, so that it was a ledger."""
+    try:
+        with path.open("rb") as file:
+            return file.read(_MARK_END)[-len(_MARK) :] == _MARK
+    except OSError:
+        return False
 
 
 def _of_system(error: OSError, path: Path) -> QuorateError:

@@ -61,6 +61,19 @@ def identity(path: Path) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
+def check_directory(directory: Path) -> None:
+    """Raise unless files can be made in ``directory``."""
+    if not directory.exists():
+        raise StoreError(f"the directory {directory} does not exist; create it first")
+    if not directory.is_dir():
+        raise StoreError(f"{directory} is not a directory; choose another path")
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise StoreReadOnlyError(
+            f"the directory {directory} cannot be written; choose another, or see to its "
+            "permissions and whether the disk is mounted read-only"
+        )
+
+
 def create_file(path: Path) -> None:
     """Create the empty file ``path``, readable by its owner only, durably."""
     try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +21,7 @@ from msgspec.structs import astuple
 
 from quorate.adapters.file_errors import damaged, translated
 from quorate.adapters.sqlite_file import (
+    check_directory,
     check_identity,
     configure,
     connected,
@@ -64,9 +65,8 @@ class SqliteStore:
         Raises ``LedgerExistsError`` and then changes nothing; any other failure leaves no file.
         """
         real = resolved(path)
-        if not real.parent.is_dir():
-            raise StoreError(f"the directory {real.parent} does not exist; create it first")
         with translated(real), ExitStack() as undo:
+            check_directory(real.parent)
             lock = WriterLock(real)
             undo.callback(lock.release)
             create_file(real)
@@ -78,14 +78,15 @@ class SqliteStore:
             return store
 
     @classmethod
-    def open(cls, path: Path) -> Self:
+    def open(cls, path: Path, *, wait_s: float = 0.0) -> Self:
         """Return the store of an existing ledger, for reading and writing.
 
-        Raises ``LedgerHeldError`` when another process has it open for writing.
+        Raises ``LedgerHeldError`` when another process still has it open for writing after
+        ``wait_s``.
         """
         real = existing(path)
         with translated(real), ExitStack() as undo:
-            lock = WriterLock(real)
+            lock = WriterLock(real, wait_s=wait_s)
             undo.callback(lock.release)
             db = undo.enter_context(closing(connected(real, "mode=rw")))
             check_identity(db, real)
@@ -123,16 +124,20 @@ class SqliteStore:
             actual = self._head()
             if actual != expected:
                 raise StaleHeadError(expected=expected, actual=actual)
-            assert block.prev_hash == expected.hash, "the block was sealed at another head"
-            self._db.execute(
-                f"INSERT INTO block ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608
-                astuple(block),
-            )
-            head = block.head
-            self._db.execute(
-                "UPDATE head SET height = ?, seq = ?, hash = ? WHERE id = 1",
-                (head.height, head.seq, head.hash),
-            )
+            self._insert(block, after=expected)
+
+    def append_all(self, blocks: Iterable[Block]) -> Head:
+        """Append ``blocks``, a sound chain from the head on, in one transaction; return the head.
+
+        What iterating over ``blocks`` raises rolls all of it back.
+        """
+        self._check_writable()
+        with translated(self._path), self._transaction():
+            head = self._head()
+            for block in blocks:
+                self._insert(block, after=head)
+                head = block.head
+        return head
 
     def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
         """Yield the blocks from ``from_height`` on; see ``EventStore``.
@@ -207,6 +212,19 @@ class SqliteStore:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
+
+    def _insert(self, block: Block, *, after: Head) -> None:
+        """Write ``block`` and the head that it makes."""
+        assert block.prev_hash == after.hash, "the block was sealed at another head"
+        self._db.execute(
+            f"INSERT INTO block ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608
+            astuple(block),
+        )
+        head = block.head
+        self._db.execute(
+            "UPDATE head SET height = ?, seq = ?, hash = ? WHERE id = 1",
+            (head.height, head.seq, head.hash),
+        )
 
     def _head(self) -> Head:
         """Return the head row."""

@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -18,18 +19,22 @@ from quorate.ports.errors import Holder, LedgerHeldError
 
 _COMMAND_CHARS_MAX: Final = 200
 _TEXT_BYTES_MAX: Final = 4096
+_TRY_AGAIN_S: Final = 0.05
 
 
 class WriterLock:
     """The right to write to one ledger, from construction to ``release``."""
 
-    def __init__(self, ledger: Path) -> None:
-        """Take the lock beside ``ledger``. Raises ``LedgerHeldError``, or OSError of the file."""
+    def __init__(self, ledger: Path, *, wait_s: float = 0.0) -> None:
+        """Take the lock beside ``ledger``, waiting up to ``wait_s`` for whoever holds it.
+
+        Raises ``LedgerHeldError``, or OSError of the file.
+        """
         path = lock_path(ledger)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._fd = os.open(path, flags, mode=0o600)
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _take(self._fd, wait_s)
             self._write(_this_process())
         except BlockingIOError as error:
             holder = _holder(os.pread(self._fd, _TEXT_BYTES_MAX, 0))
@@ -49,6 +54,21 @@ class WriterLock:
     def _write(self, text: bytes) -> None:
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, text, 0)
+
+
+def _take(fd: int, wait_s: float) -> None:
+    """Lock ``fd``; raises ``BlockingIOError`` when it is still held after ``wait_s``."""
+    deadline_s = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                raise
+            time.sleep(min(_TRY_AGAIN_S, left_s))
+        else:
+            return
 
 
 def lock_path(ledger: Path) -> Path:

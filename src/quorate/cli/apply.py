@@ -11,7 +11,7 @@ from quorate.cli.settings import Settings, examples, writer
     epilog=examples(
         "quorate apply -f fleet.yaml -f budgets.yaml",
         "quorate apply -f budgets.yaml --dry-run",
-        "generate-nodes | quorate apply -f -",
+        "cat fleet.yaml | quorate apply -f -",
     )
 )
 @click.option(

@@ -18,7 +18,7 @@ from typing import Any, Final
 from quorate.cli.exits import CommandError, Exit
 
 _STEP: Final = re.compile(r"\.?([^.\[\]=\"]+)|\[\"?([^\]\"]+)\"?\]")
-_REFUSED: Final = frozenset({"apiVersion", "kind"})
+_CHANGED: Final = frozenset({"metadata", "spec"})
 
 Step = tuple[str, bool]
 """A name, and whether it stood in brackets."""
@@ -49,7 +49,7 @@ def _parsed(assignment: str) -> tuple[str, list[Step], str]:
             f"--set {assignment}: is not PATH=VALUE; "
             "write it like spec.envelopes[west].concurrency=96",
         )
-    if steps[0][0] in _REFUSED or (steps[0][0], len(steps)) == ("metadata", 1):
+    if steps[0][0] not in _CHANGED or (steps[0][0], len(steps)) == ("metadata", 1):
         raise _wrong(assignment, f"cannot change {steps[0][0]}; change fields of metadata or spec")
     return path, steps, text
 

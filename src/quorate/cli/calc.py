@@ -16,7 +16,7 @@ KINDS: Final = ("topology", "pack", "cover", "bind", "validate")
 @click.command(
     epilog=examples(
         "quorate calc pack -f world.json",
-        "echo '{\"nodes\": []}' | quorate calc topology",
+        'echo \'{"flavor": "H100", "nodes": []}\' | quorate calc topology',
     )
 )
 @click.argument("kind", metavar="KIND", type=click.Choice(KINDS))

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 
 import click
 
 from quorate.cli.failures import refused
 from quorate.cli.moment import Moment
-from quorate.cli.outcome import outcome_lines, outcome_tree, recorded_line
-from quorate.cli.printing import print_tree
+from quorate.cli.outcome import outcome_lines, outcome_tree, receipt_line, recorded_line
+from quorate.cli.printing import print_tree, telling
 from quorate.cli.settings import Settings
 from quorate.core.commands import Command, Decision
 from quorate.ledger.chain import Head
 from quorate.loop.engine import Engine
 from quorate.model.apply import apply_all
 from quorate.model.records import Lease
+from quorate.model.words import counted
 
 
 def carry_out(settings: Settings, engine: Engine, command: Command, *, dry_run: bool) -> Decision:
@@ -33,12 +35,14 @@ def carry_out(settings: Settings, engine: Engine, command: Command, *, dry_run: 
         decision, head = receipt.decision, receipt.head
     if decision.refusals:
         raise refused(decision.refusals)
-    for warning in decision.warnings:
-        click.echo(f"warning: {warning}", err=True)
-    if settings.is_table:
-        _print(decision, _moment(engine, decision, head), leases, head)
-    else:
-        print_tree(settings, outcome_tree(decision, head, seq))
+    count = 0 if head is None else len(decision.events)
+    with telling(recorded_line(head, count)) if head is not None and count else nullcontext():
+        for warning in decision.warnings:
+            click.echo(f"warning: {warning}", err=True)
+        if settings.is_table:
+            _print(decision, _moment(engine, decision, head), leases, head)
+        else:
+            print_tree(settings, outcome_tree(decision, head, seq))
     return decision
 
 
@@ -57,8 +61,9 @@ def _print(
 ) -> None:
     for line in outcome_lines(decision, moment, leases, dry_run=head is None):
         click.echo(line)
-    if head is not None:
-        click.echo(recorded_line(head, len(decision.events)))
+    if head is None:
+        click.echo(f"dry run: {counted(len(decision.events), 'event')}, nothing was recorded")
         return
-    count = len(decision.events)
-    click.echo(f"dry run: {count} {'event' if count == 1 else 'events'}, nothing was recorded")
+    click.echo(recorded_line(head, len(decision.events)))
+    if decision.events:
+        click.echo(receipt_line(head))

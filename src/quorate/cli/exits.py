@@ -17,6 +17,7 @@ class Exit(IntEnum):
     INVALID = 3
     UNUSABLE = 4
     UNSOUND = 5
+    UNTOLD = 6
     INTERRUPTED = 130
     BROKEN_PIPE = 141
 

@@ -34,9 +34,7 @@ def explain(settings: Settings, run: str) -> None:
         if isinstance(found, Refusal):
             raise refused([found])
         if settings.is_table:
-            prefix = ("--ledger", settings.ledger) if settings.ledger_option is not None else ()
-            for line in explanation_lines(found, read.now_ms, prefix):
+            for line in explanation_lines(found, read.now_ms, settings.prefix):
                 click.echo(line)
             return
-        tree = explanation_tree(found)
-        print_tree(settings, tree)
+        print_tree(settings, explanation_tree(found, settings.prefix))

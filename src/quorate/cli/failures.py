@@ -39,6 +39,11 @@ def text_of(error: Exception) -> str:
     """Return ``error`` as one line for people."""
     if isinstance(error, OSError) and not isinstance(error, QuorateError) and error.strerror:
         return f"{error.filename or 'the output'}: {error.strerror}; check path, rights and space"
+    if isinstance(error, CorruptLedgerError):
+        return (
+            f"{error}; `quorate ledger verify` says how far the ledger is sound; restore it from a "
+            "backup, or from an export: quorate ledger import"
+        )
     return str(error)
 
 

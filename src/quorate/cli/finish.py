@@ -18,12 +18,14 @@ NOTE_CHARS_MAX: Final = 1000
     epilog=examples(
         "quorate complete train-1",
         "quorate complete train-1 --dry-run     # what would start in its place?",
+        'quorate complete train-1 --note "loss 1.7"',
     )
 )
 @click.argument("run")
+@click.option("--note", metavar="TEXT", default="", help="How it went; kept in the ledger.")
 @writer
 @click.pass_obj
-def complete(settings: Settings, run: str, dry_run: bool) -> None:
+def complete(settings: Settings, run: str, note: str, dry_run: bool) -> None:
     """Record that a run's work is done.
 
     Its slots are free at once, what it held and did not use is released, and runs that wait are
@@ -31,7 +33,7 @@ def complete(settings: Settings, run: str, dry_run: bool) -> None:
     """
     from quorate.core.commands import Complete
 
-    _do(settings, Complete(_name(run)), dry_run=dry_run)
+    _do(settings, Complete(_name(run), _checked(note)), dry_run=dry_run)
 
 
 @click.command(
@@ -48,9 +50,7 @@ def cancel(settings: Settings, run: str, note: str, dry_run: bool) -> None:
     """Stop a run, or withdraw it from the queue."""
     from quorate.core.commands import Cancel
 
-    if note:
-        one_line(note, "--note", NOTE_CHARS_MAX)
-    _do(settings, Cancel(_name(run), note), dry_run=dry_run)
+    _do(settings, Cancel(_name(run), _checked(note)), dry_run=dry_run)
 
 
 @click.command(epilog=examples("quorate tick", "quorate tick --dry-run"))
@@ -65,6 +65,10 @@ def tick(settings: Settings, dry_run: bool) -> None:
     from quorate.core.commands import Tick
 
     _do(settings, Tick(), dry_run=dry_run)
+
+
+def _checked(note: str) -> str:
+    return one_line(note, "--note", NOTE_CHARS_MAX) if note else note
 
 
 def _name(run: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from quorate.cli.kind import Kind
     from quorate.cli.moment import Moment
 
+PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
+"""The phases of ``quorate.model``, named here so that ``--help`` need not import it."""
+
 
 @click.command(
     epilog=examples(
@@ -24,13 +27,34 @@ if TYPE_CHECKING:
         "quorate get charges               # who paid; adds up to the millisecond",
         "quorate get envelopes -o wide",
         "quorate get run train-1 -o json",
+        "quorate get runs --owner rai --phase Running --limit 20",
     )
 )
 @click.argument("kind")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option("--owner", metavar="OWNER", help="Only runs of this owner.")
+@click.option(
+    "--phase",
+    type=click.Choice(PHASES, case_sensitive=False),
+    help="Only runs in this phase.",
+)
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="At most N: the newest runs, else the first of the list.",
+)
 @reader
 @click.pass_obj
-def get(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
+def get(
+    settings: Settings,
+    *,
+    kind: str,
+    names: tuple[str, ...],
+    owner: str | None,
+    phase: str | None,
+    limit: int | None,
+) -> None:
     """List what there is.
 
     KIND is one of nodes, domains, pools, owners, budgets, envelopes, caps, runs, queue, leases,
@@ -42,17 +66,47 @@ def get(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
 
     kind, names = split_target(kind, names)
     found = kind_named(kind)
+    if (owner is not None or phase is not None) and found.name not in ("run", "queue"):
+        raise click.UsageError(f"--owner and --phase choose among runs, not {found.plural}")
     with reading(settings) as read:
-        show(settings, read.moment, found, names)
+        chosen = select(read.moment, found, names)
+        if owner is not None or phase is not None:
+            chosen = _matching(read.moment, chosen, owner, phase)
+        if limit is not None:
+            chosen = chosen[-limit:] if found.name == "run" else chosen[:limit]
+        show(settings, read.moment, found, names, chosen)
 
 
-def show(settings: Settings, moment: Moment, kind: Kind, names: Sequence[str]) -> None:
-    """Print the things of ``kind`` called ``names``, or all of them."""
+def _matching(
+    moment: Moment, names: Sequence[str], owner: str | None, phase: str | None
+) -> list[str]:
+    """Return the runs of ``names`` that are of ``owner`` and in ``phase``, where they are given."""
+    if owner is not None and owner not in moment.view.owners:
+        raise CommandError(
+            Exit.REFUSED, f"there is no owner {owner!r}; list them: quorate get owners"
+        )
+    records = (moment.view.runs[name] for name in names)
+    return [
+        record.spec.name
+        for record in records
+        if (owner is None or record.spec.owner == owner)
+        and (phase is None or record.phase.value == phase)
+    ]
+
+
+def show(
+    settings: Settings,
+    moment: Moment,
+    kind: Kind,
+    names: Sequence[str],
+    chosen: Sequence[str] | None = None,
+) -> None:
+    """Print the things of ``kind`` called ``names``, or all of them; of those, the ``chosen``."""
     from quorate.cli.printing import print_tree
     from quorate.cli.table import table
     from quorate.documents import API_VERSION
 
-    wanted = select(moment, kind, names)
+    wanted = select(moment, kind, names) if chosen is None else chosen
     if settings.is_table:
         rows = kind.rows(moment, wanted)
         if rows:

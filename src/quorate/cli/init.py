@@ -10,7 +10,7 @@ from quorate.cli.settings import Settings, actor_option, examples, ledger_option
 @click.command(
     epilog=examples(
         "quorate init",
-        "quorate --ledger /srv/quorate/fleet.db init",
+        "quorate --ledger fleet.db init",
     )
 )
 @ledger_options
@@ -23,20 +23,24 @@ def init(settings: Settings) -> None:
     Nothing that exists is overwritten. The key lies beside the ledger as PATH.key, readable by
     you alone: keep a copy of it elsewhere.
     """
+    import shlex
     from pathlib import Path
 
     from quorate.adapters.key_file import key_path
     from quorate.cli.creation import create_ledger
-    from quorate.cli.printing import print_tree
+    from quorate.cli.printing import print_tree, telling
     from quorate.cli.session import clock_of
 
     path = Path(settings.ledger)
     ledger_id, public_key = create_ledger(path, clock_of(settings), actor=settings.actor())
-    if not settings.is_table:
-        tree = {"ledger": str(path), "ledgerId": ledger_id, "publicKey": public_key}
-        print_tree(settings, tree)
-        return
-    click.echo(f"created ledger {ledger_id} in {path}")
-    click.echo(f"signing key in {key_path(path)}; keep a copy of it elsewhere")
-    click.echo(f"public key {public_key}")
-    click.echo("next: quorate apply -f FILE, with nodes, owners and budgets")
+    created = f"created ledger {ledger_id} in {path}"
+    with telling(created):
+        if not settings.is_table:
+            tree = {"ledger": str(path), "ledgerId": ledger_id, "publicKey": public_key}
+            print_tree(settings, tree)
+            return
+        apply = shlex.join(["quorate", *settings.prefix, "apply"])
+        click.echo(created)
+        click.echo(f"signing key in {key_path(path)}; keep a copy of it elsewhere")
+        click.echo(f"public key {public_key}")
+        click.echo(f"next: {apply} -f FILE, with nodes, owners and budgets")

@@ -79,6 +79,15 @@ def free_gpu_ms(account: EnvelopeAccount) -> int:
     return account.spec.gpu_ms_granted - account.committed_gpu_ms
 
 
+def _amounts(moment: Moment, accounts: Sequence[EnvelopeAccount]) -> tuple[str, str, str, str]:
+    """Return granted, spent, held and free in hours; as shown, the last three add up."""
+    granted = sum(account.spec.gpu_ms_granted for account in accounts)
+    spent = sum(account.spent_gpu_ms(moment.now_ms) for account in accounts)
+    held = sum(account.held_gpu_ms(moment.now_ms) for account in accounts)
+    parts = hours_that_add_up([spent, held, granted - spent - held])
+    return hours(granted), parts[0], parts[1], parts[2]
+
+
 def _budget_row(moment: Moment, name: str) -> Row:
     accounts = accounts_of(moment, name)
     return (
@@ -87,10 +96,7 @@ def _budget_row(moment: Moment, name: str) -> Row:
         str(len(accounts)),
         str(sum(account.gpus_active for account in accounts)),
         str(sum(account.spec.concurrency for account in accounts)),
-        hours(sum(account.spec.gpu_ms_granted for account in accounts)),
-        hours(sum(account.spent_gpu_ms(moment.now_ms) for account in accounts)),
-        hours(sum(account.held_gpu_ms(moment.now_ms) for account in accounts)),
-        hours(sum(free_gpu_ms(account) for account in accounts)),
+        *_amounts(moment, accounts),
         names(cap.name for cap in moment.view.budgets[name].caps),
     )
 
@@ -131,6 +137,19 @@ BUDGET = Kind(
 )
 
 
+def window(account: EnvelopeAccount, now_ms: int) -> str:
+    """Return where ``now_ms`` stands to the envelope's window, in a word or two."""
+    if now_ms < account.spec.start_ms:
+        return f"opens {time_text(account.spec.start_ms)}"
+    return "open" if now_ms < account.spec.end_ms else "closed"
+
+
+def is_usable(account: EnvelopeAccount, now_ms: int) -> bool:
+    """Return whether the envelope can pay for a start at ``now_ms``, as far as time goes."""
+    spec = account.spec
+    return now_ms < spec.end_ms and (now_ms >= spec.start_ms or spec.allow_admission)
+
+
 def _envelope_status(moment: Moment, account: EnvelopeAccount) -> Tree:
     now_ms = moment.now_ms
     return {
@@ -144,6 +163,7 @@ def _envelope_status(moment: Moment, account: EnvelopeAccount) -> Tree:
         "freeGPUMs": free_gpu_ms(account),
         "lentGPUMs": account.lent_committed_gpu_ms,
         "open": account.spec.start_ms <= now_ms < account.spec.end_ms,
+        "usable": is_usable(account, now_ms),
     }
 
 
@@ -153,18 +173,20 @@ def _envelope_row(moment: Moment, name: str) -> Row:
     lends = "no"
     if spec.lending.allow:
         lends = names(spec.lending.to) if spec.lending.to else "anybody"
+    granted, spent, held, free = _amounts(moment, [account])
     return (
         name,
         account.owner,
         spec.flavor,
         selector(spec.selector),
+        window(account, moment.now_ms),
         str(account.gpus_active),
         str(account.lent_gpus_active),
         str(spec.concurrency),
-        hours(spec.gpu_ms_granted),
-        hours(account.spent_gpu_ms(moment.now_ms)),
-        hours(account.held_gpu_ms(moment.now_ms)),
-        hours(free_gpu_ms(account)),
+        granted,
+        spent,
+        held,
+        free if is_usable(account, moment.now_ms) else "-",
         time_text(spec.start_ms),
         time_text(spec.end_ms),
         spec.sharing.value,
@@ -195,6 +217,7 @@ ENVELOPE = Kind(
         Column("OWNER"),
         Column("FLAVOR"),
         Column("WHERE"),
+        Column("WINDOW"),
         right("ACTIVE"),
         right("LENT"),
         right("CONCURRENCY"),

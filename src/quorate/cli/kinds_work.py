@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
+from quorate.calc.answers import refusal_tree
 from quorate.cli.kind import Kind, Row, Tree, document, each
 from quorate.cli.moment import (
     Moment,
@@ -15,17 +14,23 @@ from quorate.cli.moment import (
     lenders_of,
     run_gpus,
 )
+from quorate.cli.reasons import Reason, reasons_now
 from quorate.cli.table import Column, right, wide
 from quorate.cli.words import age, hours, names, slots
 from quorate.documents import render
 from quorate.documents.times import time_text
 from quorate.model.events import LeaseStarted, Tier, lease_gpus
 from quorate.model.island import ordinals
-from quorate.model.records import Phase, RunRecord
+from quorate.model.records import RunRecord
 from quorate.model.refusal import sentence
 
 
-def _run_row(moment: Moment, name: str) -> Row:
+def _run_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
+    reasons = reasons_now(moment, wanted)
+    return [_run_row(moment, name, reasons.get(name)) for name in wanted]
+
+
+def _run_row(moment: Moment, name: str, reason: Reason | None) -> Row:
     record = moment.view.runs[name]
     spec = record.spec
     leases = leases_of(moment, record.leases)
@@ -38,7 +43,7 @@ def _run_row(moment: Moment, name: str) -> Row:
         names(spec.flavors),
         names(domains_of(moment, (lease.fact for lease in leases)), most=2),
         age(moment.now_ms - record.submitted_ms),
-        reason_of(record),
+        (record.note or "-") if reason is None else reason.text(),
         spec.user or "-",
         time_text(record.submitted_ms),
         "-" if record.started_ms is None else time_text(record.started_ms),
@@ -47,18 +52,16 @@ def _run_row(moment: Moment, name: str) -> Row:
     )
 
 
-def reason_of(record: RunRecord) -> str:
-    """Return why the run is where it is, in a few words; ``-`` where there is nothing to say."""
-    if record.refusal is not None and record.phase is Phase.PENDING:
-        return sentence(record.refusal)
-    return record.note or "-"
-
-
 def _time(at_ms: int | None) -> str | None:
     return None if at_ms is None else time_text(at_ms)
 
 
-def _run_tree(moment: Moment, name: str) -> Tree:
+def _run_trees(moment: Moment, wanted: Sequence[str]) -> list[Tree]:
+    reasons = reasons_now(moment, wanted)
+    return [_run_tree(moment, name, reasons.get(name)) for name in wanted]
+
+
+def _run_tree(moment: Moment, name: str, reason: Reason | None) -> Tree:
     record = moment.view.runs[name]
     status: Tree = {
         "phase": record.phase.value,
@@ -72,15 +75,26 @@ def _run_tree(moment: Moment, name: str) -> Tree:
         "funding": _funding(moment, record),
         "note": record.note or None,
     }
-    if record.refusal is not None and record.phase is Phase.PENDING:
-        status["refusal"] = {
-            "since": time_text(record.refused_since_ms),
-            "message": sentence(record.refusal),
-            **msgspec.to_builtins(record.refusal),
-        }
+    if reason is not None:
+        status |= _reason_status(reason)
     return {
         **render(record.spec),
         "status": {key: value for key, value in status.items() if value is not None},
+    }
+
+
+def _reason_status(reason: Reason) -> Tree:
+    """Return why a run waits; ``since`` null: the ledger does not have this reason yet."""
+    if reason.refusal is None:
+        return {"startable": True}
+    asked = {} if reason.as_of_ms is None else {"asOf": time_text(reason.as_of_ms)}
+    return {
+        "refusal": {
+            "since": _time(reason.since_ms),
+            **asked,
+            "message": sentence(reason.refusal),
+            **refusal_tree(reason.refusal),
+        }
     }
 
 
@@ -126,8 +140,8 @@ RUN = Kind(
         right("GPU-HOURS", wide=True),
     ),
     names=lambda moment: list(moment.view.runs),
-    rows=each(_run_row),
-    trees=each(_run_tree),
+    rows=_run_rows,
+    trees=_run_trees,
 )
 
 
@@ -217,9 +231,10 @@ def queue_names(moment: Moment) -> list[str]:
 
 def _queue_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
     position = {name: str(index) for index, name in enumerate(queue_names(moment), start=1)}
+    reasons = reasons_now(moment, wanted)
     rows: list[Row] = []
     for name in wanted:
-        record = moment.view.runs[name]
+        record, reason = moment.view.runs[name], reasons[name]
         rows.append(
             (
                 position[name],
@@ -228,9 +243,9 @@ def _queue_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
                 str(record.spec.gpus),
                 names(record.spec.flavors),
                 age(moment.now_ms - record.submitted_ms),
-                "-" if record.refusal is None else record.refusal.code.value,
-                reason_of(record),
-                time_text(record.refused_since_ms),
+                "-" if reason.refusal is None else reason.refusal.code.value,
+                reason.text(),
+                _time(reason.since_ms) or "-",
             )
         )
     return rows
@@ -253,5 +268,5 @@ QUEUE = Kind(
     ),
     names=queue_names,
     rows=_queue_rows,
-    trees=each(_run_tree),
+    trees=_run_trees,
 )

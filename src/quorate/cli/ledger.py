@@ -1,4 +1,4 @@
-"""``quorate ledger``: the log itself: read, verified, signed, exported, replayed."""
+"""``quorate ledger``: the log itself: read, verified, signed, exported, imported, replayed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from quorate.cli.settings import Settings, examples, ledger_options, reader
     epilog=examples(
         "quorate ledger log --run train-1",
         "quorate ledger verify --against checkpoint.json",
-        "quorate ledger replay --at 2026-01-31T09:00:00Z get runs",
+        "quorate ledger replay --at 2025-01-31T09:00:00Z get runs",
     )
 )
 def ledger() -> None:
-    """Read, verify, sign and export the ledger."""
+    """Read, verify, sign, export and import the ledger."""
 
 
 @ledger.command(
@@ -63,7 +63,9 @@ def log(settings: Settings, run: str | None, first: int | None, limit: int | Non
 
 @ledger.command(
     epilog=examples(
-        "quorate ledger verify", "quorate ledger verify --deep --against checkpoint.json"
+        "quorate ledger verify",
+        "quorate ledger verify --deep --against checkpoint.json",
+        "quorate ledger verify --export ledger.jsonl",
     )
 )
 @click.option(
@@ -78,18 +80,40 @@ def log(settings: Settings, run: str | None, first: int | None, limit: int | Non
     multiple=True,
     help="A signed checkpoint kept elsewhere; finds truncation and rewriting. May be repeated.",
 )
+@click.option(
+    "--receipt",
+    "receipts",
+    metavar="BLOCK:HASH",
+    multiple=True,
+    help="What a command that wrote printed as its receipt; is it still true? May be repeated.",
+)
+@click.option("--export", "export", metavar="FILE", help="Check this export, not the ledger.")
 @reader
 @click.pass_obj
-def verify(settings: Settings, deep: bool, checkpoints: tuple[str, ...]) -> None:
+def verify(
+    settings: Settings,
+    *,
+    deep: bool,
+    checkpoints: tuple[str, ...],
+    receipts: tuple[str, ...],
+    export: str | None,
+) -> None:
     """Check that the ledger is what was written.
 
     The chain alone shows any changed bit. That the ledger was cut short or rewritten by whoever
-    holds it takes a checkpoint kept elsewhere. Exit code 5 when anything does not fit.
+    holds it takes a checkpoint or a receipt kept elsewhere. Exit code 5 when anything does not
+    fit.
     """
     from quorate.cli.printing import print_tree
-    from quorate.cli.verification import verify_ledger
+    from quorate.cli.verification import Asked, read_receipt, verify_ledger
 
-    found = verify_ledger(settings.ledger, checkpoints, deep=deep)
+    asked = Asked(
+        deep=deep,
+        checkpoints=checkpoints,
+        receipts=tuple(read_receipt(each) for each in receipts),
+        export=export,
+    )
+    found = verify_ledger(settings, asked)
     if not settings.is_table:
         print_tree(settings, found.tree())
         return
@@ -100,7 +124,7 @@ def verify(settings: Settings, deep: bool, checkpoints: tuple[str, ...]) -> None
 @ledger.command(
     epilog=examples(
         "quorate ledger checkpoint --out checkpoint.json",
-        "quorate ledger checkpoint | mail -s checkpoint auditors",
+        "quorate ledger checkpoint > checkpoint.json",
     )
 )
 @click.option("--out", metavar="FILE", help="Write it to this new file instead of printing it.")
@@ -113,25 +137,25 @@ def checkpoint(settings: Settings, out: str | None) -> None:
     beside the ledger; the chain is verified first.
     """
     from quorate.cli.history import sign_ledger
-    from quorate.cli.session import clock_of
+    from quorate.cli.printing import telling
     from quorate.cli.sources import write_new
     from quorate.ledger.checkpoint import write_checkpoint
 
-    signed = sign_ledger(settings.ledger, clock_of(settings))
+    signed = sign_ledger(settings)
     text = write_checkpoint(signed)
     if out is None:
         click.echo(text, nl=False)
         return
     write_new(out, [text])
-    click.echo(
-        f"signed block {signed.height}, sequence {signed.seq}, hash {signed.hash.hex()} in {out}"
-    )
+    done = f"signed block {signed.height}, sequence {signed.seq}, hash {signed.hash.hex()} in {out}"
+    with telling(done):
+        click.echo(done)
 
 
 @ledger.command(
     epilog=examples(
         "quorate ledger export --out ledger.jsonl",
-        "quorate ledger export | jq -c '.events[] | select(.tag == \"lease-started/1\")'",
+        "quorate ledger export | grep -c lease-started",
     )
 )
 @click.option("--out", metavar="FILE", help="Write to this new file instead of printing.")
@@ -143,25 +167,66 @@ def export(settings: Settings, out: str | None) -> None:
     One line for each block: its hashes, its exact bytes in base64, and its events decoded, so that
     anybody can recompute every hash with no part of Quorate. Format: docs/reference/export.md.
     """
-    from pathlib import Path
-
-    from quorate.adapters.store_sqlite import SqliteStore
     from quorate.cli.history import export_lines
+    from quorate.cli.printing import telling
+    from quorate.cli.session import open_to_read
     from quorate.cli.sources import write_new
+    from quorate.model.words import counted
 
-    with SqliteStore.read(Path(settings.ledger)) as store:
+    with open_to_read(settings) as store:
         if out is None:
             for line in export_lines(store.blocks()):
                 click.echo(line, nl=False)
             return
         count = write_new(out, export_lines(store.blocks()))
-    click.echo(f"exported {count} blocks to {out}")
+    done = f"exported {counted(count, 'block')} to {out}"
+    with telling(done):
+        click.echo(done)
+
+
+@ledger.command(
+    "import",
+    epilog=examples(
+        "quorate ledger import ledger.jsonl --out restored.db",
+        "cat ledger.jsonl | quorate --ledger restored.db ledger import -",
+    ),
+)
+@click.argument("file")
+@click.option("--out", metavar="NEW.db", help="The new ledger file.  [default: that of --ledger]")
+@ledger_options
+@click.pass_obj
+def import_(settings: Settings, file: str, out: str | None) -> None:
+    """Make a ledger file from an export.
+
+    Every hash is checked while reading, and one that does not fit leaves no file. Nothing that
+    exists is overwritten. The signing key is in no export: keep a copy of it, too.
+    """
+    from pathlib import Path
+
+    from quorate.adapters.key_file import key_path
+    from quorate.cli.outcome import receipt_line
+    from quorate.cli.printing import telling
+    from quorate.cli.restore import import_ledger
+    from quorate.model.words import counted
+
+    path = Path(settings.ledger if out is None else out)
+    head, public_key = import_ledger(file, path)
+    counts = f"{counted(head.seq, 'event')} in {counted(head.height, 'block')}"
+    done = f"imported {counts} to {path}, hash {head.hash.hex()}"
+    with telling(done):
+        click.echo(done)
+        click.echo(receipt_line(head))
+        if not key_path(path).exists():
+            click.echo(
+                f"the signing key is not in an export: put its copy at {key_path(path)} to sign "
+                f"checkpoints; its public key is {public_key}"
+            )
 
 
 @ledger.command(
     epilog=examples(
-        "quorate ledger replay --at 2026-01-31T09:00:00Z",
-        "quorate ledger replay --at 2026-01-31T09:00:00Z get charges -o json",
+        "quorate ledger replay --at 2025-01-31T09:00:00Z",
+        "quorate ledger replay --at 2025-01-31T09:00:00Z get charges -o json",
     )
 )
 @click.option("--at", "at", metavar="TIME", required=True, help="RFC 3339, as in the examples.")
@@ -172,13 +237,20 @@ def replay(settings: Settings, at: str, what: tuple[str, ...]) -> None:
     """Show the state as it was at a time.
 
     The ledger is folded again up to that instant; nothing else is needed. KIND is as for `get`,
-    by default runs.
+    by default runs. Where in the ledger that is, is told on standard error.
     """
     from quorate.cli.get import show
     from quorate.cli.history import moment_at
     from quorate.cli.kinds import kind_named, split_target
+    from quorate.documents.times import time_text
 
     words = what[1:] if what[:1] == ("get",) else what
     kind, names = split_target(words[0] if words else "runs", words[1:])
     found = kind_named(kind)
-    show(settings, moment_at(settings.ledger, at), found, names)
+    moment, head = moment_at(settings, at)
+    click.echo(
+        f"as of {time_text(moment.now_ms)}: sequence {moment.seq}, block {head.height}, "
+        f"hash {head.hash.hex()}",
+        err=True,
+    )
+    show(settings, moment, found, names)

@@ -9,6 +9,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import click
@@ -29,8 +30,9 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "complete": ("quorate.cli.finish", "complete", "Record that a run's work is done."),
     "cancel": ("quorate.cli.finish", "cancel", "Stop a run, or withdraw it from the queue."),
     "tick": ("quorate.cli.finish", "tick", "Do what time has made due."),
-    "ledger": ("quorate.cli.ledger", "ledger", "Read, verify, sign and export the ledger."),
+    "ledger": ("quorate.cli.ledger", "ledger", "Read, verify, sign, export and import the ledger."),
     "calc": ("quorate.cli.calc", "calc", "Compute one decision on a world given as JSON."),
+    "completion": ("quorate.cli.completion", "completion", "Print a script that completes words."),
 }
 """Name -> module, attribute and the line that ``--help`` shows."""
 
@@ -40,7 +42,7 @@ Start here:
   quorate init
   quorate apply -f fleet.yaml -f budgets.yaml
   quorate submit -f run.yaml
-  quorate explain RUN
+  quorate explain train-1
 
 \b
 Exit codes:
@@ -50,6 +52,7 @@ Exit codes:
   3  a document or another input is invalid
   4  the ledger or another file cannot be used
   5  the ledger does not verify
+  6  it was recorded, and the output could not be written
 """
 
 
@@ -113,17 +116,15 @@ def main(args: Sequence[str], settings: Settings | None = None) -> int:
         )
         sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
-        return Exit.USAGE
+        return _fail(Exit.USAGE, (_usage(error),))
     except CommandError as error:
+        if error.code in (Exit.BROKEN_PIPE, Exit.UNTOLD):
+            _drop_output()
         return _fail(error.code, error.lines)
     except (click.Abort, KeyboardInterrupt):
         return _fail(Exit.INTERRUPTED, ("interrupted; nothing that was not reported was recorded",))
-    except (SystemExit, BrokenPipeError):
-        # Whoever read the output has seen enough; click exits then, and flushing raises. Python
-        # must not try to write the rest at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.BROKEN_PIPE
+    except (SystemExit, BrokenPipeError) as error:
+        return _stopped(error)
     except Exception as error:
         from quorate.cli.failures import exit_of, text_of
 
@@ -132,6 +133,30 @@ def main(args: Sequence[str], settings: Settings | None = None) -> int:
             raise
         return _fail(code, (text_of(error),))
     return result if isinstance(result, int) else Exit.OK
+
+
+def _usage(error: click.ClickException) -> str:
+    """Return what is wrong with the command line, on one line, and where to read about it."""
+    text = " ".join(error.format_message().split()).rstrip(".")
+    ctx = getattr(error, "ctx", None)
+    path = "quorate" if ctx is None else ctx.command_path
+    has_remedy = text.endswith("?") or "quorate " in text
+    return text if has_remedy else f"{text}; see: {path} --help"
+
+
+def _stopped(error: SystemExit | BrokenPipeError) -> Exit:
+    """Return the exit code when click has ended the program, or flushing its output failed."""
+    if isinstance(error, SystemExit) and not error.code:
+        return Exit.OK  # a shell asked how a line may go on, and was told
+    # Whoever read the output has seen enough.
+    _drop_output()
+    return Exit.BROKEN_PIPE
+
+
+def _drop_output() -> None:
+    """Let go of standard output: Python must not try to write the rest of it at exit."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(code: Exit, lines: Sequence[str]) -> Exit:

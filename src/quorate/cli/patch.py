@@ -59,6 +59,11 @@ def patch(
     found = kind_named(kind).name
     if not names and found != "system":
         raise click.UsageError(f"which {found}? write: quorate patch {found} NAME --set PATH=VALUE")
+    if found == "system" and names not in ((), ("system",)):
+        raise click.UsageError(
+            f"there is one system and it has no name {names[0]!r}; "
+            "write: quorate patch system --set PATH=VALUE"
+        )
     target = "system" if found == "system" else names[0]
     with writing(settings, dry_run=dry_run) as engine:
         tree = render(_spec_of(engine.view, found, target))

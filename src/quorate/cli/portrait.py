@@ -16,13 +16,24 @@ from quorate.cli.kinds_money import (
     owner_gpus,
 )
 from quorate.cli.kinds_work import LEASE, LEASE_COLUMNS, RUN, lease_cells
-from quorate.cli.moment import Charge, Moment, charges_of, leases_of, lenders_of, run_gpus, runs_of
+from quorate.cli.moment import (
+    Charge,
+    Moment,
+    charges_of,
+    domains_of,
+    leases_of,
+    lenders_of,
+    run_gpus,
+    runs_of,
+)
+from quorate.cli.reasons import STARTABLE, reason_now
 from quorate.cli.table import Column, indented, pairs, right, table
 from quorate.cli.timeline import COLUMNS as TIMELINE_COLUMNS
 from quorate.cli.timeline import Entry
 from quorate.cli.timeline import row as timeline_row
-from quorate.cli.words import gpus, hours, hours_that_add_up, names, refusal_lines, since
+from quorate.cli.words import gpus, hours, hours_that_add_up, names, refusal_lines, since, slots
 from quorate.documents import render, to_yaml
+from quorate.documents.times import time_text
 from quorate.model.events import Tier
 from quorate.model.records import Phase, RunRecord
 from quorate.model.specs import CapId
@@ -34,9 +45,8 @@ def run_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[s
     """Return spec, phase, refusal, leases, funding and the events of a run."""
     record = moment.view.runs[name]
     sections = [pairs(_run_facts(moment, record))]
-    if record.refusal is not None and record.phase is Phase.PENDING:
-        lines = [*refusal_lines(record.refusal), f"what would help: quorate explain {name}"]
-        sections.append(_section("Waits because", "\n".join(lines)))
+    if record.phase is Phase.PENDING:
+        sections.append(_section("Waits because", _waits(moment, record)))
     leases = leases_of(moment, record.leases)
     if leases:
         rows = [lease_cells(moment, lease.fact, most=None) for lease in leases]
@@ -50,6 +60,22 @@ def run_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[s
     return sections
 
 
+def _waits(moment: Moment, record: RunRecord) -> str:
+    """Return what holds the run now, and since when it is this reason."""
+    reason = reason_now(moment, record)
+    if reason.refusal is None:
+        return STARTABLE
+    if reason.since_ms is not None:
+        told = f"this reason since {since(reason.since_ms, moment.now_ms)}"
+    elif record.refusal is None:
+        told = "this reason is not recorded yet"
+    else:
+        recorded = f"{record.refusal.code} at {time_text(record.refused_since_ms)}"
+        told = f"this reason is not recorded yet; the ledger has {recorded}"
+    help_line = f"what would help: quorate explain {record.spec.name}"
+    return "\n".join([*refusal_lines(reason.refusal), told, help_line])
+
+
 def _run_facts(moment: Moment, record: RunRecord) -> list[tuple[str, str]]:
     spec, now_ms = record.spec, moment.now_ms
     facts = [
@@ -61,8 +87,6 @@ def _run_facts(moment: Moment, record: RunRecord) -> list[tuple[str, str]]:
         ("Has", gpus(run_gpus(moment, record))),
         ("Submitted", f"{since(record.submitted_ms, now_ms)}, sequence {record.seq}"),
     ]
-    if record.phase is Phase.PENDING and record.refusal is not None:
-        facts.append(("Waiting since", since(record.refused_since_ms, now_ms)))
     if record.started_ms is not None:
         facts.append(("First started", since(record.started_ms, now_ms)))
     if record.ended_ms is not None:
@@ -141,8 +165,32 @@ def owner_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list
     sections.append(_section("Budgets (amounts in GPU-hours)", _listing(moment, BUDGET, budgets)))
     live = [*runs_of(moment, name, Phase.RUNNING), *runs_of(moment, name, Phase.PENDING)]
     over = sum(1 for record in moment.view.runs.values() if record.spec.owner == name) - len(live)
-    sections.append(_section(f"Runs ({over} are over)", _listing(moment, RUN, live)))
+    mark = f"{over} {'is' if over == 1 else 'are'} over"
+    sections.append(_section(f"Runs ({mark})", _listing(moment, RUN, live)))
     return sections
+
+
+def lease_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
+    """Return what a lease is for, its slots, who pays and what is held for it."""
+    del timeline
+    lease = moment.view.leases[name]
+    fact = lease.fact
+    used = hours(lease.gpus * (moment.now_ms - fact.start_ms))
+    facts = [
+        ("Name", name),
+        ("Run", fact.run),
+        ("Part", f"{fact.comp_path} ({fact.role.value})"),
+        ("GPUs", str(lease.gpus)),
+        ("Domain", names(domains_of(moment, [fact]))),
+        ("Paid from", f"{fact.payer} ({fact.tier.value})"),
+        ("Started", f"{since(fact.start_ms, moment.now_ms)}, {fact.reason.value}"),
+        ("Used", f"{used} GPU-hours"),
+        ("Held", f"{hours(lease.hold_gpu_ms)} GPU-hours, until {time_text(lease.hold_ends_ms)}"),
+    ]
+    if lease.ending is not None:
+        facts.append(("Ending", f"{lease.ending.reason}, {time_text(lease.ending.deadline_ms)}"))
+    lines = [slots((pair,)) for pair in fact.slots]
+    return [pairs(facts), _section("Slots", "\n".join(lines))]
 
 
 PORTRAITS: Final[dict[str, Portrait]] = {
@@ -150,6 +198,7 @@ PORTRAITS: Final[dict[str, Portrait]] = {
     BUDGET.name: budget_portrait,
     NODE.name: node_portrait,
     OWNER.name: owner_portrait,
+    LEASE.name: lease_portrait,
 }
 
 

@@ -7,6 +7,7 @@ by the next command that writes.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import click
 
 from quorate.adapters.clock_system import SystemClock
 from quorate.adapters.store_sqlite import SqliteStore
+from quorate.cli.exits import CommandError, Exit
 from quorate.cli.moment import Moment
 from quorate.cli.settings import Settings
 from quorate.core.lifecycle import settle_holds
@@ -24,6 +26,7 @@ from quorate.loop.engine import Engine
 from quorate.model.events import RunRequeued
 from quorate.model.view import StateView
 from quorate.ports.clock import Clock
+from quorate.ports.errors import LedgerNotFoundError
 from quorate.ports.store import EventStore
 
 
@@ -46,10 +49,35 @@ def clock_of(settings: Settings) -> Clock:
     return SystemClock() if settings.clock is None else settings.clock
 
 
+def open_to_read(settings: Settings) -> SqliteStore:
+    """Return the ledger, for reading only."""
+    with _advised(settings):
+        return SqliteStore.read(Path(settings.ledger))
+
+
+def open_to_write(settings: Settings) -> SqliteStore:
+    """Return the ledger, for writing; another writer is waited for as long as the settings say."""
+    wait_s = settings.lock_timeout_s()
+    with _advised(settings):
+        return SqliteStore.open(Path(settings.ledger), wait_s=wait_s)
+
+
+@contextmanager
+def _advised(settings: Settings) -> Iterator[None]:
+    """Tell how to make the ledger that was named, where there is none."""
+    try:
+        yield
+    except LedgerNotFoundError as error:
+        command = shlex.join(["quorate", *settings.prefix, "init"])
+        raise CommandError(
+            Exit.UNUSABLE, f"there is no ledger at {error.path}; create one with: {command}"
+        ) from None
+
+
 @contextmanager
 def reading(settings: Settings) -> Iterator[Reading]:
     """Open the ledger for reading; stderr says which runs time has stopped, not yet recorded."""
-    with SqliteStore.read(Path(settings.ledger)) as store:
+    with open_to_read(settings) as store:
         engine = Engine.open(store, clock_of(settings))
         yield Reading(
             moment=as_of(engine.view, engine.now_ms(), notify=True),
@@ -76,6 +104,5 @@ def as_of(view: StateView, now_ms: int, *, notify: bool = False) -> Moment:
 @contextmanager
 def writing(settings: Settings, *, dry_run: bool) -> Iterator[Engine]:
     """Open the ledger for writing; a dry run opens it for reading, and so cannot write."""
-    path = Path(settings.ledger)
-    with SqliteStore.read(path) if dry_run else SqliteStore.open(path) as store:
+    with open_to_read(settings) if dry_run else open_to_write(settings) as store:
         yield Engine.open(store, clock_of(settings))

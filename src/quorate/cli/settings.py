@@ -18,6 +18,8 @@ from quorate.ports.clock import Clock
 LEDGER_DEFAULT: Final = "quorate.db"
 FORMATS: Final = ("table", "wide", "json", "yaml")
 ACTOR_CHARS_MAX: Final = 256
+LOCK_TIMEOUT_S: Final = 5.0
+LOCK_TIMEOUT_S_MAX: Final = 86_400.0
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,6 +32,7 @@ class Settings:
     clock: Clock | None = None
     ledger_option: str | None = None
     actor_option: str | None = None
+    lock_timeout_option: str | None = None
     output: str = "table"
 
     @property
@@ -38,6 +41,11 @@ class Settings:
         if self.ledger_option is not None:
             return self.ledger_option
         return self.environ.get("QUORATE_LEDGER") or LEDGER_DEFAULT
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """The options that a command needs to reach the same ledger from the same place."""
+        return () if self.ledger_option is None else ("--ledger", self.ledger_option)
 
     @property
     def wide(self) -> bool:
@@ -51,8 +59,18 @@ class Settings:
 
     def actor(self) -> str:
         """Return who asks: the option, the environment, or the login name."""
-        found = self.actor_option or self.environ.get("QUORATE_ACTOR") or _login_name()
-        return one_line(found, "--actor", ACTOR_CHARS_MAX)
+        if self.actor_option is not None:
+            return one_line(self.actor_option, "--actor", ACTOR_CHARS_MAX)
+        return one_line(
+            self.environ.get("QUORATE_ACTOR") or _login_name(), "QUORATE_ACTOR", ACTOR_CHARS_MAX
+        )
+
+    def lock_timeout_s(self) -> float:
+        """Return how long to wait for another writer: the option, the environment, or 5 seconds."""
+        if self.lock_timeout_option is not None:
+            return _seconds(self.lock_timeout_option, "--lock-timeout")
+        found = self.environ.get("QUORATE_LOCK_TIMEOUT")
+        return LOCK_TIMEOUT_S if not found else _seconds(found, "QUORATE_LOCK_TIMEOUT")
 
 
 def one_line(text: str, option: str, chars_max: int) -> str:
@@ -61,6 +79,21 @@ def one_line(text: str, option: str, chars_max: int) -> str:
         return text
     raise CommandError(
         Exit.USAGE, f"{option}: must be one printable line of 1 to {chars_max} characters"
+    )
+
+
+def _seconds(text: str, option: str) -> float:
+    """Return ``text`` as a number of seconds; raises ``CommandError`` when it is none."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if 0 <= found <= LOCK_TIMEOUT_S_MAX:
+        return found
+    raise CommandError(
+        Exit.USAGE,
+        f"{option}: must be seconds from 0 to {LOCK_TIMEOUT_S_MAX:.0f}, got {text!r}; "
+        "0 does not wait at all",
     )
 
 
@@ -96,6 +129,18 @@ def actor_option(command: F) -> F:
     )
 
 
+def lock_option(command: F) -> F:
+    """Return ``command`` with ``--lock-timeout``."""
+    return _option(
+        command,
+        "--lock-timeout",
+        "lock_timeout_option",
+        metavar="SECONDS",
+        help="How long to wait while another process writes.  "
+        f"[env: QUORATE_LOCK_TIMEOUT; default: {LOCK_TIMEOUT_S:.0f}]",
+    )
+
+
 def output_option(command: F) -> F:
     """Return ``command`` with ``-o``."""
     return _option(
@@ -123,7 +168,7 @@ def writer(command: F) -> F:
     dry_run = click.option(
         "--dry-run", is_flag=True, help="Show what would be recorded, and write nothing."
     )
-    return dry_run(ledger_options(actor_option(output_option(command))))
+    return dry_run(ledger_options(actor_option(lock_option(output_option(command)))))
 
 
 def _option(command: F, *names: str, **attributes: Any) -> F:

@@ -31,6 +31,7 @@ from quorate.model.events import (
     tag_of,
 )
 from quorate.model.refusal import sentence
+from quorate.model.words import counted
 
 COLUMNS = (
     right("SEQ"),
@@ -110,7 +111,9 @@ def said(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per ev
             return f"owner/{event.owner.name}"
         case BudgetApplied():
             budget = event.budget
-            return f"budget/{budget.name} of {budget.owner}: {len(budget.envelopes)} envelopes"
+            return f"budget/{budget.name} of {budget.owner}: " + counted(
+                len(budget.envelopes), "envelope"
+            )
         case RunSubmitted():
             run = event.run
             return f"run/{run.name} of {run.owner}: {gpus(run.gpus)}, {'|'.join(run.flavors)}"

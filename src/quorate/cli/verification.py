@@ -1,14 +1,22 @@
-"""Whether a ledger is what was written: the chain, checkpoints kept elsewhere, the invariants."""
+"""Whether a ledger is what was written: the chain, what was kept elsewhere, the invariants.
+
+A ledger file or an export of one is looked at alike: both are blocks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.salvage import sound_head
+from quorate.adapters.sqlite_file import existing
 from quorate.cli.exits import CommandError, Exit
+from quorate.cli.restore import export_blocks, sound_part
+from quorate.cli.session import open_to_read
+from quorate.cli.settings import Settings
 from quorate.cli.sources import read_bytes
 from quorate.core.audit import audit
 from quorate.core.invariants import sweep
@@ -17,32 +25,76 @@ from quorate.ledger.chain import Block, Broken, Verified, open_blocks, verify_bl
 from quorate.ledger.checkpoint import Checkpoint, Disagrees, compare, read_checkpoint
 from quorate.ledger.fold import replay
 from quorate.model.events import Event
-from quorate.ports.errors import CheckpointError
+from quorate.model.words import counted
+from quorate.ports.errors import CheckpointError, CorruptLedgerError
 
 FAULTS_SHOWN_MAX: Final = 20
+RESTORE: Final = (
+    "restore it from a backup, or from an export: quorate ledger import FILE --out NEW.db"
+)
+_RECEIPT: Final = re.compile(r"([1-9][0-9]{0,17}):([0-9a-fA-F]{64})")
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a command that wrote printed: where the ledger then ended."""
+
+    height: int
+    hash: bytes
+
+    def __str__(self) -> str:
+        return f"{self.height}:{self.hash.hex()}"
+
+
+def read_receipt(text: str) -> Receipt:
+    """Return the receipt that ``text`` is; raises ``CommandError`` when it is none."""
+    found = _RECEIPT.fullmatch(text.strip())
+    if found is None:
+        raise CommandError(
+            Exit.USAGE,
+            f"--receipt {text}: is not BLOCK:HASH; paste what follows `receipt` in the output of "
+            "the command that wrote",
+        )
+    return Receipt(int(found[1]), bytes.fromhex(found[2]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is to be checked besides the chain. ``export`` is looked at instead of the ledger."""
+
+    deep: bool = False
+    checkpoints: tuple[str, ...] = ()
+    receipts: tuple[Receipt, ...] = ()
+    export: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sound:
     """A ledger in which everything that was looked at holds."""
 
+    name: str
     verified: Verified
     deep: bool
     checkpoints: tuple[tuple[str, Checkpoint], ...]
+    receipts: tuple[Receipt, ...]
 
     def lines(self) -> list[str]:
         """Return what was checked, for people."""
         head = self.verified.head
-        counts = f"{self.verified.events} events in {self.verified.blocks} blocks"
-        lines = [f"the ledger verifies: {counts}, hash {head.hash.hex()}"]
+        events = counted(self.verified.events, "event")
+        blocks = counted(self.verified.blocks, "block")
+        lines = [f"{self.name} verifies: {events} in {blocks}, hash {head.hash.hex()}"]
         if self.deep:
             lines.append("every event decodes and every invariant held after each of them")
         for name, checkpoint in self.checkpoints:
             more = head.seq - checkpoint.seq
             lines.append(
                 f"{name} agrees: signed at sequence {checkpoint.seq}, "
-                f"{time_text(checkpoint.at_ms)}; {more} events since"
+                f"{time_text(checkpoint.at_ms)}; {counted(more, 'event')} since"
             )
+        for receipt in self.receipts:
+            since = counted(head.height - receipt.height, "block")
+            lines.append(f"receipt {receipt} is true: block {receipt.height} is there, {since} ago")
         return lines
 
     def tree(self) -> dict[str, Any]:
@@ -58,33 +110,84 @@ class Sound:
                 {"file": name, "sequence": checkpoint.seq, "hash": checkpoint.hash.hex()}
                 for name, checkpoint in self.checkpoints
             ],
+            "receipts": [str(receipt) for receipt in self.receipts],
         }
 
 
-def verify_ledger(ledger: str, files: Sequence[str], *, deep: bool) -> Sound:
-    """Return what holds of ``ledger``; raises ``CommandError`` with every fault that was found."""
-    checkpoints = [(name, _checkpoint(name)) for name in files]
-    with SqliteStore.read(Path(ledger)) as store:
-        verified = verify_blocks(store.blocks(), deep=deep)
-        if isinstance(verified, Broken):
-            raise CommandError(
-                Exit.UNSOUND,
-                f"{ledger} does not verify: block {verified.height}, sequence {verified.seq}: "
-                f"{verified.what}; events before sequence {verified.seq} are sound, restore the "
-                "rest from a backup or an export",
-            )
-        faults = []
-        for name, checkpoint in checkpoints:
-            answer = compare(checkpoint, store.blocks())
-            if isinstance(answer, Disagrees):
-                faults.append(
-                    f"{ledger} is not what {name} signed ({answer.kind}): {answer.detail}"
-                )
-        if deep:
-            faults += _invariant_faults(store.blocks)
+def verify_ledger(settings: Settings, asked: Asked) -> Sound:
+    """Return what holds of the ledger; raises ``CommandError`` with every fault that was found."""
+    if asked.export is not None:
+        export = asked.export
+        return _verify(f"the export {export}", lambda: export_blocks(export), asked)
+    try:
+        with open_to_read(settings) as store:
+            return _verify("the ledger", store.blocks, asked, settings.ledger)
+    except CorruptLedgerError as error:
+        raise CommandError(
+            Exit.UNSOUND,
+            f"{settings.ledger} does not verify: {error.what}; "
+            f"{sound_part(sound_head(existing(Path(settings.ledger))))}; {RESTORE}",
+        ) from None
+
+
+def _verify(
+    title: str, blocks: Callable[[], Iterable[Block]], asked: Asked, name: str | None = None
+) -> Sound:
+    """Return what holds of ``blocks``, called ``title`` in the answer and ``name`` in faults."""
+    name = title if name is None else name
+    checkpoints = [(file, _checkpoint(file)) for file in asked.checkpoints]
+    hashes: dict[int, bytes] = {}
+    wanted = {receipt.height for receipt in asked.receipts}
+    verified = verify_blocks(_watched(blocks(), wanted, hashes), deep=asked.deep)
+    if isinstance(verified, Broken):
+        raise CommandError(
+            Exit.UNSOUND,
+            f"{name} does not verify: block {verified.height}, sequence {verified.seq}: "
+            f"{verified.what}; events before sequence {verified.seq} are sound; {RESTORE}",
+        )
+    faults = [
+        _receipt_fault(name, receipt, hashes.get(receipt.height), verified)
+        for receipt in asked.receipts
+        if hashes.get(receipt.height) != receipt.hash
+    ]
+    for file, checkpoint in checkpoints:
+        answer = compare(checkpoint, blocks())
+        if isinstance(answer, Disagrees):
+            faults.append(f"{name} is not what {file} signed ({answer.kind}): {answer.detail}")
+    if asked.deep:
+        faults += _invariant_faults(blocks)
     if faults:
         raise CommandError(Exit.UNSOUND, *faults)
-    return Sound(verified=verified, deep=deep, checkpoints=tuple(checkpoints))
+    return Sound(
+        name=title,
+        verified=verified,
+        deep=asked.deep,
+        checkpoints=tuple(checkpoints),
+        receipts=asked.receipts,
+    )
+
+
+def _watched(
+    blocks: Iterable[Block], wanted: Container[int], hashes: dict[int, bytes]
+) -> Iterator[Block]:
+    """Yield ``blocks`` unchanged, keeping the hashes of those at the ``wanted`` heights."""
+    for block in blocks:
+        if block.height in wanted:
+            hashes[block.height] = block.hash
+        yield block
+
+
+def _receipt_fault(name: str, receipt: Receipt, found: bytes | None, verified: Verified) -> str:
+    """Return why ``receipt`` is not true of the ledger."""
+    if found is None:
+        return (
+            f"receipt {receipt} is not true of {name}: it ends at block {verified.head.height}, so "
+            "it was cut short, or the receipt is of another ledger"
+        )
+    return (
+        f"receipt {receipt} is not true of {name}: block {receipt.height} has hash {found.hex()}, "
+        "so it was rewritten, or the receipt is of another ledger"
+    )
 
 
 def _checkpoint(name: str) -> Checkpoint:

@@ -10,6 +10,7 @@ from quorate.model.events import Slots
 from quorate.model.island import ordinals
 from quorate.model.refusal import Refusal, Shortage, sentence
 from quorate.model.selector import Selector
+from quorate.model.words import counted
 
 _HUNDREDTH_MS = HOUR_MS // 100
 _UNITS = (("d", DAY_MS), ("h", HOUR_MS), ("m", MINUTE_MS), ("s", SECOND_MS))
@@ -84,7 +85,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 def gpus(count: int) -> str:
     """Return ``count`` with its unit."""
-    return f"{count} GPU" if count == 1 else f"{count} GPUs"
+    return counted(count, "GPU")
 
 
 def refusal_lines(refusal: Refusal) -> list[str]:
@@ -102,6 +103,8 @@ def refusal_lines(refusal: Refusal) -> list[str]:
 def shortage(found: Shortage) -> str:
     """Return one place or payer and what it has of what was asked."""
     limit = f" ({found.limit})" if found.limit else ""
+    if found.wanted and not found.short:
+        return f"{found.where}: {gpus(found.wanted)} fit ({found.available} free){limit}"
     if found.wanted:
         return (
             f"{found.where}: {found.available} of {gpus(found.wanted)}, {found.short} short{limit}"

@@ -8,8 +8,8 @@ if any placement can be paid, one is found. docs/adr/0008-admission.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from quorate.core.cover import payer_phases
@@ -17,19 +17,26 @@ from quorate.core.holds import hold_duration_ms
 from quorate.core.layout import PackRequest, pack_request
 from quorate.core.pack import PackPlan, pick_slots
 from quorate.core.payment import pay, payable
-from quorate.core.purse import CoverRequest, Demand, Leg, Purse, family_of, names_racks
+from quorate.core.purse import (
+    CoverRequest,
+    Demand,
+    Leg,
+    Place,
+    Purse,
+    family_of,
+    names_racks,
+)
 from quorate.core.shortfall import explain_uncovered
 from quorate.core.slices import best_slice, no_placement
 from quorate.core.spread import Spread, demands_of, spreads
 from quorate.core.steps import Steps
-from quorate.core.yard import Yards
+from quorate.core.yard import Yard, Yards
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Run
 from quorate.model.view import Payers, StateView
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(Struct, frozen=True):
     """Where the run starts and who pays."""
 
     width: int
@@ -39,8 +46,7 @@ class Admitted:
     legs: Sequence[Leg]
 
 
-@dataclass(frozen=True, slots=True)
-class _Attempt:
+class _Attempt(Struct, frozen=True):
     """One flavor at one width: the request, the first placement and whose money can be tried."""
 
     request: PackRequest
@@ -52,22 +58,30 @@ class _Attempt:
 
 def admit(view: StateView, run: Run, now_ms: int) -> Admitted | Refusal:
     """Return how ``run`` starts now, or why it cannot; the refusal is that of its least width."""
+    covers = [cover_request(view, run, flavor, now_ms) for flavor in run.flavors]
+    *wider, least = run.widths()
     steps = Steps()
-    refusal: Refusal | None = None
-    for width in run.widths():
-        attempts = [
-            _attempt(view, run, cover_request(view, run, flavor, now_ms), width, steps)
-            for flavor in run.flavors
-        ]
-        for phase in range(max(len(attempt.phases) for attempt in attempts)):
-            for attempt in attempts:
-                if phase < len(attempt.phases):
-                    found = _place_and_pay(view, attempt, attempt.phases[phase], steps)
-                    if found is not None:
-                        return found
-        refusal = _refusal(view, attempts[0], steps)
-    assert refusal is not None, run
-    return refusal
+    for width in wider:
+        found = _at_width(view, [_attempt(view, run, c, width, steps) for c in covers], steps)
+        if found is not None:
+            return found
+        if steps.exhausted:
+            break
+    # However long the search for more was, the least width is searched in full.
+    steps = Steps()
+    attempts = [_attempt(view, run, cover, least, steps) for cover in covers]
+    return _at_width(view, attempts, steps) or _refusal(view, attempts, steps)
+
+
+def _at_width(view: StateView, attempts: Sequence[_Attempt], steps: Steps) -> Admitted | None:
+    """Return the first placement that is paid: family money first, then flavors in order."""
+    for phase in range(max(len(attempt.phases) for attempt in attempts)):
+        for attempt in attempts:
+            if phase < len(attempt.phases):
+                found = _place_and_pay(view, attempt, attempt.phases[phase], steps)
+                if found is not None:
+                    return found
+    return None
 
 
 def cover_request(view: StateView, run: Run, flavor: str, now_ms: int) -> CoverRequest:
@@ -148,28 +162,56 @@ def _admitted(
     return Admitted(plan.gpus, attempt.request.flavor, plan, demands, legs)
 
 
-def _refusal(view: StateView, attempt: _Attempt, steps: Steps) -> Refusal:
-    """Return what holds the run: money first, then room, and the other where both are short."""
+def _refusal(view: StateView, attempts: Sequence[_Attempt], steps: Steps) -> Refusal:
+    """Return what holds the run: of several flavors, the one that is least short."""
+    return min(
+        (_refusal_of(view, attempt, steps) for attempt in attempts),
+        key=lambda found: max(found.short, 0 if found.also is None else found.also.short),
+    )
+
+
+def _refusal_of(view: StateView, attempt: _Attempt, steps: Steps) -> Refusal:
+    """Return what holds the run in one flavor."""
+    request = attempt.request
+    if steps.exhausted:
+        return Refusal(code=RefusalCode.SEARCH_LIMIT, wanted=request.gpus)
+    yards = list(attempt.yards.most_free())
+    if not yards:
+        return no_placement(request, yards)
     purse = Purse(view, attempt.cover, attempt.phases[-1])
-    if attempt.first is not None:
-        return _unpaid(purse, demands_of(attempt.first), steps)
-    if steps.exhausted:
-        return Refusal(code=RefusalCode.SEARCH_LIMIT, wanted=attempt.request.gpus)
-    no_room = no_placement(attempt.yards)
-    parts, _ = best_slice(attempt.yards)
-    places = [(attempt.yards.at(part.domain), part.wanted) for part in parts]
-    demands = [(yard.lots[0].place, gpus) for yard, gpus in places if yard is not None]
-    if not demands or pay(purse, demands, steps) is not None:
-        return no_room
-    return replace(explain_uncovered(purse, demands, steps), also=no_room)
+    served = [yard for yard in yards if _paid_place(purse, yard) is not None]
+    if not served:
+        return Refusal(
+            code=RefusalCode.NO_ENVELOPE,
+            subject=attempt.cover.owner,
+            wanted=request.gpus,
+            short=request.gpus,
+        )
+    return _least_short(purse, attempt, served, steps)
 
 
-def _unpaid(purse: Purse, demands: Sequence[Demand], steps: Steps) -> Refusal:
-    """Return why nobody pays for the first placement, nor for any other."""
-    found = explain_uncovered(purse, demands, steps)
-    if steps.exhausted:
-        return replace(found, code=RefusalCode.SEARCH_LIMIT)
-    wanted = sum(gpus for _, gpus in demands)
-    if found.code is RefusalCode.INSUFFICIENT_FUNDS and _money_anywhere(purse, wanted):
-        return replace(found, code=RefusalCode.FUNDS_ELSEWHERE)
-    return found
+def _least_short(purse: Purse, attempt: _Attempt, served: Sequence[Yard], steps: Steps) -> Refusal:
+    """Return what is short: money first, then room, and the other where both are.
+
+    It is measured against the slice with the least deficit among ``served``, the domains where
+    somebody may pay for this run at all: room elsewhere is of no use to it.
+    """
+    parts, _ = best_slice(attempt.request, served)
+    places = {yard.domain: _paid_place(purse, yard) for yard in served}
+    demands = [(place, part.wanted) for part in parts if (place := places[part.domain])]
+    no_room = no_placement(attempt.request, served)
+    lacks_room = any(part.deficit for part in parts)
+    if pay(purse, demands, steps) is None:
+        unpaid = explain_uncovered(purse, demands, steps)
+        return replace(unpaid, also=no_room if lacks_room else None)
+    if lacks_room and attempt.first is not None:
+        return replace(no_room, code=RefusalCode.FUNDS_ELSEWHERE, subject=attempt.cover.owner)
+    return no_room
+
+
+def _paid_place(purse: Purse, yard: Yard) -> Place | None:
+    """Return the first place of ``yard`` where somebody may pay."""
+    for lot in yard.lots:
+        if any(purse.pays_at(key, lot.place.labels) for key, _ in purse.payers):
+            return lot.place
+    return None

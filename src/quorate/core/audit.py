@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from quorate.core.invariants import (
+    END_REASONS,
+    START_REASONS,
     Tally,
     Violation,
     check_cap,
@@ -21,17 +23,16 @@ from quorate.core.invariants import (
 )
 from quorate.model.events import (
     BudgetApplied,
-    EndReason,
     Event,
     HoldExtended,
     LeaseEnded,
     LeaseEnding,
     LeaseStarted,
     NodeApplied,
+    OwnerApplied,
     RunEnded,
     RunRequeued,
     RunSubmitted,
-    StartReason,
     Tier,
     lease_gpus,
 )
@@ -44,6 +45,7 @@ from quorate.model.specs import (
     EnvelopeId,
     Node,
     Run,
+    Sharing,
     cap_id,
     envelope_id,
 )
@@ -58,7 +60,7 @@ def audit(events: Iterable[Event], *, view: StateView | None = None) -> list[Vio
 
     I1, I2, I3, I5, I6, I7 and I11 after every event, in ledger order; a run is looked at when the
     events about it are interrupted by others, so a start of several leases counts as one. With
-    ``view``, the state those events add up to, also that it spent exactly what the leases cost: I10.
+    ``view``, the state those events add up to, also that it spent exactly what leases cost: I10.
     """
     books = _Books()
     found: list[Violation] = []
@@ -106,6 +108,7 @@ class _Books:
     at_ms: int = 0
     nodes: dict[str, Node] = field(default_factory=dict)
     taken: dict[str, int] = field(default_factory=dict)
+    parents: dict[str, tuple[str, ...]] = field(default_factory=dict)
     budgets: dict[str, Budget] = field(default_factory=dict)
     lines: dict[EnvelopeId, _Line] = field(default_factory=dict)
     charges: dict[tuple[str, EnvelopeId, Tier], int] = field(default_factory=dict)
@@ -119,22 +122,16 @@ class _Books:
     def enter(self, event: Event) -> Iterator[Violation]:
         """Write ``event`` down, and yield what is wrong with it or with what it leaves behind."""
         if event.at_ms < self.at_ms:
-            yield Violation(
-                "I6", f"event at {event.at_ms}", f"is older than the one at {self.at_ms}"
-            )
+            yield Violation("I6", f"event at {event.at_ms}", f"comes after one at {self.at_ms}")
         self.at_ms = max(self.at_ms, event.at_ms)
         yield from self.settle(self._run_of(event))
         match event:
             case LeaseStarted():
                 yield from self._start(event)
+            case LeaseEnding() | HoldExtended():
+                yield from self._continue(event)
             case LeaseEnded():
                 yield from self._end(event)
-            case LeaseEnding() | HoldExtended() if event.lease not in self.open:
-                yield Violation("I6", event.lease, "is not open")
-            case LeaseEnding() if event.reason not in EndReason:
-                yield Violation("I6", event.lease, f"ends by reason {event.reason}")
-            case HoldExtended():
-                yield from self._extend(event)
             case RunSubmitted():
                 yield from self._submit(event)
             case RunEnded() | RunRequeued():
@@ -143,6 +140,8 @@ class _Books:
                 yield from self._budget(event.budget)
             case NodeApplied():
                 yield from self._node(event.node)
+            case OwnerApplied():
+                self.parents[event.owner.name] = event.owner.parents
             case _:
                 return
 
@@ -151,8 +150,9 @@ class _Books:
         before, self.unsettled = self.unsettled, run
         if before is None or before == run or before not in self.runs:
             return
-        leases = self.held_by.get(before, {})
-        yield from check_shape(self.runs[before], (self.open[n].fact for n in leases), self.nodes)
+        facts = [self.open[name].fact for name in self.held_by.get(before, {})]
+        if all(node in self.nodes for fact in facts for node, _ in fact.slots):
+            yield from check_shape(self.runs[before], facts, self.nodes)
 
     def _run_of(self, event: Event) -> str | None:
         match event:
@@ -169,7 +169,7 @@ class _Books:
             yield Violation("I6", name, "starts a second time")
         if fact.run not in self.runs or fact.run in self.over:
             yield Violation("I11", name, f"starts for {fact.run}, which is not there or is over")
-        if fact.reason not in StartReason or fact.start_ms > fact.at_ms:
+        if fact.reason not in START_REASONS or fact.start_ms > fact.at_ms:
             yield Violation("I6", name, f"starts at {fact.start_ms} by reason {fact.reason}")
         for node, mask in fact.slots:
             size = self.nodes[node].gpus if node in self.nodes else 0
@@ -187,6 +187,21 @@ class _Books:
             return
         nodes = (self.nodes[node] for node, _ in fact.slots if node in self.nodes)
         yield from check_payer(fact, line.spec, nodes)
+        if fact.run in self.runs and not self._may_pay(fact, line.spec):
+            run = self.runs[fact.run]
+            yield Violation("I3", name, f"{fact.payer} may not pay for {run.owner} as {fact.tier}")
+
+    def _may_pay(self, fact: LeaseStarted, envelope: Envelope) -> bool:
+        """Return whether the payer stands to the run's owner as ``fact`` says."""
+        run = self.runs[fact.run]
+        payer = self.budgets[fact.payer.partition("/")[0]].owner
+        if fact.tier is Tier.OWNED:
+            return payer == run.owner
+        if fact.tier is Tier.BORROWED:
+            return run.funding.allow_borrow and envelope.lending.admits(run.owner)
+        parents = set(self.parents.get(run.owner, ()))
+        is_kin = payer in parents or not parents.isdisjoint(self.parents.get(payer, ()))
+        return is_kin and payer != run.owner and envelope.sharing is Sharing.FAMILY
 
     def _budget(self, budget: Budget) -> Iterator[Violation]:
         """Write down the lines of ``budget``; what they promised before, they still promise."""
@@ -200,7 +215,10 @@ class _Books:
             line.spec = envelope
             yield from check_envelope(key, envelope, line.tally)
         for cap in budget.caps:
-            members = [self.lines[envelope_id(budget.name, name)] for name in cap.envelopes]
+            keys = [envelope_id(budget.name, name) for name in cap.envelopes]
+            members = [self.lines[key] for key in keys if key in self.lines]
+            if len(members) < len(keys):
+                yield Violation("I2", cap_id(budget.name, cap.name), "is over an unknown envelope")
             tally = Tally(
                 gpus=sum(line.tally.gpus for line in members),
                 gpu_ms=sum(line.tally.gpu_ms for line in members),
@@ -224,10 +242,16 @@ class _Books:
             if more:
                 yield from check_cap(cap.cap_id, cap.spec, cap.tally)
 
-    def _extend(self, event: HoldExtended) -> Iterator[Violation]:
-        lease = self.open[event.lease]
-        lease.hold_gpu_ms += event.gpu_ms
-        yield from self._promise(lease.fact, gpus=0, gpu_ms=event.gpu_ms)
+    def _continue(self, event: LeaseEnding | HoldExtended) -> Iterator[Violation]:
+        """Write down what happens to a lease between its start and its end."""
+        lease = self.open.get(event.lease)
+        if lease is None:
+            yield Violation("I6", event.lease, "is not open")
+        elif isinstance(event, HoldExtended):
+            lease.hold_gpu_ms += event.gpu_ms
+            yield from self._promise(lease.fact, gpus=0, gpu_ms=event.gpu_ms)
+        elif event.reason not in END_REASONS:
+            yield Violation("I6", event.lease, f"ends by reason {event.reason}")
 
     def _end(self, event: LeaseEnded) -> Iterator[Violation]:
         name = event.lease
@@ -238,7 +262,7 @@ class _Books:
             return
         self.ended.add(name)
         fact = lease.fact
-        if event.reason not in EndReason or not fact.start_ms <= event.end_ms <= event.at_ms:
+        if event.reason not in END_REASONS or not fact.start_ms <= event.end_ms <= event.at_ms:
             yield Violation("I6", name, f"ends at {event.end_ms} by reason {event.reason}")
         used = lease.gpus * (event.end_ms - fact.start_ms)
         if used > lease.hold_gpu_ms:
@@ -275,7 +299,7 @@ class _Books:
 
 
 def _compare(books: _Books, view: StateView) -> Iterator[Violation]:
-    """Yield each envelope and run of ``view`` whose cost is not the time of its leases x GPUs: I10."""
+    """Yield envelopes and runs of ``view`` that did not pay for their leases to the GPU-ms: I10."""
     spent: dict[EnvelopeId, int] = {}
     for (_, payer, _), gpu_ms in books.charges.items():
         spent[payer] = spent.get(payer, 0) + gpu_ms

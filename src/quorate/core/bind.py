@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
+from typing import Final
 
 from msgspec import Struct
 
@@ -17,6 +18,11 @@ from quorate.core.purse import Demand, Leg
 from quorate.model.events import Role, Slots, Tier
 from quorate.model.island import lowest_slots
 from quorate.model.specs import EnvelopeId
+
+# Looking a member up in its enumeration is slow in Python 3.11, and these are in the inner loop.
+_ACTIVE: Final = Role.ACTIVE
+_BORROWED: Final = Role.BORROWED
+_LENT: Final = Tier.BORROWED
 
 
 class LeaseDraft(Struct, frozen=True, gc=False):
@@ -33,6 +39,13 @@ class LeaseDraft(Struct, frozen=True, gc=False):
 
 def bind(plan: PackPlan, demands: Sequence[Demand], legs: Sequence[Leg]) -> list[LeaseDraft]:
     """Return the leases of ``plan`` paid by ``legs``, which must match it to the GPU."""
+    if len(legs) == len(plan.groups) == 1 and not plan.groups[0].spare_slots:
+        # One payer of one group, which is what most runs are: nothing has to be divided.
+        (leg,), (group,) = legs, plan.groups
+        assert leg.gpus == group.gpus, (leg, group)
+        role = _BORROWED if leg.tier is _LENT else _ACTIVE
+        path = f"group/{group.index}"
+        return [LeaseDraft(path, group.bundle, role, leg.payer, leg.tier, leg.hold_ms, group.slots)]
     queues: dict[str, list[_Unpaid]] = {place.where: [] for place, _ in demands}
     for leg in legs:
         queues[demands[leg.place][0].where].append(_Unpaid(leg, leg.gpus))
@@ -73,5 +86,5 @@ def _leases(
                 queues[where].pop(0)
     path = f"spare/{group.index}" if spare else f"group/{group.index}"
     for (payer, tier, hold_ms), found in parts.items():
-        role = Role.SPARE if spare else Role.BORROWED if tier is Tier.BORROWED else Role.ACTIVE
+        role = Role.SPARE if spare else _BORROWED if tier is _LENT else _ACTIVE
         yield LeaseDraft(path, group.bundle, role, payer, tier, hold_ms, tuple(found))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from msgspec import Struct
+
 from quorate.model.events import Event
 from quorate.model.refusal import Refusal
 from quorate.model.specs import Budget, Node, Owner, Pool, Run, System
@@ -31,6 +33,7 @@ class Complete:
     """The run's work is done."""
 
     run: str
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +61,7 @@ class Change(StrEnum):
     SUBMITTED = "submitted"
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """What to commit. A refused command has refusals and no events: nothing is half done."""
 
     events: tuple[Event, ...] = ()

@@ -46,11 +46,18 @@ def decide(view: StateView, command: Command, *, now_ms: int, actor: str) -> Dec
 
 def _submit(scribe: Scribe, command: Submit) -> Decision:
     run = command.run
+    known = scribe.view.runs.get(run.name)
+    if known is not None and known.spec == run:
+        # The very same run is there already, as when a command is typed twice.
+        if scribe.events:
+            try_waiting(scribe)
+        return Decision(tuple(scribe.events), changes=(("Run", run.name, Change.UNCHANGED),))
     refusals = check_run(scribe.view, run)
     if refusals:
         return Decision(refusals=tuple(refusals))
-    if scribe.events:
-        # Holds that ended may have made room, and those who waited longer are tried first.
+    before_ms = scribe.began_ms
+    if scribe.events or scribe.view.window_opened(before_ms, scribe.now_ms):
+        # What has ended or opened since may be what others wait for, and they waited longer.
         try_waiting(scribe)
     view = scribe.view
     submitted = RunSubmitted(at_ms=scribe.now_ms, actor=scribe.actor, run=run)
@@ -77,7 +84,7 @@ def _end(scribe: Scribe, command: Complete | Cancel) -> Decision:
                 f"run {command.run!r} is {record.phase} and cannot be completed",
                 f"to withdraw it: quorate cancel {command.run}",
             )
-        end_run(scribe, record, Outcome.COMPLETED)
+        end_run(scribe, record, Outcome.COMPLETED, command.note)
     else:
         end_run(scribe, record, Outcome.CANCELLED, command.note)
     try_waiting(scribe)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from quorate.core.commands import Applied, Apply, Change, Decision
-from quorate.core.lifecycle import try_start
 from quorate.core.scribe import Scribe
+from quorate.model.amounts import hours_text
 from quorate.model.events import (
     BudgetApplied,
     Event,
@@ -35,6 +35,7 @@ from quorate.model.specs import (
     envelope_id,
 )
 from quorate.model.view import StateView
+from quorate.model.words import counted
 
 _ORDER: dict[type, int] = {System: 0, Pool: 1, Node: 2, Owner: 3, Budget: 4, Run: 5}
 
@@ -43,7 +44,13 @@ def declare(scribe: Scribe, command: Apply) -> Decision:
     """Write what ``command`` declares, or return every reason why it cannot be."""
     view = scribe.view
     specs = sorted(command.specs, key=lambda spec: _ORDER[type(spec)])
-    refusals = [*_check_fleet(view, specs), *_check_owners(view, specs)]
+    specs = _upstreams_first(specs)
+    refusals = [
+        *_check_names(specs),
+        *_check_fleet(view, specs),
+        *_check_owners(view, specs),
+        *_check_follow(specs),
+    ]
     owners = {spec.name for spec in specs if isinstance(spec, Owner)} | set(view.owners)
     for spec in specs:
         if isinstance(spec, Budget):
@@ -91,7 +98,7 @@ def _event_of(scribe: Scribe, view: StateView, spec: Applied) -> tuple[Event, Ap
 
 
 def _declare_run(scribe: Scribe, run: Run, changes: list[tuple[str, str, Change]]) -> list[Refusal]:
-    """Submit ``run`` unless the very same one is there already."""
+    """Accept ``run`` unless the very same one is there already; it is tried with those who wait."""
     known = scribe.view.runs.get(run.name)
     if known is not None and known.spec == run:
         changes.append(("Run", run.name, Change.UNCHANGED))
@@ -99,7 +106,6 @@ def _declare_run(scribe: Scribe, run: Run, changes: list[tuple[str, str, Change]
     refusals = check_run(scribe.view, run)
     if not refusals:
         scribe.write(RunSubmitted(at_ms=scribe.now_ms, actor=scribe.actor, run=run))
-        try_start(scribe, run, leases_ever=0, known=None)
         changes.append(("Run", run.name, Change.SUBMITTED))
     return refusals
 
@@ -164,6 +170,22 @@ def _unsupported(subject: str) -> Refusal:
     )
 
 
+def _check_names(specs: Sequence[Applied]) -> Iterator[Refusal]:
+    """Yield what is declared twice: the checks below look at each thing as it will be, once."""
+    seen: set[tuple[str, str]] = set()
+    for spec in specs:
+        if isinstance(spec, Run):
+            continue
+        kind, name = type(spec).__name__, "system" if isinstance(spec, System) else spec.name
+        if (kind, name) in seen:
+            yield Refusal(
+                code=RefusalCode.INVALID,
+                subject=f"{kind}/{name}: metadata.name: declared twice in one command",
+                remedy="keep one of the documents",
+            )
+        seen.add((kind, name))
+
+
 def _check_fleet(view: StateView, specs: Sequence[Applied]) -> Iterator[Refusal]:
     """Yield what is wrong with pools and nodes: two pools for a node, a node in use moved."""
     pools = dict(view.pools)
@@ -181,7 +203,8 @@ def _check_fleet(view: StateView, specs: Sequence[Applied]) -> Iterator[Refusal]
                 )
     pools_change = any(isinstance(spec, Pool) for spec in specs)
     new = {spec.name: spec for spec in specs if isinstance(spec, Node)}
-    kept = (record.spec for name, record in view.nodes.items() if name not in new)
+    # By name: how the table happens to be ordered depends on whether it came from a snapshot.
+    kept = (view.nodes[name].spec for name in sorted(view.nodes) if name not in new)
     for node in (*new.values(), *(kept if pools_change else ())):
         yield from _check_node(view, pools, node)
 
@@ -212,8 +235,8 @@ def _check_node(view: StateView, pools: Mapping[str, Pool], node: Node) -> Itera
     if moved or node.gpus < old.spec.gpus:
         yield Refusal(
             code=RefusalCode.CONFLICT,
-            subject=f"Node/{node.name}: has {len(held)} open leases, so its flavor, place and pool "
-            "cannot change and it cannot shrink",
+            subject=f"Node/{node.name}: has {counted(len(held), 'open lease')}, so its flavor, "
+            "place and pool cannot change and it cannot shrink",
             remedy=f"end the runs on it first: quorate describe node {node.name}",
         )
 
@@ -230,11 +253,46 @@ def _check_owners(view: StateView, specs: Sequence[Applied]) -> Iterator[Refusal
             if parent not in parents:
                 yield _unknown(f"Owner/{name}: spec.parents", "owner", parent)
         cycle = _cycle(parents, name)
-        if cycle:
+        if cycle and name == min(set(cycle) & new.keys()):
             yield Refusal(
                 code=RefusalCode.CONFLICT,
                 subject=f"Owner/{name}: spec.parents: makes a cycle: {' -> '.join(cycle)}",
                 remedy="a family is a tree or a DAG: remove one of these parents",
+            )
+
+
+def _upstreams_first(specs: Sequence[Applied]) -> list[Applied]:
+    """Return ``specs`` with every run behind the runs of the same command that it follows.
+
+    Runs that follow each other in a circle stay as they are; ``_check_follow`` refuses them.
+    """
+    runs = {spec.name: spec for spec in specs if isinstance(spec, Run)}
+    ordered: dict[str, Run] = {}
+    waiting = list(runs.values())
+    while waiting:
+        ready = [run for run in waiting if not (_follows(run) & runs.keys()) - ordered.keys()]
+        for run in ready or waiting:
+            ordered[run.name] = run
+        waiting = [run for run in waiting if run.name not in ordered]
+    if len(runs) < sum(isinstance(spec, Run) for spec in specs):
+        return list(specs)  # Two of one name: ``_check_names`` says so.
+    return [*(spec for spec in specs if not isinstance(spec, Run)), *ordered.values()]
+
+
+def _follows(run: Run) -> set[str]:
+    return set() if run.follow is None else set(run.follow.after)
+
+
+def _check_follow(specs: Sequence[Applied]) -> Iterator[Refusal]:
+    """Yield each circle of runs that follow each other, once."""
+    after = {spec.name: tuple(_follows(spec)) for spec in specs if isinstance(spec, Run)}
+    for name in after:
+        cycle = _cycle(after, name)
+        if cycle and name == min(cycle):
+            yield Refusal(
+                code=RefusalCode.CONFLICT,
+                subject=f"Run/{name}: spec.follow.after: makes a cycle: {' -> '.join(cycle)}",
+                remedy="no run can wait for itself: remove one of these",
             )
 
 
@@ -292,17 +350,19 @@ def _overdrawn(view: StateView, where: str, account: EnvelopeAccount) -> Iterato
     if account.gpus_active + account.gpus_reserved > spec.concurrency:
         yield _in_use(f"{where}.concurrency", account.gpus_active, f"{spec.concurrency} is too low")
     if account.committed_gpu_ms > spec.gpu_ms_granted:
-        yield _in_use(
-            f"{where}.maxGPUHours", account.gpus_active, "less than is already spent and held"
-        )
+        yield _spent(f"{where}.maxGPUHours", account.committed_gpu_ms, spec.gpu_ms_granted)
     lending = spec.lending
     lent = account.lent_gpus_active
     if lent and not lending.allow:
         yield _in_use(f"{where}.lending.allow", lent, "lending cannot stop")
     if lending.concurrency_max is not None and lent > lending.concurrency_max:
-        yield _in_use(f"{where}.lending.maxConcurrency", lent, "less than is lent")
+        yield _in_use(
+            f"{where}.lending.maxConcurrency", lent, f"{lending.concurrency_max} is too low"
+        )
     if lending.gpu_ms_max is not None and account.lent_committed_gpu_ms > lending.gpu_ms_max:
-        yield _in_use(f"{where}.lending.maxGPUHours", lent, "less than is already lent")
+        yield _spent(
+            f"{where}.lending.maxGPUHours", account.lent_committed_gpu_ms, lending.gpu_ms_max
+        )
     if not account.gpus_active:
         return
     for lease in view.leases.values():
@@ -333,15 +393,27 @@ def _caps_overdrawn(view: StateView, path: str, budget: Budget) -> Iterator[Refu
         if cap.concurrency_max is not None and active > cap.concurrency_max:
             yield _in_use(f"{where}.maxConcurrency", active, f"{cap.concurrency_max} is too low")
         if cap.gpu_ms_max is not None and committed > cap.gpu_ms_max:
-            yield _in_use(f"{where}.maxGPUHours", active, "less than is already spent and held")
+            yield _spent(f"{where}.maxGPUHours", committed, cap.gpu_ms_max)
 
 
 def _in_use(where: str, gpus: int, why: str) -> Refusal:
     return Refusal(
         code=RefusalCode.CONFLICT,
-        subject=f"{where}: {gpus} GPUs are running on it, {why}",
+        subject=f"{where}: {counted(gpus, 'GPU')} {'is' if gpus == 1 else 'are'} running on it, "
+        f"{why}",
         wanted=gpus,
         remedy="end runs it pays for first: quorate get leases -o wide",
+    )
+
+
+def _spent(where: str, committed_gpu_ms: int, gpu_ms: int) -> Refusal:
+    """Return why ``gpu_ms`` is too little: the least that will do is what is spent and held."""
+    least = hours_text(committed_gpu_ms, up=True)
+    return Refusal(
+        code=RefusalCode.CONFLICT,
+        subject=f"{where}: {least} GPU-hours are spent or held already, {hours_text(gpu_ms)} is "
+        "too low",
+        remedy=f"use {least} or more; what is held and not used comes back when its runs end",
     )
 
 

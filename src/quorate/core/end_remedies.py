@@ -12,6 +12,7 @@ from quorate.core.scribe import Scribe
 from quorate.model.events import Outcome
 from quorate.model.specs import Run
 from quorate.model.view import StateView
+from quorate.model.words import counted
 
 DRY_RUNS_MAX: Final = 30
 """How many ends are tried, smallest runs first, on an overlay or by deciding."""
@@ -41,7 +42,7 @@ def end_remedies(view: StateView, settled: StateView, run: Run, now_ms: int) -> 
                     target_kind="run",
                     target_name=name,
                     changes=(),
-                    effect=f"ends a run of {gpus} GPUs; {run.name} starts now with "
+                    effect=f"ends a run of {counted(gpus, 'GPU')}; {run.name} starts now with "
                     f"{started_with(proof)}",
                     command=("quorate", "cancel", name),
                     trial=command,

@@ -32,8 +32,8 @@ class Explanation:
 
     ``phase`` is what holds now; ``recorded_phase`` is what the ledger says so far, and the two
     differ when time has made something due that the next command will record. ``since_ms`` is when
-    the run came to where it is: refused for this reason, started or ended. ``refusal`` and the
-    queue position (from 1) are there while it waits.
+    the run came to where it is: submitted, started or ended. ``refusal``, since when it is for this
+    reason, and the queue position (from 1) are there while it waits.
     """
 
     run: str
@@ -41,6 +41,7 @@ class Explanation:
     recorded_phase: Phase
     since_ms: int
     refusal: Refusal | None = None
+    refused_since_ms: int | None = None
     queue_position: int | None = None
     queue_length: int = 0
     remedies: tuple[Remedy, ...] = ()
@@ -72,12 +73,19 @@ def explain(view: StateView, run_name: str, now_ms: int) -> Explanation | Refusa
         run=run_name,
         phase=current.phase,
         recorded_phase=record.phase,
-        since_ms=current.refused_since_ms,
+        since_ms=record.submitted_ms,
         refusal=refusal,
+        refused_since_ms=_same_since_ms(record, refusal, now_ms),
         queue_position=queue.index(run_name) + 1,
         queue_length=len(queue),
         remedies=_remedies(view, settled, current, refusal, now_ms),
     )
+
+
+def _same_since_ms(record: RunRecord, refusal: Refusal, now_ms: int) -> int:
+    """Return since when the run is refused for this reason, as far as the ledger tells."""
+    known = record.refusal
+    return record.refused_since_ms if known is not None and known.code is refusal.code else now_ms
 
 
 def _since_ms(record: RunRecord) -> int:

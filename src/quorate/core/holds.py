@@ -7,6 +7,7 @@ left, or the payer's window closes, its whole bundle stops at that instant.
 
 from __future__ import annotations
 
+from quorate.core.purse import family_payers
 from quorate.model.amounts import HOLD_QUANTUM_MS
 from quorate.model.events import Tier
 from quorate.model.records import EnvelopeAccount, Lease
@@ -31,14 +32,31 @@ def extension_ms(view: StateView, lease: Lease, now_ms: int) -> int:
     """Return by how much the hold of ``lease`` can be extended to outlast ``now_ms``.
 
     Whole quanta, never past the payer's window, never more than the payer, its caps and its
-    lending limits allow; 0 when not even the time already used can be paid.
+    lending limits allow; 0 when there is no money, or the payer may not pay for this run any more.
     """
     account = view.envelopes[lease.fact.payer]
+    if not may_still_pay(view, lease):
+        return 0
     needed = now_ms + 1 - lease.hold_ends_ms
     wanted = -(-needed // HOLD_QUANTUM_MS) * HOLD_QUANTUM_MS
     affordable = _gpu_ms_left(view, account, lease.fact.tier) // lease.gpus
     possible = min(wanted, affordable, account.spec.end_ms - lease.hold_ends_ms)
     return max(0, possible)
+
+
+def may_still_pay(view: StateView, lease: Lease) -> bool:
+    """Return whether the payer of ``lease`` would still be asked: lists and families change.
+
+    What was held stays promised; nothing more is.
+    """
+    fact = lease.fact
+    owner, account = view.runs[fact.run].spec.owner, view.envelopes[fact.payer]
+    if account.retired:
+        return False
+    if fact.tier is Tier.BORROWED:
+        return account.spec.lending.admits(owner)
+    payers = family_payers(view, owner, account.spec.flavor)
+    return any(key == fact.payer for key, _ in payers)
 
 
 def _gpu_ms_left(view: StateView, account: EnvelopeAccount, tier: Tier) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from quorate.model.events import EndReason, LeaseStarted, Role, StartReason, Tier
 from quorate.model.island import all_slots
@@ -25,6 +26,10 @@ from quorate.model.specs import (
     envelope_id,
 )
 from quorate.model.view import StateView
+
+# The decoder already insists on these; a history that never was on disk has no decoder.
+START_REASONS: Final = frozenset(StartReason)
+END_REASONS: Final = frozenset(EndReason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,7 @@ def sweep(view: StateView) -> list[Violation]:
     return found
 
 
-# --- One lease, one run: also used by the audit ----------------------------------------------------
+# --- One lease, one run, one line: the audit looks at these too ----------------------------------
 
 
 def check_payer(
@@ -165,7 +170,7 @@ def _over(key: str, what: str, used: int, limit: int | None) -> Iterator[Violati
         yield Violation("I2", key, f"{used} {what} of {limit}")
 
 
-# --- The whole state --------------------------------------------------------------------------------
+# --- The whole state ------------------------------------------------------------------------------
 
 
 def tallies_of(view: StateView) -> dict[EnvelopeId, Tally]:
@@ -182,7 +187,7 @@ def tallies_of(view: StateView) -> dict[EnvelopeId, Tally]:
 
 
 def _slots(view: StateView) -> Iterator[Violation]:
-    """I1, and that the index knows exactly the slots that are left."""
+    """Yield slots leased twice (I1), and free ones the index does not know (I8)."""
     taken: dict[str, int] = {}
     for name, lease in view.leases.items():
         for node, mask in lease.fact.slots:
@@ -211,7 +216,7 @@ class _Account:
 
 
 def _money(view: StateView) -> Iterator[Violation]:
-    """I2 and I10, and that the accounts hold what leases and charges add up to."""
+    """Yield limits passed (I2), wrong bills (I10) and accounts that do not add up (I8)."""
     tallies = tallies_of(view)
     for budget in view.budgets.values():
         for envelope in budget.envelopes:
@@ -240,7 +245,7 @@ def _money(view: StateView) -> Iterator[Violation]:
 
 
 def _caps(view: StateView, tallies: Mapping[EnvelopeId, Tally]) -> Iterator[Violation]:
-    """I2 for caps in force, and that their accounts are the sums over their envelopes."""
+    """Yield caps in force that are passed (I2) or are not the sum of their envelopes (I8)."""
     for budget in view.budgets.values():
         for cap in budget.caps:
             key = cap_id(budget.name, cap.name)
@@ -254,7 +259,7 @@ def _caps(view: StateView, tallies: Mapping[EnvelopeId, Tally]) -> Iterator[Viol
 
 
 def _indexes(view: StateView) -> Iterator[Violation]:
-    """That leases are listed under exactly their run, their owner and their nodes; I11."""
+    """Yield tables that do not list the open leases under their run, owner and nodes: I8."""
     by_run: dict[str, set[str]] = {}
     by_owner: dict[str, set[str]] = {}
     by_node: dict[str, set[str]] = {}
@@ -276,7 +281,7 @@ def _indexes(view: StateView) -> Iterator[Violation]:
 
 
 def _lease(view: StateView, lease: Lease) -> Iterator[Violation]:
-    """I3 and I6 for one open lease."""
+    """Yield what is wrong with one open lease: I3 and I6."""
     fact = lease.fact
     account = view.envelopes[fact.payer]
     nodes = [view.nodes[node].spec for node, _ in fact.slots if node in view.nodes]
@@ -285,14 +290,14 @@ def _lease(view: StateView, lease: Lease) -> Iterator[Violation]:
         yield Violation("I3", fact.lease, f"its payer {fact.payer} is retired")
     if lease.hold_ends_ms > account.spec.end_ms:
         yield Violation("I3", fact.lease, f"is held for beyond the window of {fact.payer}")
-    if fact.start_ms > view.at_ms or fact.reason not in StartReason:
+    if fact.start_ms > view.at_ms or fact.reason not in START_REASONS:
         yield Violation("I6", fact.lease, f"started at {fact.start_ms} by reason {fact.reason}")
-    if lease.ending is not None and lease.ending.reason not in EndReason:
+    if lease.ending is not None and lease.ending.reason not in END_REASONS:
         yield Violation("I6", fact.lease, f"ends by reason {lease.ending.reason}")
 
 
 def _run(view: StateView, record: RunRecord) -> Iterator[Violation]:
-    """I5, I7 and I11 for one run."""
+    """Yield what is wrong with one run: I5, I7 and I11."""
     name = record.spec.name
     if record.phase is Phase.RUNNING:
         if not record.leases:

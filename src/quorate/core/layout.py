@@ -7,14 +7,13 @@ GPUs may be divided freely, one group per domain.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from quorate.model.selector import Selector
 from quorate.model.specs import Placement, Pool, Run
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(Struct, frozen=True, gc=False):
     """``gpus`` that live or die together; ``groups`` are their sizes, or None where divisible."""
 
     index: int
@@ -22,8 +21,7 @@ class Bundle:
     groups: tuple[int, ...] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackRequest:
+class PackRequest(Struct, frozen=True, kw_only=True, gc=False):
     """What is to be placed, and by which rules. ``prefer`` names domains the run already uses."""
 
     pool: str

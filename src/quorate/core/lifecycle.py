@@ -86,7 +86,7 @@ def end_run(scribe: Scribe, record: RunRecord, outcome: Outcome, note: str = "")
     executor attached nothing is left to confirm, so both facts are written together.
     """
     reason = EndReason.END if outcome is Outcome.COMPLETED else EndReason.CANCELLED
-    for lease in record.leases:
+    for lease in tuple(record.leases):
         end_lease(scribe, record, lease, reason, end_ms=scribe.now_ms)
     scribe.write(
         RunEnded(
@@ -171,6 +171,8 @@ def stop_bundle(scribe: Scribe, run: str, bundle: int, reason: EndReason, *, end
 
 def try_waiting(scribe: Scribe) -> None:
     """Try every waiting run, in the order of submission."""
+    if not scribe.somebody_waits:
+        return
     for name, _ in sorted(scribe.view.pending.items(), key=lambda entry: entry[1]):
         record = scribe.view.runs[name]
         try_start(scribe, record.spec, leases_ever=record.leases_ever, known=record.refusal)

@@ -61,7 +61,7 @@ def pack_gang(view: StateView, request: PackRequest) -> PackPlan | Refusal:
         return pick_slots(spread, request)
     if steps.exhausted:
         return Refusal(code=RefusalCode.SEARCH_LIMIT, wanted=request.gpus)
-    return no_placement(yards)
+    return no_placement(request, list(yards.most_free()))
 
 
 def residual(view: StateView, request: PackRequest, plan: PackPlan) -> dict[str, int]:

@@ -8,17 +8,22 @@ maximum flow prunes it so well that, without overlapping caps, it never turns ba
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from quorate.core.flow import FlowNetwork
 from quorate.core.purse import Demand, Leg, Purse
 from quorate.core.steps import Steps
 from quorate.model.events import Tier
-from quorate.model.specs import EnvelopeId
+from quorate.model.specs import CapId, EnvelopeId
 
 Choice = tuple[int, EnvelopeId, Tier]
 """(demand, payer, tier): one cell of the table to be filled in."""
+
+
+CELLS_PER_STEP: Final = 256
+"""How many cells looked at count as one step of searching."""
 
 
 def choices_of(purse: Purse, demands: Sequence[Demand]) -> list[Choice]:
@@ -43,28 +48,52 @@ class Relaxation:
     network: FlowNetwork
     sink: int
     sources: dict[int, int]
-    edges: list[int]
+    watched: int
 
     @classmethod
-    def build(cls, purse: Purse, choices: Sequence[Choice], demanded: Sequence[int]) -> Relaxation:
-        """Return the network in which only ``choices`` are left to pay for ``demanded``."""
+    def build(
+        cls,
+        purse: Purse,
+        choices: Sequence[Choice],
+        demanded: Sequence[int],
+        *,
+        watched: Choice | None = None,
+    ) -> Relaxation:
+        """Return the network in which only ``choices`` are left to pay for ``demanded``.
+
+        Payers that serve the same demands under the same bound are one node: what matters is what
+        they have together. The payer of the ``watched`` cell is kept apart, and its edge known.
+        """
         network = FlowNetwork()
         sink = network.node()
         sources = {index: network.node() for index, gpus in enumerate(demanded) if gpus}
-        bounds: dict[str, int] = {}
-        payers: dict[EnvelopeId, tuple[int, int]] = {}
-        edges: list[int] = []
+        served: dict[EnvelopeId, list[int]] = {}
+        tiers: dict[EnvelopeId, Tier] = {}
         for index, key, tier in choices:
-            if index not in sources:
-                edges.append(-1)
-                continue
-            if key not in payers:
-                room, node = purse.room(key, tier), network.node()
-                payers[key] = (node, room)
-                network.edge(node, _bound_node(network, bounds, purse, (key, tier), sink), room)
-            node, room = payers[key]
-            edges.append(network.edge(sources[index], node, room))
-        return cls(network, sink, sources, edges)
+            if index in sources:
+                served.setdefault(key, []).append(index)
+                tiers[key] = tier
+        rooms: dict[tuple[tuple[int, ...], str, str], int] = {}
+        bounds: dict[str, int] = {}
+        for key, indexes in served.items():
+            gpus, name = min(shared_bounds(purse, (key, tiers[key])), default=(0, ""))
+            if name:
+                bounds[name] = gpus
+            apart = key if watched is not None and watched[1] == key else ""
+            alike = (tuple(indexes), name, apart)
+            rooms[alike] = rooms.get(alike, 0) + purse.room(key, tiers[key])
+        heads = {name: network.node() for name in bounds}
+        for name, node in heads.items():
+            network.edge(node, sink, bounds[name])
+        seen = -1
+        for (indexes_of, name, apart), room in rooms.items():
+            node = network.node()
+            network.edge(node, heads[name] if name else sink, room)
+            for index in indexes_of:
+                edge = network.edge(sources[index], node, room)
+                if apart and watched is not None and index == watched[0]:
+                    seen = edge
+        return cls(network, sink, sources, seen)
 
     def fill(self, demanded: Sequence[int]) -> list[int]:
         """Return how much of each demand gets through, earlier ones first."""
@@ -74,26 +103,12 @@ class Relaxation:
         ]
 
 
-def _bound_node(
-    network: FlowNetwork,
-    bounds: dict[str, int],
-    purse: Purse,
-    payer: tuple[EnvelopeId, Tier],
-    sink: int,
-) -> int:
-    """Return the node of the tightest shared bound that ``payer`` is under, else the sink."""
-    limits = shared_bounds(purse, payer)
-    if not limits:
-        return sink
-    gpus, name = min(limits)
-    if name not in bounds:
-        bounds[name] = network.node()
-        network.edge(bounds[name], sink, gpus)
-    return bounds[name]
-
-
 def shared_bounds(purse: Purse, payer: tuple[EnvelopeId, Tier]) -> list[tuple[int, str]]:
-    """Return (GPUs left, name) of each bound that ``payer`` shares with others."""
+    """Return (GPUs left, name) of each bound that ``payer`` shares with others.
+
+    What a cap on GPU-hours leaves is told in GPUs that hold for as short as any of its payers does,
+    so it is never told as less than it is.
+    """
     key, tier = payer
     limits: list[tuple[int, str]] = []
     for cap_key in purse.view.envelopes[key].caps:
@@ -101,10 +116,40 @@ def shared_bounds(purse: Purse, payer: tuple[EnvelopeId, Tier]) -> list[tuple[in
         if cap.spec.concurrency_max is not None:
             used = cap.gpus_active + cap.gpus_reserved + purse.cap_gpus.get(cap_key, 0)
             limits.append((max(0, cap.spec.concurrency_max - used), f"cap {cap_key}"))
+        if cap.spec.gpu_ms_max is not None:
+            promised = cap.committed_gpu_ms + purse.cap_gpu_ms.get(cap_key, 0)
+            gpus = (cap.spec.gpu_ms_max - promised) // min(hold_times(purse, cap_key))
+            limits.append((max(0, gpus), f"GPU-hours of cap {cap_key}"))
     if tier is Tier.BORROWED and purse.request.borrow_gpus_left is not None:
         left = purse.request.borrow_gpus_left - purse.borrowed
         limits.append((max(0, left), "borrow limit"))
     return limits
+
+
+def hold_times(purse: Purse, cap_key: CapId) -> set[int]:
+    """Return how long a GPU is held for by the open payers under a cap."""
+    accounts = (purse.view.envelopes[key] for key, _ in purse.payers)
+    return {
+        purse.hold_ms(account)
+        for account in accounts
+        if cap_key in account.caps and purse.is_open(account)
+    } or {purse.request.duration_ms}
+
+
+def is_exact(purse: Purse, payers: Iterable[tuple[EnvelopeId, Tier]]) -> bool:
+    """Return whether the relaxation drops nothing.
+
+    Each payer is under one shared bound at most, and where that counts GPU-hours all who share it
+    hold for the same time, so that it counts GPUs.
+    """
+    return all(
+        len(shared_bounds(purse, payer)) <= 1
+        and all(
+            purse.view.caps[cap_key].spec.gpu_ms_max is None or len(hold_times(purse, cap_key)) == 1
+            for cap_key in purse.view.envelopes[payer[0]].caps
+        )
+        for payer in payers
+    )
 
 
 @dataclass(slots=True)
@@ -124,12 +169,9 @@ class PaymentSearch:
         self.choices = choices_of(self.purse, self.demands)
         self.left = [gpus for _, gpus in self.demands]
         self.taken = []
-        # With hours under a shared cap, what fits is not an interval: every amount is tried.
-        self.by_bisection = all(
-            self.purse.view.caps[cap_key].spec.gpu_ms_max is None
-            for _, key, _ in self.choices
-            for cap_key in self.purse.view.envelopes[key].caps
-        )
+        # Where the relaxation is exact, what leaves the rest payable is an interval and its top is
+        # found by halving. Elsewhere every amount is tried.
+        self.by_bisection = is_exact(self.purse, {(k, tier) for _, k, tier in self.choices})
 
     def run(self) -> list[Leg] | None:
         """Return the lexicographically first legs, or None: a proof unless steps ran out."""
@@ -189,28 +231,29 @@ class PaymentSearch:
         """Yield the amounts for cell ``at`` that may leave the rest payable, most first."""
         index, key, tier = self.choices[at]
         most = min(self.left[index], self.purse.room(key, tier))
-        top = self._highest(at, most) if self.by_bisection else None
-        is_interval = top is not None
-        for gpus in range(most if top is None else top, -1, -1):
-            if gpus == top or self._possible(at, gpus):
+        if most == 0:
+            yield 0  # Nothing is wanted or nothing is there: the rest is as payable as before.
+            return
+        top, is_interval = most + 1, self.by_bisection
+        if is_interval:
+            top = most if self._possible(at, most) else self._below(at, most)
+            yield top
+        for gpus in range(top - 1, -1, -1):
+            if self._possible(at, gpus):
                 yield gpus
-            elif is_interval:
-                return
-            if self.steps.exhausted:
+            elif is_interval or self.steps.exhausted:
                 return
 
-    def _highest(self, at: int, most: int) -> int | None:
-        """Return the largest possible amount, or None where none is known to start from."""
-        if self._possible(at, most):
-            return most
-        relaxation = Relaxation.build(self.purse, self.choices[at:], self.left)
-        relaxation.fill(self.left)
-        possible = (
-            relaxation.network.flow_on(relaxation.edges[0]) if relaxation.edges[0] >= 0 else 0
+    def _below(self, at: int, impossible: int) -> int:
+        """Return the largest possible amount below ``impossible``, where they are an interval.
+
+        Some payment of the rest exists, and what it takes here is a possible amount.
+        """
+        relaxation = Relaxation.build(
+            self.purse, self.choices[at:], self.left, watched=self.choices[at]
         )
-        if not self._possible(at, possible):
-            return None
-        impossible = most
+        relaxation.fill(self.left)
+        possible = relaxation.network.flow_on(relaxation.watched)
         while impossible - possible > 1:
             middle = (possible + impossible) // 2
             if self._possible(at, middle):
@@ -231,11 +274,10 @@ class PaymentSearch:
 
     def _rest_payable(self, at: int) -> bool:
         """Return whether the cells from ``at`` on could pay what is left, by relaxation."""
-        if not self.steps.spend():
+        rest = self.choices[at:]
+        if not self.steps.spend(1 + len(rest) // CELLS_PER_STEP):
             return False
-        return (
-            Relaxation.build(self.purse, self.choices[at:], self.left).fill(self.left) == self.left
-        )
+        return Relaxation.build(self.purse, rest, self.left).fill(self.left) == self.left
 
 
 def pay(purse: Purse, demands: Sequence[Demand], steps: Steps) -> list[Leg] | None:

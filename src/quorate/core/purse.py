@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from msgspec import Struct
 
 from quorate.model.events import Tier
 from quorate.model.records import EnvelopeAccount
 from quorate.model.selector import RACK, matches, names_label
-from quorate.model.specs import CapId, EnvelopeId, Sharing
+from quorate.model.specs import CapId, EnvelopeId, Sharing, envelope_id
 from quorate.model.view import Family, Payers, StateView
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoverRequest:
+class CoverRequest(Struct, frozen=True, kw_only=True, gc=False):
     """Whose work, of what kind, from when and for how long, is to be paid.
 
-    ``duration_ms`` is the expected duration plus grace, at least one quantum (``holds.hold_ms``).
+    ``duration_ms`` is the expected duration plus grace (``holds.hold_duration_ms``).
     ``borrow_gpus_left`` is what the run may still borrow; None means any number.
     """
 
@@ -53,6 +53,9 @@ class Place(Struct, frozen=True, gc=False):
 
 
 Demand = tuple[Place, int]
+
+# Looking a member up in its enumeration is slow in Python 3.11, and this is in the inner loop.
+_BORROWED: Final = Tier.BORROWED
 
 
 def family_payers(view: StateView, owner: str, flavor: str) -> Payers:
@@ -98,7 +101,7 @@ def _envelopes_of(view: StateView, owners: Iterable[str], flavor: str) -> list[E
     """Return the envelopes of ``owners`` for ``flavor``, by budget name, then envelope name."""
     budgets = sorted(name for owner in owners for name in view.owner_budgets.get(owner, ()))
     return [
-        EnvelopeId(f"{budget}/{envelope.name}")
+        envelope_id(budget, envelope.name)
         for budget in budgets
         for envelope in sorted(view.budgets[budget].envelopes, key=lambda found: found.name)
         if envelope.flavor == flavor
@@ -157,8 +160,10 @@ class Purse:
         if not self.is_open(account):
             return 0
         spec, taken = account.spec, self.taken.get(key, 0)
-        per = self.hold_ms(account)
         gpus = spec.concurrency - account.gpus_active - account.gpus_reserved - taken
+        if gpus <= 0:
+            return 0
+        per = self.hold_ms(account)
         gpus = min(gpus, (spec.gpu_ms_granted - account.committed_gpu_ms - taken * per) // per)
         for cap_key in account.caps:
             cap = self.view.caps[cap_key]
@@ -168,7 +173,7 @@ class Purse:
             if cap.spec.gpu_ms_max is not None:
                 promised = cap.committed_gpu_ms + self.cap_gpu_ms.get(cap_key, 0)
                 gpus = min(gpus, (cap.spec.gpu_ms_max - promised) // per)
-        if tier is Tier.BORROWED:
+        if tier is _BORROWED:
             gpus = min(gpus, self._lending_room(account, taken, per))
         return max(0, gpus)
 
@@ -192,7 +197,7 @@ class Purse:
         for cap_key in account.caps:
             self.cap_gpus[cap_key] = self.cap_gpus.get(cap_key, 0) + gpus
             self.cap_gpu_ms[cap_key] = self.cap_gpu_ms.get(cap_key, 0) + gpus * per
-        if tier is Tier.BORROWED:
+        if tier is _BORROWED:
             self.borrowed += gpus
 
     def reset(self) -> None:
@@ -213,16 +218,19 @@ class Purse:
         lexicographically first. When it does not, the purse is left as it was found: empty.
         """
         legs: list[Leg] = []
+        envelopes = self.view.envelopes
         for index, (place, gpus) in enumerate(demands):
-            left = gpus
+            left, labels = gpus, place.labels
             for key, tier in self.payers:
-                if not self.pays_at(key, place.labels):
+                account = envelopes[key]
+                spec = account.spec
+                if account.gpus_active >= spec.concurrency or not matches(spec.selector, labels):
                     continue
                 gpus_paid = min(left, self.room(key, tier))
                 if gpus_paid <= 0:
                     continue
                 self.take(key, tier, gpus_paid)
-                per = self.hold_ms(self.view.envelopes[key])
+                per = self.hold_ms(account)
                 legs.append(Leg(index, key, tier, gpus_paid, per))
                 left -= gpus_paid
                 if left == 0:

@@ -16,6 +16,7 @@ from quorate.core.commands import Command
 from quorate.core.decide import decide
 from quorate.model.events import LeaseStarted
 from quorate.model.view import StateView
+from quorate.model.words import counted
 
 ACTOR: Final = "explain"
 """Who dry runs are made by; it is never recorded."""
@@ -151,4 +152,4 @@ def started_with(proof: Proof) -> str:
         gpus = sum(mask.bit_count() for _, mask in lease.slots)
         paid[lease.payer] = paid.get(lease.payer, 0) + gpus
     payers = ", ".join(f"{payer} {gpus}" for payer, gpus in paid.items())
-    return f"{sum(paid.values())} GPUs, paid by {payers}"
+    return f"{counted(sum(paid.values()), 'GPU')}, paid by {payers}"

@@ -234,7 +234,7 @@ def _other_flavors(copies: _Copies, run: Run) -> Iterator[Remedy]:
 
 
 def _fewer_gpus(copies: _Copies, run: Run) -> Iterator[Remedy]:
-    """Yield the widest smaller width on the run's own grid: its steps, its groups, or any."""
+    """Yield the widest smaller width that starts: on the grid of its steps, or any at all."""
     if run.malleable is not None:
         grid = run.malleable
         yield from copies.best(
@@ -246,10 +246,11 @@ def _fewer_gpus(copies: _Copies, run: Run) -> Iterator[Remedy]:
         return
     unit = _whole_node_unit(copies.view, run)
     group = run.group_gpus or run.gpus
-    # Full groups first; below one group any width, because the last group may be smaller.
+    # The last group may be smaller, so any width will do. Only where nodes are given whole need
+    # the least width not start though wider ones do: full groups are tried then.
+    every = range((run.gpus - 1) // unit * unit, 0, -unit)
     full = range((run.gpus - 1) // group * group, 0, -group)
-    below = range((min(group, run.gpus) - 1) // unit * unit, 0, -unit)
-    for values in (full, below):
+    for values in (every, full):
         found = list(
             copies.best(
                 RemedyKind.FEWER_GPUS,

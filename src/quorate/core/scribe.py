@@ -7,7 +7,7 @@ events applied. A decision that writes and does not look back never makes one.
 from __future__ import annotations
 
 from quorate.model.apply import apply
-from quorate.model.events import Event
+from quorate.model.events import Event, RunRequeued, RunSubmitted
 from quorate.model.state import State
 from quorate.model.view import StateView
 
@@ -15,13 +15,14 @@ from quorate.model.view import StateView
 class Scribe:
     """Events of one decision, at one time, by one actor."""
 
-    __slots__ = ("_applied", "_base", "_overlay", "actor", "events", "now_ms")
+    __slots__ = ("_applied", "_base", "_overlay", "actor", "began_ms", "events", "now_ms")
 
     def __init__(self, view: StateView, *, now_ms: int, actor: str) -> None:
         self._base = view
         self._overlay: State | None = None
         self._applied = 0
         self.events: list[Event] = []
+        self.began_ms = view.at_ms
         self.now_ms = max(now_ms, view.at_ms)
         self.actor = actor
 
@@ -36,6 +37,13 @@ class Scribe:
             apply(self._overlay, event)
         self._applied = len(self.events)
         return self._overlay
+
+    @property
+    def somebody_waits(self) -> bool:
+        """Whether any run waits; known without looking at what was written, unless it was a run."""
+        return bool(self._base.pending) or any(
+            isinstance(event, RunSubmitted | RunRequeued) for event in self.events
+        )
 
     def write(self, event: Event) -> None:
         """Add ``event`` to the decision."""

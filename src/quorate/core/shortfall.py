@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from quorate.core.payment import pay, payable, shared_bounds
 from quorate.core.purse import Demand, Purse
@@ -51,31 +52,26 @@ def explain_uncovered(purse: Purse, demands: Sequence[Demand], steps: Steps) -> 
 
 
 def _paid_in_order(purse: Purse, demands: Sequence[Demand]) -> list[int]:
-    """Return how much of each demand is paid when as little as possible is left off the end.
+    """Return how much of each demand can be paid, earlier demands first.
 
-    For limits that overlap, where the quick bound says all of it. What pays for more pays for less,
-    so the least that has to go is found by halving.
+    For limits that overlap, where the quick bound may say too much. What pays for more pays for
+    less, so the most that goes with what is already kept is found by halving.
     """
-    least, most = 1, sum(gpus for _, gpus in demands)
-    while least < most:
-        middle = (least + most) // 2
-        if pay(purse, _without_last(demands, middle), Steps()) is None:
-            least = middle + 1
-        else:
-            most = middle
-    kept = _without_last(demands, least)
-    return [gpus for _, gpus in kept] + [0] * (len(demands) - len(kept))
-
-
-def _without_last(demands: Sequence[Demand], gpus: int) -> list[Demand]:
-    """Return ``demands`` with ``gpus`` taken off the end."""
-    kept = list(demands)
-    while gpus and kept:
-        place, here = kept.pop()
-        if here > gpus:
-            kept.append((place, here - gpus))
-        gpus -= min(gpus, here)
-    return kept
+    kept: list[Demand] = []
+    paid: list[int] = []
+    steps = Steps()
+    for place, gpus in demands:
+        most, impossible = 0, gpus + 1
+        while impossible - most > 1:
+            middle = (most + impossible) // 2
+            if pay(purse, [*kept, (place, middle)], steps) is None:
+                impossible = middle
+            else:
+                most = middle
+        paid.append(most)
+        if most:
+            kept.append((place, most))
+    return paid
 
 
 def _without_borrow_limit(purse: Purse, demands: Sequence[Demand]) -> int:
@@ -124,11 +120,6 @@ def limit_of(purse: Purse, key: EnvelopeId, tier: Tier) -> str:
         ((spec.gpu_ms_granted - account.committed_gpu_ms) // per, "GPU-hours spent or held"),
     ]
     limits += [(gpus, name) for gpus, name in shared_bounds(purse, (key, tier))]
-    for cap_key in account.caps:
-        cap = purse.view.caps[cap_key]
-        if cap.spec.gpu_ms_max is not None:
-            gpus = (cap.spec.gpu_ms_max - cap.committed_gpu_ms) // per
-            limits.append((gpus, f"GPU-hours of cap {cap_key}"))
     if tier is Tier.BORROWED:
         lending = spec.lending
         if lending.concurrency_max is not None:

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heapreplace
 
 from quorate.core.layout import PackRequest
 from quorate.core.spread import Item, items_of
-from quorate.core.yard import Yard, Yards
+from quorate.core.yard import Yard
 from quorate.model.refusal import SHORTAGES_MAX, Refusal, RefusalCode, Shortage
 
 
@@ -31,24 +31,20 @@ class SlicePart:
         return max(0, self.wanted - self.gpus_free)
 
 
-def best_slice(yards: Yards) -> tuple[list[SlicePart], bool]:
-    """Return the slice with the least deficit, and whether the empty fleet could hold it.
+def best_slice(request: PackRequest, yards: Sequence[Yard]) -> tuple[list[SlicePart], bool]:
+    """Return the slice with the least deficit, and whether the empty domains could hold it.
 
-    Where it could not, domains are asked for more than they have: that is what is missing.
+    Where they could not, they are asked for more than they have: that is what is missing.
     """
-    found = list(yards.most_free())
-    if not found:
-        return [], False
-    parts = least_deficit(yards.request, found)
+    parts = least_deficit(request, yards)
     if parts is not None:
         return parts, True
-    return least_deficit(yards.request, found, bounded=False) or [], False
+    return least_deficit(request, yards, bounded=False) or [], False
 
 
-def no_placement(yards: Yards) -> Refusal:
-    """Return why ``yards.request`` cannot be placed now: the least deficit, domain by domain."""
-    request = yards.request
-    parts, fits_empty = best_slice(yards)
+def no_placement(request: PackRequest, yards: Sequence[Yard]) -> Refusal:
+    """Return why ``request`` cannot be placed in ``yards`` now: the least deficit, by domain."""
+    parts, fits_empty = best_slice(request, yards) if yards else ([], False)
     if not parts:
         return Refusal(code=RefusalCode.NO_NODES, subject=request.flavor, wanted=request.gpus)
     remedy = ""
@@ -119,14 +115,23 @@ def _add(
         more = max(0, now + size - yard.gpus_free) - max(0, now - yard.gpus_free)
         return more, now == 0, index
 
-    costs = [cost(index) for index, y in enumerate(yards) if size <= room[y.domain]]
+    costs = [
+        cost(index) for index, y in enumerate(yards) if wanted[y.domain] + size <= room[y.domain]
+    ]
     heapify(costs)
-    for _ in range(item.count):
+    count = item.count
+    while count:
         if not costs:
             return False
         index = costs[0][2]
-        domain = yards[index].domain
-        wanted[domain] += size
+        yard = yards[index]
+        domain, now = yard.domain, wanted[yard.domain]
+        # As long as one more costs the same here, no other domain is looked at.
+        limit = yard.gpus_free if now + size <= yard.gpus_free else room[domain]
+        crosses = now < yard.gpus_free < now + size
+        more = 1 if crosses else min(count, (min(limit, room[domain]) - now) // size)
+        wanted[domain] += size * more
+        count -= more
         if wanted[domain] + size <= room[domain]:
             heapreplace(costs, cost(index))
         else:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import gcd
 from typing import Final
 
 from msgspec import Struct
@@ -84,6 +85,8 @@ def spreads(yards: Yards, payable: Payable | None, steps: Steps) -> Iterator[Spr
     """
     request = yards.request
     items = items_of(request)
+    if request.whole_nodes and not _fits_whole_nodes(yards, items):
+        return
     if request.one_domain or request.placement is Placement.TIGHT:
         yield from _single_domain(yards, items, payable, steps)
     if request.one_domain:
@@ -95,6 +98,20 @@ def spreads(yards: Yards, payable: Payable | None, steps: Steps) -> Iterator[Spr
             yield filled
         return
     yield from search.run()
+
+
+def _fits_whole_nodes(yards: Yards, items: Sequence[Item]) -> bool:
+    """Return whether every group could be made up of whole nodes, were there enough of them."""
+    grain = gcd(*(lot.unit for yard in yards.most_free() for lot in yard.lots))
+    spares = yards.request.spares_per_group
+    # A group and its spares fill nodes together; a divisible item has spares in each of its parts.
+    return grain > 0 and all(
+        any(
+            (item.gpus + parts * spares) % grain == 0
+            for parts in (range(1, grain + 1) if item.divisible else (1,))
+        )
+        for item in items
+    )
 
 
 def _single_domain(
@@ -141,7 +158,7 @@ class _InOneYard:
             return
         self.entered.add((at, tuple(left)))
         item = self.items[at]
-        for piece in _fits(item, item.count, self.spares, self.yard, left):
+        for piece in _fits(item, item.count, self.spares, self.yard, left, self.steps):
             if not self.steps.spend():
                 return
             pieces = (*done, piece)
@@ -164,30 +181,32 @@ def _take(left: list[int], amounts: Sequence[int], sign: int) -> None:
         left[index] -= sign * gpus
 
 
-def _fits(item: Item, count: int, spares: int, yard: Yard, left: Sequence[int]) -> Iterator[Piece]:
+def _fits(  # noqa: PLR0913, PLR0917 - what to take, from where, and how long to look
+    item: Item, count: int, spares: int, yard: Yard, left: Sequence[int], steps: Steps
+) -> Iterator[Piece]:
     """Yield the ways to take ``count`` groups of ``item`` from the lots of ``yard``."""
     need = (item.gpus + spares) * count
     if yard.is_plain:
         if left[0] >= need:
             yield Piece(item.bundle, item.gpus, count, spares, yard, (need,))
         return
-    if all(lot.unit == 1 for lot in yard.lots) or count == 1:
-        ways = _splits(yard, left, need, 0)
+    if count == 1 or all(lot.unit == 1 for lot in yard.lots):
+        ways = _splits(yard, left, need, steps)
     else:
-        ways = _group_by_group(yard, left, item.gpus + spares, count)
+        ways = _group_by_group(yard, left, item.gpus + spares, count, steps)
     for amounts in ways:
         yield Piece(item.bundle, item.gpus, count, spares, yard, amounts)
 
 
 def _group_by_group(
-    yard: Yard, left: Sequence[int], gpus: int, count: int
+    yard: Yard, left: Sequence[int], gpus: int, count: int, steps: Steps
 ) -> Iterator[tuple[int, ...]]:
     """Yield what ``count`` groups of ``gpus``, each of whole nodes, can take from the lots.
 
     One group after the other, each in its first way first; no total is met twice.
     """
     seen = {(0, tuple(left))}
-    stack = [_splits(yard, left, gpus, 0)]
+    stack = [_splits(yard, left, gpus, steps)]
     path = [tuple(left)]
     while stack:
         one = next(stack[-1], None)
@@ -202,24 +221,52 @@ def _group_by_group(
         if len(stack) == count:
             yield tuple(had - have for had, have in zip(left, rest, strict=True))
         else:
-            stack.append(_splits(yard, rest, gpus, 0))
+            stack.append(_splits(yard, rest, gpus, steps))
             path.append(rest)
 
 
-def _splits(yard: Yard, left: Sequence[int], gpus: int, at: int) -> Iterator[tuple[int, ...]]:
-    """Yield the ways to take ``gpus`` from the lots from ``at`` on, most from the first first."""
-    unit = yard.lots[at].unit
-    most = min(gpus, left[at]) // unit * unit
-    if at == len(yard.lots) - 1:
-        if most == gpus:
-            yield (gpus,)
-        return
-    rest = sum(left[at + 1 :])
-    for here in range(most, -1, -unit):
-        if gpus - here > rest:
+def _splits(yard: Yard, left: Sequence[int], gpus: int, steps: Steps) -> Iterator[tuple[int, ...]]:
+    """Yield the ways to take ``gpus`` from the lots, most from the first lot first.
+
+    A lot is only given what the lots behind it can make up: never more than they have, and never
+    what their units do not divide.
+    """
+    units = [lot.unit for lot in yard.lots]
+    behind, grain = [0] * len(units), [0] * len(units)
+    for at in range(len(units) - 2, -1, -1):
+        behind[at] = behind[at + 1] + left[at + 1] // units[at + 1] * units[at + 1]
+        grain[at] = gcd(grain[at + 1], units[at + 1])
+    taken: list[int] = []
+    rest = gpus
+    choices = [_here(rest, left[0], units[0], behind[0], grain[0])]
+    while choices:
+        if not steps.spend():
             return
-        for others in _splits(yard, left, gpus - here, at + 1):
-            yield (here, *others)
+        here = next(choices[-1], None)
+        if here is None:
+            choices.pop()
+            if taken:
+                rest += taken.pop()
+            continue
+        at = len(taken)
+        if at == len(units) - 1:
+            yield (*taken, here)
+            continue
+        taken.append(here)
+        rest -= here
+        following = at + 1
+        choices.append(
+            _here(rest, left[following], units[following], behind[following], grain[following])
+        )
+
+
+def _here(rest: int, left: int, unit: int, behind: int, grain: int) -> Iterator[int]:
+    """Yield what one lot may give of ``rest``, most first; nothing lies behind where grain is 0."""
+    most = min(rest, left) // unit * unit
+    for here in range(most, max(0, rest - behind) - 1, -unit):
+        other = rest - here
+        if other == 0 if grain == 0 else other % grain == 0:
+            yield here
 
 
 @dataclass(slots=True)
@@ -244,13 +291,23 @@ class _SpreadSearch:
         sizes = [item.gpus for item in self.items]
         uniform = len(set(sizes[:-1])) <= 1 and sizes[-1] <= sizes[0]
         last_is_one = sizes[-1] == sizes[0] or self.items[-1].count == 1
-        if request.whole_nodes:
+        if request.whole_nodes and not self._of_one_size():
             self.filling_is_best = False
         elif self.items[0].divisible:
             alone = len(self.items) == 1 and not request.prefer
             self.filling_is_best = alone or not request.spares_per_group
         else:
             self.filling_is_best = uniform and last_is_one
+
+    def _of_one_size(self) -> bool:
+        """Return whether all nodes have one size and every group is a multiple of it."""
+        units = {lot.unit for yard in self.yards.most_free() for lot in yard.lots}
+        spares = self.yards.request.spares_per_group
+        return len(units) == 1 and all(
+            size % unit == 0
+            for unit in units
+            for size in (spares, *(item.gpus for item in self.items))
+        )
 
     def fill(self) -> Spread | None:
         """Return the spread that fills one domain before the next; None where nothing fits.
@@ -265,7 +322,9 @@ class _SpreadSearch:
                 left = self._left(yard)
                 gpus = sum(left)
                 most = min(rest, gpus - spares if item.divisible else gpus // (item.gpus + spares))
-                piece = next(self._pieces(item, most, yard))
+                piece = next(self._pieces(item, most, yard), None)
+                if piece is None:
+                    return None
                 _take(left, piece.amounts, 1)
                 self.pieces.append(piece)
                 self.used[yard.domain] = self.used.get(yard.domain, 0) + 1
@@ -334,7 +393,8 @@ class _SpreadSearch:
     def _pieces(self, item: Item, amount: int, yard: Yard) -> Iterator[Piece]:
         spares = self.yards.request.spares_per_group
         part = Item(item.bundle, amount, 1, divisible=True) if item.divisible else item
-        return _fits(part, 1 if item.divisible else amount, spares, yard, self._left(yard))
+        count = 1 if item.divisible else amount
+        return _fits(part, count, spares, yard, self._left(yard), self.steps)
 
     def _could(self, item: Item, amount: int, yard: Yard) -> bool:
         """Return whether some way to put ``amount`` into ``yard`` might be payable."""

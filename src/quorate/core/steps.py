@@ -16,10 +16,10 @@ class Steps:
     left: int = SEARCH_STEPS_MAX
     exhausted: bool = False
 
-    def spend(self) -> bool:
-        """Return whether one more step may be taken, and take it."""
-        if self.left <= 0:
+    def spend(self, steps: int = 1) -> bool:
+        """Return whether another ``steps`` may be taken, and take them."""
+        if self.left < steps:
             self.exhausted = True
             return False
-        self.left -= 1
+        self.left -= steps
         return True

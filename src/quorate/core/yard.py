@@ -15,6 +15,7 @@ from quorate.core.layout import PackRequest
 from quorate.core.purse import Place
 from quorate.model.island import Island, IslandKey
 from quorate.model.selector import RACK, contradicts, matches, names_label
+from quorate.model.specs import Node
 from quorate.model.view import StateView
 
 ALL_NODES = -1
@@ -121,17 +122,19 @@ class Yards:
 def _split(island: Island, request: PackRequest, *, by_rack: bool) -> tuple[Lot, ...]:
     """Return the lots of ``island``: by rack, by node size, or both; most free first."""
     members: dict[tuple[str, int], int] = {}
+    firsts: dict[tuple[str, int], Node] = {}
+    offered = island.whole if request.whole_nodes else ALL_NODES
     for position, node in enumerate(island.nodes):
-        if request.whole_nodes and not island.whole >> position & 1:
-            continue
         if by_rack and not matches(request.selector, node.location):
             continue
         rack = (node.rack or "") if by_rack else ""
         key = (rack, node.gpus if request.whole_nodes else 1)
-        members[key] = members.get(key, 0) | 1 << position
+        # A lot of which nothing is left is a lot all the same: its place may have money.
+        members[key] = members.get(key, 0) | 1 << position & offered
+        firsts.setdefault(key, node)
     lots = []
     for (rack, unit), nodes in members.items():
-        first = island.nodes[(nodes & -nodes).bit_length() - 1]
+        first = firsts[rack, unit]
         labels = first.location
         if not by_rack:
             labels.pop(RACK, None)

@@ -15,7 +15,7 @@ from quorate.documents.head import Head
 from quorate.documents.place import place_selector, refuse_no_selector
 from quorate.documents.problem import quoted
 from quorate.documents.reader import At, Fields, complete, fields_of, listed, refuse_repeats
-from quorate.documents.times import time_ms
+from quorate.documents.times import time_ms, time_text
 from quorate.documents.written import hours_text
 from quorate.model.specs import Budget, Cap, Envelope, Lending, Sharing
 
@@ -160,7 +160,10 @@ def _window(fields: Fields, at: At) -> tuple[int, int] | None:
     if start_ms is None or end_ms is None:
         return None
     if end_ms <= start_ms:
-        fields.at("end").fault("must be after start", "swap them or move the end")
+        fields.at("end").fault(
+            f"must be after start, which is {time_text(start_ms)}, got {time_text(end_ms)}",
+            "swap them or move the end",
+        )
         return None
     return start_ms, end_ms
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from quorate.documents import values
 from quorate.documents.problem import shown
@@ -34,8 +35,7 @@ _HINTS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class Head(Struct, frozen=True, kw_only=True):
     """A document's metadata, checked. ``name`` is empty when it is to be generated or is faulty."""
 
     name: str

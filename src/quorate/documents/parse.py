@@ -8,8 +8,9 @@ document refuses them all, so that nothing is half applied.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from quorate.documents.budget import read_budget
 from quorate.documents.head import (
@@ -64,8 +65,7 @@ _KIND_HINTS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class Document(Struct, frozen=True, kw_only=True):
     """One valid document. A run whose name is to be generated has an empty one in its spec."""
 
     kind: str
@@ -79,15 +79,13 @@ class Document:
         return SYSTEM_NAME if isinstance(self.spec, System) else self.spec.name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Documents:
+class Documents(Struct, frozen=True, kw_only=True):
     """The documents of a valid text, in the order written."""
 
     items: tuple[Document, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Invalid:
+class Invalid(Struct, frozen=True, kw_only=True):
     """Everything that is wrong with a text; never empty."""
 
     problems: tuple[Problem, ...]
@@ -96,8 +94,7 @@ class Invalid:
 Parsed = Documents | Invalid
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Judged:
+class _Judged(Struct, frozen=True, kw_only=True):
     """One document after reading: ``spec`` means nothing when there are ``faults``."""
 
     kind: str | None

@@ -16,7 +16,7 @@ FLAVOR_LABEL: Final = "gpu.flavor"
 _LABEL_KEY: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,251}[A-Za-z0-9])?")
 _AT_LEAST_ONE: Final = (
     "must contain at least one label",
-    "name a place, e.g. selector: {region: us-west}",
+    'name a place, e.g. selector: {region: us-west}, or all of them: {region: "*"}',
 )
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from msgspec import Struct
+
 from quorate.documents.problem import Path, quoted, shown
 
 T = TypeVar("T")
@@ -32,14 +34,11 @@ class Fault:
     remedy: str
 
 
-class At:
+class At(Struct, gc=False):
     """A place in a document. Cheap: one is made for every field that is read."""
 
-    __slots__ = ("faults", "path")
-
-    def __init__(self, path: Path, faults: list[Fault]) -> None:
-        self.path = path
-        self.faults = faults
+    path: Path
+    faults: list[Fault]
 
     def child(self, key: str | int) -> At:
         """Return the place of ``key`` under this one."""
@@ -61,6 +60,8 @@ class At:
 
 
 Read = Callable[[object, At], T | None]
+
+_ABSENT: Final = object()
 
 
 class Fields:
@@ -86,24 +87,27 @@ class Fields:
 
         With ``otherwise`` the field may be left out after all, and that is its value then.
         """
-        if name in self._values:
-            return _read_present(self._values[name], read, self._at.child(name))
+        value = self._values.get(name, _ABSENT)
+        if value is not _ABSENT:
+            return _read_present(value, read, self._at.child(name))
         if otherwise is None:
             self._at.child(name).fault("is required", remedy or f"add {name}")
         return otherwise
 
     def optional(self, name: str, read: Read[T], default: D) -> T | D:
         """Return the checked value of ``name``, or ``default`` when left out or faulty."""
-        if name not in self._values:
+        value = self._values.get(name, _ABSENT)
+        if value is _ABSENT:
             return default
-        found = _read_present(self._values[name], read, self._at.child(name))
+        found = _read_present(value, read, self._at.child(name))
         return default if found is None else found
 
     def maybe(self, name: str, read: Read[T]) -> T | None:
         """Return the checked value of ``name``, or None when left out or faulty."""
-        if name not in self._values:
+        value = self._values.get(name, _ABSENT)
+        if value is _ABSENT:
             return None
-        return _read_present(self._values[name], read, self._at.child(name))
+        return _read_present(value, read, self._at.child(name))
 
 
 def _read_present(value: object, read: Read[T], at: At) -> T | None:

@@ -23,7 +23,7 @@ from quorate.documents.run_parts import (
     rounds_work,
 )
 from quorate.documents.times import any_duration, positive_duration
-from quorate.model.amounts import GPUS_MAX, GRACE_DEFAULT_MS
+from quorate.model.amounts import GPUS_MAX, GRACE_DEFAULT_MS, GROUPS_MAX, STEPS_MAX
 from quorate.model.selector import Selector
 from quorate.model.specs import DEFAULT_POOL, Funding, Malleable, OnQuota, Replace, Run
 
@@ -92,6 +92,12 @@ def read_run(spec: object, at: At, head: Head) -> Run | None:
         total_at = fields.at("resources").child("totalGPUs")
         _check_on_grid(gpus, malleable, total_at, "must fall within malleable min/max")
     group_gpus, spread, selector = fields.optional("locality", _locality, (None, True, ()))
+    most = gpus if malleable is None else malleable.gpus_max
+    if group_gpus is not None and most is not None and most > group_gpus * GROUPS_MAX:
+        fields.at("locality").child("groupGPUs").fault(
+            f"{group_gpus} cuts {most} GPUs into over {GROUPS_MAX} groups",
+            f"use groups of {-(-most // GROUPS_MAX)} GPUs or more",
+        )
     duration_ms, checkpoint_ms = fields.optional("runtime", _runtime, (None, GRACE_DEFAULT_MS))
     run = Run(
         name=head.name,
@@ -190,6 +196,12 @@ def _malleable(value: object, at: At) -> Malleable | None:
         return None
     found = Malleable(gpus_min=low, gpus_max=high, gpus_step=step, gpus_desired=desired or high)
     _check_on_grid(high, found, fields.at("maxTotalGPUs"), "")
+    if (high - low) // step > STEPS_MAX:
+        least = -(-(high - low) // STEPS_MAX)
+        fields.at("stepGPUs").fault(
+            f"{step} cuts {low} to {high} GPUs into {(high - low) // step} steps, over {STEPS_MAX}",
+            f"use steps of {least} GPUs or more",
+        )
     if desired is not None:
         _check_on_grid(desired, found, fields.at("desiredTotalGPUs"), "must fall within min/max")
     return found

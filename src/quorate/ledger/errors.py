@@ -13,16 +13,20 @@ class QuorateError(Exception):
 class CorruptLedgerError(QuorateError):
     """What is stored is not what was written.
 
-    ``height`` and ``seq`` say where, as far as is known: the block, and the first event in doubt.
+    ``height`` and ``seq`` say where, as far as is known: the block, and the first event in doubt;
+    ``source`` is the file, where there is one.
     """
 
-    def __init__(self, what: str, *, height: int | None = None, seq: int | None = None) -> None:
+    def __init__(
+        self, what: str, *, height: int | None = None, seq: int | None = None, source: str = ""
+    ) -> None:
         places = []
         if height is not None:
             places.append(f"block {height}")
         if seq is not None:
             places.append(f"sequence {seq}")
-        super().__init__(f"{what} (at {', '.join(places)})" if places else what)
+        told = f"{source} is damaged: {what}" if source else what
+        super().__init__(f"{told} (at {', '.join(places)})" if places else told)
         self.what = what
         self.height = height
         self.seq = seq

@@ -6,13 +6,18 @@ Replaying checks the chain as it goes, so a state is never built from bytes that
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 from quorate.ledger.chain import GENESIS, Block, Head, open_blocks
+from quorate.ledger.errors import CorruptLedgerError
 from quorate.model.apply import apply_all
 from quorate.model.events import Event
 from quorate.model.state import State
+
+LONG_EVENTS: Final = 10_000
+"""From so many events on, what a replay built is kept out of the cycle collector's sight."""
 
 
 @contextmanager
@@ -47,17 +52,37 @@ def replay(
     state = State() if state is None else state
     head = after
     with collector_paused():
-        for head, events in open_blocks(blocks, after=after, not_before_ms=state.at_ms):  # noqa: B007
-            apply_all(state, events)
+        for head, events in open_blocks(blocks, after=after, not_before_ms=state.at_ms):
+            _apply_block(state, events, head)
+        if head.seq - after.seq >= LONG_EVENTS:
+            # It is there to stay: the collector need not walk all of it whenever it looks.
+            gc.freeze()
     return state, head
 
 
-def replay_until(blocks: Iterable[Block], *, at_ms: int) -> State:
-    """Return the state as it was at ``at_ms``: every event recorded up to and at that instant."""
-    state = State()
-    for _, events in open_blocks(blocks):
+def _apply_block(state: State, events: Sequence[Event], head: Head) -> None:
+    """Fold the events of one block, and say so if they cannot have happened.
+
+    Hashes show that nothing was changed since it was written, not that whoever wrote it was right:
+    a ledger made by hand can free slots that were never taken.
+    """
+    try:
+        apply_all(state, events)
+    except (AssertionError, KeyError, IndexError, ValueError) as error:
+        what = f"an event cannot have happened: {type(error).__name__} {error}"
+        raise CorruptLedgerError(what, height=head.height, seq=state.seq + 1) from error
+
+
+def replay_until(blocks: Iterable[Block], *, at_ms: int) -> tuple[State, Head]:
+    """Return the state as it was at ``at_ms``: every event recorded up to and at that instant.
+
+    The head is that of the block which holds the last of them.
+    """
+    state, last = State(), GENESIS
+    for head, events in open_blocks(blocks):
         due = [event for event in events if event.at_ms <= at_ms]
-        apply_all(state, due)
+        _apply_block(state, due, head)
+        last = head if due else last
         if len(due) < len(events):
             break
-    return state
+    return state, last

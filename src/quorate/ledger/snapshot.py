@@ -7,6 +7,7 @@ Indexes are not stored; they are rebuilt from the tables.
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Final
 
 import msgspec
@@ -110,40 +111,53 @@ _SNAPSHOT: Final = Decoder(_Snapshot)
 
 def take(state: State) -> bytes:
     """Return ``state`` as bytes."""
+    return _ENCODER.encode(_packed(state))
+
+
+def fingerprint(state: State) -> bytes:
+    """Return a hash of all that ``state`` holds, whatever order its tables were filled in."""
+    packed = _packed(state)
+    for table in (packed.pools, packed.nodes, packed.owners, packed.budgets):
+        table.sort(key=lambda spec: spec.name)
+    packed.envelopes.sort(key=lambda entry: entry.envelope_id)
+    packed.caps.sort(key=lambda entry: entry.cap_id)
+    packed.runs.sort(key=lambda entry: entry.seq)
+    for run in packed.runs:
+        run.charges = tuple(sorted(run.charges))
+    packed.leases.sort(key=lambda entry: entry.fact.lease)
+    return sha256(_ENCODER.encode(packed)).digest()
+
+
+def _packed(state: State) -> _Snapshot:
     state.refresh()
-    return _ENCODER.encode(
-        _Snapshot(
-            SNAPSHOT_FORMAT,
-            state.seq,
-            state.at_ms,
-            state.ledger_id,
-            state.public_key,
-            state.system,
-            list(state.pools.values()),
-            [record.spec for record in state.nodes.values()],
-            list(state.owners.values()),
-            list(state.budgets.values()),
-            [_pack_envelope(account) for account in state.envelopes.values()],
-            [_pack_cap(account) for account in state.caps.values()],
-            [_pack_run(record) for record in state.runs.values()],
-            [
-                _Lease(lease.fact, lease.hold_gpu_ms, lease.ending)
-                for lease in state.leases.values()
-            ],
-        )
+    return _Snapshot(
+        SNAPSHOT_FORMAT,
+        state.seq,
+        state.at_ms,
+        state.ledger_id,
+        state.public_key,
+        state.system,
+        list(state.pools.values()),
+        [record.spec for record in state.nodes.values()],
+        list(state.owners.values()),
+        list(state.budgets.values()),
+        [_pack_envelope(account) for account in state.envelopes.values()],
+        [_pack_cap(account) for account in state.caps.values()],
+        [_pack_run(record) for record in state.runs.values()],
+        [_Lease(lease.fact, lease.hold_gpu_ms, lease.ending) for lease in state.leases.values()],
     )
 
 
 def restore(payload: bytes) -> State | None:
     """Return the state that ``payload`` holds, or None when it is not a snapshot of this format."""
-    try:
-        if _FORMAT.decode(payload).format != SNAPSHOT_FORMAT:
-            return None
-        found = _SNAPSHOT.decode(payload)
-    except msgspec.DecodeError:
-        return None
     with collector_paused():
-        return _restore(found)
+        try:
+            if _FORMAT.decode(payload).format != SNAPSHOT_FORMAT:
+                return None
+            return _restore(_SNAPSHOT.decode(payload))
+        except (msgspec.DecodeError, KeyError, IndexError, ValueError, AssertionError):
+            # Whatever is wrong with a cache, the ledger itself has the answer.
+            return None
 
 
 def _restore(found: _Snapshot) -> State:

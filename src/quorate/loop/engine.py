@@ -22,7 +22,7 @@ from quorate.model.events import Event, LedgerOpened
 from quorate.model.state import State
 from quorate.model.view import StateView
 from quorate.ports.clock import Clock
-from quorate.ports.errors import LedgerEmptyError, StoreError
+from quorate.ports.errors import LedgerEmptyError, QuorateError
 from quorate.ports.store import EventStore
 
 _LOG = logging.getLogger(__name__)
@@ -42,12 +42,15 @@ class Receipt:
 class Engine:
     """Owns the state. One command or group at a time; not for use from several threads."""
 
-    def __init__(self, store: EventStore, clock: Clock, state: State, head: Head) -> None:
+    def __init__(
+        self, store: EventStore, clock: Clock, state: State, head: Head, *, snapshot_seq: int = 0
+    ) -> None:
         self._store = store
         self._clock = clock
         self._state = state
         self._head = head
-        self._snapshot_seq = state.seq
+        self._snapshot_seq = snapshot_seq
+        self._is_sure = True
         self.snapshot_events = SNAPSHOT_EVENTS
 
     @classmethod
@@ -57,10 +60,10 @@ class Engine:
         Raises ``CorruptLedgerError`` when the log does not verify, ``LedgerEmptyError`` when it
         was created and never begun.
         """
-        state, head = _load(store)
+        state, head, snapshot_seq = _load(store)
         if head == GENESIS:
             raise LedgerEmptyError
-        return cls(store, clock, state, head)
+        return cls(store, clock, state, head, snapshot_seq=snapshot_seq)
 
     @classmethod
     def create(
@@ -78,6 +81,7 @@ class Engine:
     @property
     def view(self) -> StateView:
         """The state as of the last commit, for reading."""
+        self._reload_if_unsure()
         return self._state
 
     @property
@@ -101,23 +105,36 @@ class Engine:
         """
         decisions: list[Decision] = []
         events: list[Event] = []
+        self._reload_if_unsure()
         try:
             for command in commands:
                 decision = decide(self._state, command, now_ms=self.now_ms(), actor=actor)
+                # From here until the block is durable the state runs ahead of the ledger.
+                self._is_sure = False
                 apply_all(self._state, decision.events)
                 decisions.append(decision)
                 events.extend(decision.events)
             if events:
                 self._append(events)
+            self._is_sure = True
         except BaseException:
-            if events:
-                self._state, self._head = _load(self._store)
+            self._reload_if_unsure()
             raise
         self._maybe_snapshot()
         return [Receipt(decision, self._head) for decision in decisions]
 
+    def _reload_if_unsure(self) -> None:
+        """Read the state anew if it may hold what was never committed.
+
+        If that fails too the engine stays unsure, and every use of it tries again first.
+        """
+        if not self._is_sure:
+            self._state, self._head, _ = _load(self._store)
+            self._is_sure = True
+
     def try_out(self, command: Command, *, actor: str) -> Decision:
         """Return what ``command`` would do now; nothing is written and nothing changes."""
+        self._reload_if_unsure()
         return decide(self._state, command, now_ms=self.now_ms(), actor=actor)
 
     def close(self) -> None:
@@ -139,17 +156,18 @@ class Engine:
         self._snapshot_seq = self._state.seq
         try:
             self._store.save_snapshot(self._head, take(self._state))
-        except StoreError as error:
+        except QuorateError as error:
             # The commands are committed; without a snapshot the next start only takes longer.
             _LOG.warning("no snapshot at sequence %d: %s", self._head.seq, error)
 
 
-def _load(store: EventStore) -> tuple[State, Head]:
-    """Return the state and head of the ledger in ``store``."""
+def _load(store: EventStore) -> tuple[State, Head, int]:
+    """Return the state and head of the ledger in ``store``, and where its snapshot was taken."""
     kept = store.load_snapshot()
     if kept is not None:
         head, payload = kept
         state = restore(payload)
         if state is not None and state.seq == head.seq:
-            return replay(store.blocks(from_height=head.height + 1), state=state, after=head)
-    return replay(store.blocks())
+            after = store.blocks(from_height=head.height + 1)
+            return *replay(after, state=state, after=head), head.seq
+    return *replay(store.blocks()), 0

@@ -19,11 +19,18 @@ GRACE_DEFAULT_MS: Final = 2 * MINUTE_MS
 # 64-bit integer, which is what the stored form holds: 2**20 GPUs x 200 years < 2**63 GPU-ms.
 GPUS_PER_NODE_MAX: Final = 64
 GPUS_MAX: Final = 1_048_576
+STEPS_MAX: Final = 128
+"""Into how many steps above its minimum a malleable run may be cut."""
+GROUPS_MAX: Final = 4_096
+"""Into how many groups a run may be cut; each has a lease of its own."""
 DURATION_MS_MAX: Final = 366 * 10 * DAY_MS
 TIME_MS_MIN: Final = 0
 TIME_MS_MAX: Final = 7_258_118_400_000  # 2200-01-01T00:00:00Z
 
 
-def gpu_ms(*, gpus: int, ms: int) -> int:
-    """Return the GPU-milliseconds of ``gpus`` busy for ``ms``."""
-    return gpus * ms
+def hours_text(gpu_ms: int, *, up: bool = False) -> str:
+    """Return GPU-milliseconds as hours with at most two decimals, rounded down or ``up``."""
+    hundredths, rest = divmod(gpu_ms, HOUR_MS // 100)
+    hundredths += 1 if up and rest else 0
+    whole, part = divmod(hundredths, 100)
+    return f"{whole}.{part:02d}" if part else str(whole)

@@ -86,7 +86,7 @@ def _owner_applied(state: State, event: e.OwnerApplied) -> None:
     for parent in owner.parents:
         known = state.children.get(parent, ())
         state.children[parent] = tuple(sorted((*known, owner.name)))
-    state.family_cache = {}
+    state.budgets_changed()
 
 
 def _budget_applied(state: State, event: e.BudgetApplied) -> None:
@@ -119,7 +119,7 @@ def _budget_applied(state: State, event: e.BudgetApplied) -> None:
         if envelope.lending.allow:
             _list_lender(state, envelope.flavor, key_e)
     _recount_caps(state, budget)
-    state.family_cache = {}
+    state.budgets_changed()
 
 
 def _retire_budget(state: State, old: Budget) -> None:

@@ -5,6 +5,8 @@ Only ``model/apply.py`` changes them, and only after asking their table to ``own
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from msgspec import Struct
 
 from quorate.model.events import LeaseEnding, LeaseStarted, Tier
@@ -28,7 +30,10 @@ TERMINAL = frozenset((Phase.COMPLETED, Phase.CANCELLED, Phase.FAILED))
 
 
 class Record(Struct, gc=False):
-    """Something that changes in place. It holds values only, so it is never part of a cycle."""
+    """What there are very many of: quick to make, and never part of a cycle.
+
+    Accounts are few and change with every lease, so they are dataclasses: quick to change.
+    """
 
 
 class NodeRecord(Record):
@@ -43,7 +48,8 @@ class NodeRecord(Record):
         return NodeRecord(self.spec, self.island, self.position)
 
 
-class EnvelopeAccount(Record):
+@dataclass(slots=True)
+class EnvelopeAccount:
     """What an envelope has promised and paid.
 
     ``committed_gpu_ms`` is spent + held: what ended leases cost and what open leases hold, whole.
@@ -96,7 +102,8 @@ class EnvelopeAccount(Record):
         return self.committed_gpu_ms - self.spent_gpu_ms(now_ms)
 
 
-class CapAccount(Record):
+@dataclass(slots=True)
+class CapAccount:
     """What the envelopes under a cap have promised together."""
 
     cap_id: CapId

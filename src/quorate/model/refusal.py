@@ -9,7 +9,7 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from quorate.model.words import Word
+from quorate.model.words import Word, counted
 
 
 class RefusalCode(Word):
@@ -69,23 +69,28 @@ SHORTAGES_MAX = 12
 def sentence(refusal: Refusal) -> str:  # noqa: C901, PLR0911 - one line per code, nothing else
     """Return the refusal as one English sentence with its numbers."""
     wanted, short, subject = refusal.wanted, refusal.short, refusal.subject
+    gpus = counted(wanted, "GPU")
     match refusal.code:
         case RefusalCode.NO_ENVELOPE:
             return f"no budget line that {subject} may spend matches this work"
         case RefusalCode.INSUFFICIENT_FUNDS:
-            return f"budgets can pay {wanted - short} of {wanted} GPUs, {short} short"
+            return f"budgets can pay {wanted - short} of {gpus}, {short} short"
         case RefusalCode.BORROW_LIMIT:
-            return f"borrowing is limited to {subject} GPUs, {short} of {wanted} GPUs unpaid"
+            unit = "GPU" if subject == "1" else "GPUs"
+            return f"borrowing is limited to {subject} {unit}, {short} of {gpus} unpaid"
         case RefusalCode.NO_NODES:
             return f"no node of the pool has flavor {subject} and matches the run's selector"
         case RefusalCode.INSUFFICIENT_CAPACITY:
-            return f"nodes are short by {short} of {wanted} GPUs"
+            return f"nodes are short by {short} of {gpus}"
         case RefusalCode.NO_SINGLE_DOMAIN:
-            return f"no single domain has {wanted} GPUs free, the best is {short} short"
+            return f"no single domain has {gpus} free, the best is {short} short"
         case RefusalCode.FUNDS_ELSEWHERE:
-            return f"no placement of {wanted} GPUs is both free and paid for; {short} GPUs unpaid"
+            return (
+                f"room is free only where nobody pays for {subject}; where somebody does, nodes "
+                f"are short by {short} of {gpus}"
+            )
         case RefusalCode.SEARCH_LIMIT:
-            return f"no way to pay for {wanted} GPUs was found within the search limit"
+            return f"no way to pay for {gpus} was found within the search limit"
         case RefusalCode.WAITING_FOR_UPSTREAM:
             return f"waiting for {subject} to complete"
         case RefusalCode.UPSTREAM_FAILED:

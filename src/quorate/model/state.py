@@ -7,7 +7,8 @@ through to the one below and are thrown away together.
 
 from __future__ import annotations
 
-from heapq import heapify, heappush
+from bisect import bisect_right
+from heapq import heapify, heappop, heappush
 
 from quorate.model.domain_index import DomainIndex
 from quorate.model.events import Slots
@@ -42,7 +43,9 @@ class State:
         "_holds_due",
         "_node_leases",
         "_nodes",
+        "_openings",
         "_owner_leases",
+        "_pending_free",
         "_pending_nodes",
         "_stale",
         "at_ms",
@@ -92,8 +95,11 @@ class State:
         self._domains: Table[tuple[str, str], DomainIndex] = Table()
         # The islands changed since the last refresh, with the free count that is still listed.
         self._stale: list[tuple[IslandKey, int]] = []
-        self._pending_nodes: dict[str, tuple[Node, int]] = {}
+        # Nodes that wait to be placed, and what is free on them.
+        self._pending_nodes: dict[str, Node] = {}
+        self._pending_free: dict[str, int] = {}
         self._holds_due: list[tuple[int, str]] | None = None
+        self._openings: list[int] | None = None
 
     def overlay(self) -> State:
         """Return a state that reads through to this one and keeps its changes to itself.
@@ -110,8 +116,9 @@ class State:
         # Shared until a budget or owner changes in the overlay, which then gets its own (apply.py).
         over.family_cache = self.family_cache
         over._stale = []  # noqa: SLF001 - another state, the same class
-        over._pending_nodes = {}  # noqa: SLF001
+        over._pending_nodes, over._pending_free = {}, {}  # noqa: SLF001
         over._holds_due = None  # noqa: SLF001
+        over._openings = None  # noqa: SLF001
         over.leases_indexed = True
         return over
 
@@ -125,8 +132,7 @@ class State:
     def taken_slots(self, name: str) -> int:
         """Return the taken slots of a node, known or not, without placing what was added since."""
         if name in self._pending_nodes:
-            node, free = self._pending_nodes[name]
-            return all_slots(node.gpus) ^ free
+            return all_slots(self._pending_nodes[name].gpus) ^ self._pending_free[name]
         record = self._nodes.get(name)
         if record is None:
             return 0
@@ -175,10 +181,14 @@ class State:
 
     def occupy(self, slots: Slots) -> int:
         """Take ``slots``, all of them free, out of the topology; return how many they are."""
+        if self._pending_nodes:
+            return -self._toggle_pending(slots, taking=True)
         return -self._toggle(slots, taking=True)
 
     def vacate(self, slots: Slots) -> int:
         """Put ``slots``, all of them taken, back into the topology; return how many they are."""
+        if self._pending_nodes:
+            return self._toggle_pending(slots, taking=False)
         return self._toggle(slots, taking=False)
 
     def _toggle(self, slots: Slots, *, taking: bool) -> int:
@@ -186,8 +196,6 @@ class State:
 
         Nodes that change alike are moved in the index together: most go whole.
         """
-        if self._pending_nodes:
-            return self._toggle_pending(slots, taking=taking)
         if len(slots) == 1:
             return self._toggle_one(*slots[0], taking=taking)
         nodes, total = self._nodes, 0
@@ -232,14 +240,14 @@ class State:
 
         A replay asks for no placement, so it keeps no index of slots until it has ended.
         """
-        pending, total = self._pending_nodes, 0
+        pending, total = self._pending_free, 0
         for node, mask in slots:
-            if node not in pending:
+            free = pending.get(node)
+            if free is None:
                 total += self._toggle_one(node, mask, taking=taking)
                 continue
-            spec, free = pending[node]
             assert free & mask == (mask if taking else 0), (node, mask, free)
-            pending[node] = (spec, free ^ mask)
+            pending[node] = free ^ mask
             total += -mask.bit_count() if taking else mask.bit_count()
         return total
 
@@ -253,7 +261,8 @@ class State:
 
     def add_node(self, node: Node, *, free: int) -> None:
         """Place ``node``, with ``free`` slots, into the topology; done in bulk by ``refresh``."""
-        self._pending_nodes[node.name] = (node, free)
+        self._pending_nodes[node.name] = node
+        self._pending_free[node.name] = free
 
     def refresh(self) -> None:
         """Bring the placement index up to date with the slots."""
@@ -296,13 +305,34 @@ class State:
                 return name
         return DEFAULT_POOL
 
+    def window_opened(self, after_ms: int, now_ms: int) -> bool:
+        """Return whether the window of some envelope began after ``after_ms``, up to ``now_ms``."""
+        if self._openings is None:
+            self._openings = sorted({account.spec.start_ms for account in self.envelopes.values()})
+        at = bisect_right(self._openings, after_ms)
+        return at < len(self._openings) and self._openings[at] <= now_ms
+
+    def budgets_changed(self) -> None:
+        """Forget what was derived from budgets and owners."""
+        self.family_cache = {}
+        self._openings = None
+
     def holds_due(self) -> list[tuple[int, str]]:
-        """Return the heap of hold ends, built on first use so that a replay does not pay for it."""
+        """Return the heap of hold ends, built on first use so that a replay does not pay for it.
+
+        Outdated entries are dropped as they come to the top, so each is looked at once.
+        """
         heap = self._holds_due
         if heap is None or len(heap) > 2 * len(self.leases) + _OUTDATED_MAX:
             heap = [(lease.hold_ends_ms, name) for name, lease in self.leases.items()]
             heapify(heap)
             self._holds_due = heap
+        while heap:
+            ends_ms, name = heap[0]
+            lease = self.leases.get(name)
+            if lease is not None and lease.hold_ends_ms == ends_ms:
+                break
+            heappop(heap)
         return heap
 
     def list_hold(self, name: str, lease: Lease) -> None:
@@ -313,14 +343,15 @@ class State:
     def _place_pending(self) -> None:
         """Rebuild the islands that nodes join, leave or change in."""
         pending, self._pending_nodes = self._pending_nodes, {}
+        pending_free, self._pending_free = self._pending_free, {}
         self._flush_stale()
         touched: dict[IslandKey, dict[str, tuple[Node, int]]] = {}
-        for name, (node, free) in pending.items():
+        for name, node in pending.items():
             old = self._nodes.get(name)
             if old is not None:
                 self._members(touched, old.island).pop(name, None)
             key = IslandKey(self.pool_of(node), node.flavor, node.domain_key)
-            self._members(touched, key)[name] = (node, free)
+            self._members(touched, key)[name] = (node, pending_free[name])
         for key, members in touched.items():
             self._rebuild(key, members)
         for pool, flavor in {(key.pool, key.flavor) for key in touched}:

@@ -29,7 +29,7 @@ Payers = tuple[tuple[EnvelopeId, Tier], ...]
 
 
 class Family(Struct, frozen=True, gc=False):
-    """The payers in an owner's family; ``by_rack`` says that one of them pays in certain racks only."""
+    """The payers of a family; ``by_rack`` says that one of them pays in certain racks only."""
 
     payers: Payers
     by_rack: bool
@@ -152,6 +152,10 @@ class StateView(Protocol):
 
     def pool_of(self, node: Node) -> str:
         """Return the pool that ``node`` belongs to."""
+        ...
+
+    def window_opened(self, after_ms: int, now_ms: int) -> bool:
+        """Return whether the window of some envelope began after ``after_ms``, up to ``now_ms``."""
         ...
 
     def holds_due(self) -> list[tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""Words: the strings of a closed list that stand in documents, events and answers."""
+"""Words: the strings of a closed list that stand in documents, events and answers; and counts."""
 
 from __future__ import annotations
 
@@ -12,3 +12,8 @@ class Word(StrEnum):
     """
 
     __hash__ = str.__hash__
+
+
+def counted(count: int, noun: str) -> str:
+    """Return ``count`` with its noun, which is plural unless it is one: ``1 GPU``, ``2 GPUs``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -124,7 +124,10 @@ class LedgerEmptyError(StoreError):
     """The file is a ledger without its first event: creating it was interrupted."""
 
     def __init__(self) -> None:
-        super().__init__("the ledger holds nothing yet; finish creating it with: quorate init")
+        super().__init__(
+            "the ledger holds nothing, because making it was cut off; remove the file, then make "
+            "it again: quorate init"
+        )
 
 
 class NotALedgerError(StoreError):

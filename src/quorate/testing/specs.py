@@ -17,6 +17,7 @@ from quorate.model.amounts import (
     DURATION_MS_MAX,
     GPUS_MAX,
     GPUS_PER_NODE_MAX,
+    GROUPS_MAX,
     TIME_MS_MAX,
 )
 from quorate.model.selector import LABELS, Selector, selector_of
@@ -254,6 +255,7 @@ def runs(draw: st.DrawFn) -> sp.Run:
     program = st.tuples(texts.filter(bool)).flatmap(
         lambda first: st.lists(texts, max_size=3).map(lambda rest: (*first, *rest))
     )
+    most = width if malleable is None else malleable.gpus_max
     return sp.Run(
         name=name,
         owner=draw(names),
@@ -261,7 +263,7 @@ def runs(draw: st.DrawFn) -> sp.Run:
         gpus=width,
         user=draw(lines | st.just("")),
         pool=draw(names | st.just(sp.DEFAULT_POOL)),
-        group_gpus=draw(st.none() | gpus),
+        group_gpus=draw(st.none() | st.integers(-(-most // GROUPS_MAX), GPUS_MAX)),
         cross_group_spread=draw(st.booleans()),
         selector=draw(selectors() | st.just(())),
         malleable=malleable,

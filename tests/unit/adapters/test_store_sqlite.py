@@ -12,15 +12,18 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
+from quorate.adapters.salvage import sound_head
 from quorate.adapters.sqlite_file import APPLICATION_ID, LAYOUT
 from quorate.adapters.store_sqlite import SqliteStore
-from quorate.adapters.writer_lock import lock_path
+from quorate.adapters.writer_lock import WriterLock, lock_path
 from quorate.ledger.chain import (
     GENESIS,
     Block,
@@ -305,12 +308,62 @@ def test_empty_file_is_not_a_ledger(tmp_path: Path) -> None:
         SqliteStore.open(path)
 
 
-def test_file_that_is_no_database_is_said_with_the_remedy(tmp_path: Path) -> None:
+def test_file_that_is_no_database_is_not_a_ledger(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     path.write_bytes(b"hello " * 1_000)
     for how in (SqliteStore.open, SqliteStore.read):
-        with pytest.raises(CorruptLedgerError, match="backup or an export"):
+        with pytest.raises(NotALedgerError, match="not even a database"):
             how(path)
+
+
+def test_ledger_whose_first_bytes_are_damaged_is_still_known_as_one(path: Path) -> None:
+    changed = bytearray(path.read_bytes())
+    changed[0] ^= 1
+    path.write_bytes(changed)
+    for how in (SqliteStore.open, SqliteStore.read):
+        with pytest.raises(CorruptLedgerError, match="is damaged"):
+            how(path)
+
+
+def test_blocks_are_appended_together_or_not_at_all(path: Path, tmp_path: Path) -> None:
+    with SqliteStore.read(path) as store:
+        blocks = list(store.blocks())
+
+    def failing() -> Iterator[Block]:
+        yield from blocks[:3]
+        raise ZeroDivisionError
+
+    with SqliteStore.create(tmp_path / "copy.db") as copy:
+        with pytest.raises(ZeroDivisionError):
+            copy.append_all(failing())
+        assert copy.head() == GENESIS
+        assert copy.append_all(blocks) == blocks[-1].head
+    assert read_all(tmp_path / "copy.db") == read_all(path)
+
+
+def test_sound_head_is_where_the_readable_blocks_end(path: Path) -> None:
+    with SqliteStore.read(path) as store:
+        heads = [block.head for block in store.blocks()]
+    assert sound_head(path) == heads[-1]
+    with database(path) as db:
+        db.execute("UPDATE block SET body = zeroblob(9) WHERE height = 7")
+    assert sound_head(path) == heads[5]
+    with database(path) as db:
+        db.execute("DELETE FROM block WHERE height = 3")
+    assert sound_head(path) == heads[1]
+    path.write_bytes(b"nothing")
+    assert sound_head(path) == GENESIS
+
+
+def test_writer_waits_for_the_one_before_it(path: Path) -> None:
+    letting_go = threading.Timer(0.3, WriterLock(path).release)
+    began_s = time.monotonic()
+    letting_go.start()
+    with SqliteStore.open(path, wait_s=30):
+        assert 0.2 < time.monotonic() - began_s < 20
+        with pytest.raises(LedgerHeldError):
+            SqliteStore.open(path, wait_s=0.1)
+    letting_go.join()
 
 
 # --- Damage ---------------------------------------------------------------------------------------

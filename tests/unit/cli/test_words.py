@@ -54,6 +54,12 @@ def test_a_bar_is_full_only_when_full_and_empty_only_when_empty(
     assert words.bar(used, total) == "[" + "#" * marks + "." * (20 - marks) + "]"
 
 
+def test_a_place_that_is_not_short_says_that_it_fits() -> None:
+    fits = Shortage(where="r/c/A", wanted=64, available=72)
+    assert words.shortage(fits) == "r/c/A: 64 GPUs fit (72 free)"
+    assert words.shortage(Shortage(where="d", wanted=1)) == "d: 0 of 1 GPU, 1 short"
+
+
 def test_a_refusal_has_its_sentence_its_numbers_and_what_else_holds() -> None:
     refusal = Refusal(
         code=RefusalCode.INSUFFICIENT_FUNDS,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from quorate.core.commands import Applied, Apply, Change
+from quorate.core.commands import Applied, Apply, Change, Submit
 from quorate.core.decide import decide
 from quorate.model.apply import apply_all
-from quorate.model.specs import Owner, Pool
+from quorate.model.specs import Follow, Owner, Pool
 from quorate.model.state import State
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, node, world
+from quorate.testing.world import NOW_MS, budget, envelope, fleet, node, run, world
 
 
 def test_nodes_of_the_same_file_count_when_promises_are_compared() -> None:
@@ -52,3 +52,44 @@ def test_applying_the_same_again_changes_nothing() -> None:
     again = decide(state, Apply(specs), now_ms=NOW_MS, actor="t")
     assert again.events == ()
     assert {change for _, _, change in again.changes} == {Change.UNCHANGED}
+
+
+def after(*names: str) -> Follow:
+    return Follow(after=names)
+
+
+def test_a_run_may_stand_before_the_one_it_follows() -> None:
+    state = world(nodes=fleet({"A": 8}), budgets=[budget("b", "team", envelope("e", 8))])
+    specs = (run("second", 1, follow=after("first")), run("first", 1))
+    decision = decide(state, Apply(specs), now_ms=NOW_MS, actor="t")
+    assert not decision.refusals
+    apply_all(state, decision.events)
+    assert state.runs["first"].seq < state.runs["second"].seq
+
+
+def test_runs_that_follow_each_other_in_a_circle_are_refused_once() -> None:
+    state = world(nodes=fleet({"A": 8}), budgets=[budget("b", "team", envelope("e", 8))])
+    specs = tuple(
+        run(name, 1, follow=after(other)) for name, other in (("a", "b"), ("b", "c"), ("c", "a"))
+    )
+    (refusal,) = decide(state, Apply(specs), now_ms=NOW_MS, actor="t").refusals
+    assert "makes a cycle: a -> b -> c -> a" in refusal.subject
+
+
+def test_parents_in_a_circle_are_refused_once() -> None:
+    specs = tuple(
+        Owner(name=name, parents=(other,)) for name, other in (("a", "b"), ("b", "c"), ("c", "a"))
+    )
+    (refusal,) = decide(State(), Apply(specs), now_ms=NOW_MS, actor="t").refusals
+    assert "makes a cycle: a -> b -> c -> a" in refusal.subject
+
+
+def test_what_waited_is_tried_before_a_run_of_the_same_file_takes_its_room() -> None:
+    state = world(nodes=fleet({"A": 8}), budgets=[budget("b", "team", envelope("e", 16))])
+    for name in ("first", "waits"):
+        events = decide(state, Submit(run(name, 8)), now_ms=NOW_MS, actor="t").events
+        apply_all(state, events)
+    specs = (node("extra", 8, "A"), run("new", 8))
+    apply_all(state, decide(state, Apply(specs), now_ms=NOW_MS, actor="t").events)
+    assert state.runs["waits"].leases
+    assert not state.runs["new"].leases

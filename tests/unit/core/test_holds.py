@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from quorate.core.commands import Command, Complete, Decision, Submit, Tick
+import pytest
+from msgspec.structs import replace
+
+from quorate.core.commands import (
+    Applied,
+    Apply,
+    Cancel,
+    Command,
+    Complete,
+    Decision,
+    Submit,
+    Tick,
+)
 from quorate.core.decide import decide
 from quorate.core.lifecycle import due_holds
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
@@ -16,9 +28,18 @@ from quorate.model.events import (
     RunRequeued,
 )
 from quorate.model.records import Phase
-from quorate.model.specs import Cap, EnvelopeId, Malleable
+from quorate.model.specs import Cap, EnvelopeId, Malleable, Owner, Sharing
 from quorate.model.state import State
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, run, world
+from quorate.testing.world import (
+    NOW_MS,
+    borrowing,
+    budget,
+    envelope,
+    fleet,
+    lending,
+    run,
+    world,
+)
 
 ENVELOPE = EnvelopeId("b/e")
 QUANTUM_MS = 15 * MINUTE_MS
@@ -164,3 +185,66 @@ def test_due_holds_finds_exactly_the_entries_up_to_now_and_leaves_the_heap_alone
     assert sorted(due_holds(heap, 5)) == [(1, "a"), (2, "c"), (3, "f"), (5, "b")]
     assert due_holds(heap, 0) == []
     assert heap == before
+
+
+def test_a_run_that_has_just_lost_a_step_can_be_cancelled() -> None:
+    first = envelope("a", 4)
+    second = envelope("b", 4, gpu_ms_max=4 * (HOUR_MS + 2 * MINUTE_MS))
+    state = world(nodes=fleet({"A": 8}), budgets=[budget("b", "team", first, second)])
+    elastic = Malleable(gpus_min=4, gpus_max=8, gpus_step=4, gpus_desired=8)
+    act(state, Submit(run("r", 8, malleable=elastic, expected_duration_ms=HOUR_MS)), NOW_MS)
+    act(state, Cancel("r"), NOW_MS + 2 * HOUR_MS)
+    assert (state.runs["r"].phase, dict(state.leases)) == (Phase.CANCELLED, {})
+
+
+@pytest.mark.parametrize("change", ["list", "sharing", "parents"])
+def test_who_may_not_be_asked_any_more_promises_nothing_more(change: str) -> None:
+    lent = envelope("l", 8, lending=lending("team"))
+    shared = envelope("s", 8)
+    owners = [
+        Owner(name="org"),
+        Owner(name="team", parents=("org",)),
+        Owner(name="kin", parents=("org",)),
+        Owner(name="lab"),
+    ]
+    payer = lent if change == "list" else shared
+    state = world(
+        nodes=fleet({"A": 8}),
+        owners=owners,
+        budgets=[budget("b", "lab" if change == "list" else "kin", payer)],
+    )
+    asked = run("r", 8, funding=borrowing(), expected_duration_ms=HOUR_MS)
+    act(state, Submit(asked), NOW_MS)
+    assert state.leases
+    spec: Applied
+    if change == "list":
+        spec = budget("b", "lab", replace(lent, lending=lending("org")))
+    elif change == "sharing":
+        spec = budget("b", "kin", replace(shared, sharing=Sharing.NONE))
+    else:
+        spec = Owner(name="team")
+    act(state, Apply((spec,)), NOW_MS + MINUTE_MS)
+    act(state, Tick(), NOW_MS + 10 * HOUR_MS)
+    account = next(iter(state.envelopes.values()))
+    assert account.committed_gpu_ms == 8 * (HOUR_MS + 2 * MINUTE_MS)
+    assert not state.leases
+
+
+def test_who_waits_for_a_window_is_tried_before_a_newcomer_when_it_opens() -> None:
+    opens_ms = NOW_MS + HOUR_MS
+    state = world(
+        nodes=fleet({"A": 8}), budgets=[budget("b", "team", envelope("e", 8, start_ms=opens_ms))]
+    )
+    act(state, Submit(run("old", 8)), NOW_MS)
+    act(state, Submit(run("new", 8)), opens_ms)
+    assert state.runs["old"].phase is Phase.RUNNING
+    assert state.runs["new"].phase is Phase.PENDING
+
+
+def test_holds_that_passed_long_ago_are_looked_at_once() -> None:
+    state = small_world()
+    for number in range(50):
+        act(state, Submit(run(f"r{number}", 1, expected_duration_ms=HOUR_MS)), NOW_MS)
+        act(state, Complete(f"r{number}"), NOW_MS)
+    act(state, Submit(run("last", 1)), NOW_MS + 10 * HOUR_MS)
+    assert len(state.holds_due()) == 1

@@ -112,7 +112,7 @@ def test_an_empty_envelope_is_told_everything_it_lacks() -> None:
             14,
             "spec.envelopes[1].selector",
             "must contain at least one label",
-            "name a place, e.g. selector: {region: us-west}",
+            'name a place, e.g. selector: {region: us-west}, or all of them: {region: "*"}',
         ),
         Told(
             14,
@@ -139,9 +139,8 @@ def test_an_envelope_without_start_is_told_that_both_are_needed() -> None:
 @pytest.mark.parametrize("end", ["2026-01-01T00:00:00Z", "2025-12-31T00:00:00Z"])
 def test_a_window_ends_after_it_starts(end: str) -> None:
     text = BUDGET.replace("2026-01-02T00:00:00Z", end)
-    assert faults(text) == [
-        Told(12, "spec.envelopes[0].end", "must be after start", "swap them or move the end")
-    ]
+    said = f"must be after start, which is 2026-01-01T00:00:00Z, got {end}"
+    assert faults(text) == [Told(12, "spec.envelopes[0].end", said, "swap them or move the end")]
 
 
 @pytest.mark.parametrize("selector", ["{}", "{zone: a}", "{region: a/b}", "[region]"])

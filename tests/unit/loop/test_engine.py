@@ -10,7 +10,7 @@ from quorate.ledger.chain import Block, Head
 from quorate.loop.engine import Engine
 from quorate.model.records import Phase
 from quorate.model.specs import Owner
-from quorate.ports.errors import LedgerEmptyError, StoreFullError
+from quorate.ports.errors import LedgerEmptyError, StoreBusyError, StoreFullError
 from quorate.testing.engines import HandClock, memory_engine
 from quorate.testing.states import same
 from quorate.testing.world import NOW_MS, budget, envelope, fleet, run
@@ -22,12 +22,21 @@ class FullStore(MemoryStore):
     """A store whose disk can be full, for blocks or for snapshots."""
 
     blocks_fail = False
+    reads_fail = False
     snapshots_fail = False
+    interrupts = False
 
     def append(self, block: Block, *, expected: Head) -> None:
+        if self.interrupts:
+            raise KeyboardInterrupt
         if self.blocks_fail:
             raise StoreFullError("no space left")
         super().append(block, expected=expected)
+
+    def load_snapshot(self) -> tuple[Head, bytes] | None:
+        if self.reads_fail:
+            raise StoreBusyError("locked")
+        return super().load_snapshot()
 
     def save_snapshot(self, head: Head, payload: bytes) -> None:
         if self.snapshots_fail:
@@ -75,6 +84,44 @@ def test_what_could_not_be_committed_did_not_happen() -> None:
     store.blocks_fail = False
     engine.execute(Submit(run("a", 16)), actor="test")
     assert engine.view.runs["a"].phase is Phase.RUNNING
+
+
+def test_a_state_that_could_not_be_read_again_is_never_decided_on() -> None:
+    store = FullStore()
+    engine = new_engine(store)
+    store.blocks_fail = store.reads_fail = True
+    with pytest.raises(StoreBusyError):
+        engine.execute(Submit(run("a", 16)), actor="test")
+    store.blocks_fail = False
+    with pytest.raises(StoreBusyError):
+        engine.execute(Complete("a"), actor="test")
+    store.reads_fail = False
+    assert engine.execute(Complete("a"), actor="test").decision.refusals
+    assert "a" not in Engine.open(store, HandClock()).view.runs
+
+
+def test_an_interruption_leaves_nothing_behind() -> None:
+    store = FullStore()
+    engine = new_engine(store)
+    store.interrupts = True
+    with pytest.raises(KeyboardInterrupt):
+        engine.execute(Submit(run("a", 16)), actor="test")
+    store.interrupts = False
+    assert "a" not in engine.view.runs
+    engine.execute(Submit(run("a", 16)), actor="test")
+    assert same(engine._state, Engine.open(store, HandClock())._state) == []
+
+
+def test_snapshots_are_taken_across_short_lives_too() -> None:
+    store = FullStore()
+    new_engine(store)
+    for number in range(30):
+        engine = Engine.open(store, HandClock())
+        engine.snapshot_events = 20
+        engine.execute(Submit(run(f"r{number}", 1)), actor="test")
+    kept = store.load_snapshot()
+    assert kept is not None
+    assert kept[0].seq > 40
 
 
 def test_trying_out_changes_nothing() -> None:

@@ -1,0 +1,116 @@
+"""Every example that ``--help`` shows, typed into a shell as it stands."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from quorate.cli.demo_stage import MovableClock
+from quorate.cli.main import quorate
+from tests.cli.shell import EXAMPLES, Shell, process
+
+LONG_AGO_MS = 1_735_689_600_000  # 2025-01-01T00:00:00Z
+WORLD = {
+    "nodes": [
+        {"name": "n", "flavor": "F", "gpus": 8, "region": "r", "cluster": "c", "domain": "d"}
+    ],
+    "pack": {"totalGPUs": 4},
+}
+
+
+def _examples(command: click.Command) -> Iterator[str]:
+    """Yield the lines that ``command`` and those below it show as examples."""
+    title = "Start here:" if command is quorate else "Examples:"
+    text = (command.epilog or "").partition(f"{title}\n")[2].partition("\n\n")[0]
+    yield from (line.strip() for line in text.splitlines())
+    if isinstance(command, click.Group):
+        ctx = click.Context(command)
+        for name in command.list_commands(ctx):
+            below = command.get_command(ctx, name)
+            assert below is not None, name
+            yield from _examples(below)
+
+
+LINES = list(dict.fromkeys(_examples(quorate)))
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the files that examples name, and what was done before they are typed.
+
+    ``files`` has no ledger, ``before`` has one with fleet and budgets, ``after`` also a run.
+    """
+    folder = tmp_path_factory.mktemp("help")
+    files = folder / "files"
+    files.mkdir()
+    shutil.copyfile(EXAMPLES / "fleet.yaml", files / "fleet.yaml")
+    vision = "apiVersion: quorate.dev/v1\nkind: Owner\nmetadata: {name: vision}\n"
+    teams = (EXAMPLES / "teams.yaml").read_text()
+    (files / "budgets.yaml").write_text(f"{teams}---\n{vision}")
+    train = (EXAMPLES / "train.yaml").read_text()
+    (files / "run.yaml").write_text(train.replace("{name: train}", "{name: train-1}"))
+    (files / "world.json").write_text(json.dumps(WORLD))
+    before = shutil.copytree(files, folder / "before")
+    for words in (["init"], ["apply", "-f", "fleet.yaml", "-f", "budgets.yaml"]):
+        assert process(before, *words).code == 0
+    after = shutil.copytree(before, folder / "after")
+    for words in (
+        ["submit", "-f", "run.yaml"],
+        ["ledger", "export", "--out", "ledger.jsonl"],
+        ["ledger", "checkpoint", "--out", "checkpoint.json"],
+    ):
+        assert process(after, *words).code == 0
+    return folder
+
+
+def _arranged(prepared: Path, place: Path, line: str, capsys: pytest.CaptureFixture[str]) -> Path:
+    """Return ``place``, as somebody who types ``line`` has it before."""
+    if "replay" in line:
+        shutil.copytree(prepared / "files", place)
+        long_ago = Shell(place, capsys, MovableClock(LONG_AGO_MS))
+        long_ago.ok("init")
+        long_ago.ok("apply", "-f", "fleet.yaml", "-f", "budgets.yaml")
+        return place
+    stage = "files" if " init" in line else "before" if "submit -f" in line else "after"
+    shutil.copytree(prepared / stage, place)
+    # What an example makes is not there yet.
+    new = line.partition(" --out ")[2].split()[:1]
+    for name in new:
+        (place / name).unlink(missing_ok=True)
+    return place
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_an_example_works_as_it_stands(
+    prepared: Path, tmp_path: Path, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = _arranged(prepared, tmp_path / "place", line, capsys)
+    commands = Path(sys.executable).parent
+    assert (commands / "quorate").is_file(), "install the project first: make test does"
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", line],
+        cwd=place,
+        env={
+            "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(place),
+            "LC_ALL": "C.UTF-8",
+        },
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done
+
+
+def test_every_command_has_examples() -> None:
+    assert len(LINES) > 40
+    assert all("quorate " in line for line in LINES)

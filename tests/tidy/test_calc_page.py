@@ -1,0 +1,68 @@
+"""docs/reference/calc.md has every field of a world, and its examples answer what it says."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from quorate.calc import KINDS
+from tests.tidy.tour import faults, play, steps_of
+from tests.tidy.tree import ROOT, code_words, fenced_blocks, table_rows
+
+PAGE = (ROOT / "docs/reference/calc.md").read_text(encoding="utf-8")
+READ = {
+    "World": ("reading", "_TOP"),
+    "Node": ("fleet", "_NODE"),
+    "Pack question": ("pack", "_PACK"),
+    "Cover question": ("cover", "_COVER"),
+    "Budget": ("funds", "_BUDGET"),
+    "Envelope": ("funds", "_ENVELOPE"),
+    "Lease": ("leases", "_LEASE"),
+    "Run": ("leases", "_RUN"),
+    "Bind question": ("bind", "_BIND"),
+    "Group": ("bind", "_GROUP"),
+    "Segment": ("bind", "_SEGMENT"),
+    "Validate question": ("validate", "_FIELDS"),
+}
+INSIDE = {
+    ("World", "owners"): ("funds", "_OWNER"),
+    ("Budget", "aggregateCaps"): ("funds", "_CAP"),
+    ("Envelope", "preActivation"): ("funds", "_EARLY"),
+    ("Envelope", "lending"): ("funds", "_LENDING"),
+}
+"""Small mappings whose fields stand in the last cell of a row."""
+
+
+def _fields(module: str, name: str) -> list[str]:
+    # By name: the package has functions that are called like its modules.
+    return sorted(getattr(import_module(f"quorate.calc.{module}"), name))
+
+
+@pytest.mark.parametrize("heading", READ)
+def test_the_page_lists_exactly_the_fields_of_a_world(heading: str) -> None:
+    rows = table_rows(PAGE, heading)
+    assert sorted(word for row in rows for word in code_words(row[0])) == _fields(*READ[heading])
+    assert [row for row in rows if not all(row)] == []
+
+
+@pytest.mark.parametrize(("heading", "field"), INSIDE)
+def test_the_page_lists_exactly_the_fields_inside_one(heading: str, field: str) -> None:
+    (row,) = [each for each in table_rows(PAGE, heading) if code_words(each[0]) == [field]]
+    assert sorted(code_words(row[-1])) == _fields(*INSIDE[heading, field])
+
+
+def test_every_kind_has_an_example_that_answers_what_the_page_says(tmp_path: Path) -> None:
+    steps = steps_of(fenced_blocks(PAGE, "console"))
+    assert [step.command.split()[2] for step in steps] == list(KINDS)
+    commands = Path(sys.executable).parent
+    environment = {
+        "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
+        "LC_ALL": "C.UTF-8",
+        "HOME": str(tmp_path),
+    }
+    shown = play(steps, folder=tmp_path, environment=environment)
+    assert not faults(steps, shown), "\n\n".join(faults(steps, shown))
