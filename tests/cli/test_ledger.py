@@ -16,6 +16,8 @@ import pytest
 from quorate.adapters.store_sqlite import SqliteStore
 from quorate.documents.times import time_text
 from quorate.ledger.chain import open_blocks, seal
+from quorate.ledger.fold import replay
+from quorate.ledger.snapshot import take
 from quorate.model.amounts import HOUR_MS
 from quorate.model.events import LeaseStarted
 from tests.cli.shell import EXAMPLES, NOW_MS, ROOT, Shell
@@ -309,3 +311,28 @@ def test_a_history_that_breaks_an_invariant_is_found_though_its_hashes_fit(busy:
     said = busy("ledger", "verify", "--deep")
     assert (said.code, said.out) == (5, "")
     assert "invariant I1: train/9" in said.err
+
+
+def test_a_changed_snapshot_is_found_though_the_events_verify(busy: Shell) -> None:
+    """Commands start from the snapshot, so whoever changes it changes what they see."""
+    path = busy.folder / "quorate.db"
+    with SqliteStore.open(path) as store:
+        state, head = replay(store.blocks())
+        store.save_snapshot(head, take(state))
+    busy.ok("ledger", "verify", "--deep")
+    with SqliteStore.open(path) as store:
+        next(iter(state.envelopes.values())).ended_gpu_ms += 1
+        store.save_snapshot(head, take(state))
+    assert busy("ledger", "verify").code == 0
+    said = busy("ledger", "verify", "--deep")
+    assert (said.code, said.out) == (5, "")
+    assert "the snapshot kept at sequence" in said.err
+
+
+def test_init_finishes_a_ledger_whose_making_was_interrupted(bare: Shell) -> None:
+    SqliteStore.create(bare.folder / "quorate.db").close()
+    said = bare("get", "runs")
+    assert "quorate init" in said.err
+    assert "created ledger" in bare.ok("init")
+    bare.ok("get", "runs")
+    assert bare("init").code == 1

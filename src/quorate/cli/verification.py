@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,9 +25,11 @@ from quorate.documents.times import time_text
 from quorate.ledger.chain import Block, Broken, Verified, open_blocks, verify_blocks
 from quorate.ledger.checkpoint import Checkpoint, Disagrees, compare, read_checkpoint
 from quorate.ledger.fold import replay
+from quorate.ledger.snapshot import fingerprint, restore
 from quorate.model.events import Event
 from quorate.model.words import counted
 from quorate.ports.errors import CheckpointError, CorruptLedgerError
+from quorate.ports.store import EventStore
 
 FAULTS_SHOWN_MAX: Final = 20
 RESTORE: Final = (
@@ -121,7 +124,10 @@ def verify_ledger(settings: Settings, asked: Asked) -> Sound:
         return _verify(f"the export {export}", lambda: export_blocks(export), asked)
     try:
         with open_to_read(settings) as store:
-            return _verify("the ledger", store.blocks, asked, settings.ledger)
+            sound = _verify("the ledger", store.blocks, asked, settings.ledger)
+            if asked.deep:
+                _check_snapshot(store, settings.ledger)
+            return sound
     except CorruptLedgerError as error:
         raise CommandError(
             Exit.UNSOUND,
@@ -165,6 +171,26 @@ def _verify(
         checkpoints=tuple(checkpoints),
         receipts=asked.receipts,
     )
+
+
+def _check_snapshot(store: EventStore, name: str) -> None:
+    """Raise ``CommandError`` when the kept snapshot is not what the events before it add up to.
+
+    It is a cache, but commands start from it: whoever changed it has changed what they see.
+    """
+    kept = store.load_snapshot()
+    if kept is None:
+        return
+    head, payload = kept
+    state = restore(payload)
+    before = takewhile(lambda block: block.height <= head.height, store.blocks())
+    if state is not None and fingerprint(state) != fingerprint(replay(before)[0]):
+        raise CommandError(
+            Exit.UNSOUND,
+            f"{name}: the events verify, but the snapshot kept at sequence {head.seq} is not what "
+            "they add up to; make a ledger without it: quorate ledger export --out FILE, then "
+            "quorate ledger import FILE --out NEW.db",
+        )
 
 
 def _watched(
