@@ -8,6 +8,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 ARGS ?=
 # How many processes run tests.
 JOBS ?= 2
+# Which seeds of the whole-system simulation `make soak` runs: 0-499, or 17, or 3,8,100-120.
+SEEDS ?= 0-499
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -38,8 +40,8 @@ check: $(DEV) ## formatting, lint, types, layers
 bench: $(DEV) ## measure, print beside the targets, fail below one
 	$(BIN)/python -m benchmarks $(ARGS)
 
-soak: $(DEV) ## long and random: many more examples, bigger simulations
-	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+soak: $(DEV) ## long and random: many more examples, SEEDS=0-499 of the simulation
+	HYPOTHESIS_PROFILE=soak QUORATE_SEEDS=$(SEEDS) $(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
 cover: $(DEV) ## branch coverage of what decides
 	HYPOTHESIS_PROFILE=quick $(BIN)/coverage run -m pytest -m "not slow" $(ARGS)

@@ -56,7 +56,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     teams = (EXAMPLES / "teams.yaml").read_text()
     (files / "budgets.yaml").write_text(f"{teams}---\n{vision}")
     train = (EXAMPLES / "train.yaml").read_text()
-    (files / "run.yaml").write_text(train.replace("{name: train}", "{name: train-1}"))
+    elastic = "  malleable: {minTotalGPUs: 16, maxTotalGPUs: 96, stepGPUs: 8}\n"
+    (files / "run.yaml").write_text(train.replace("{name: train}", "{name: train-1}") + elastic)
     (files / "world.json").write_text(json.dumps(WORLD))
     before = shutil.copytree(files, folder / "before")
     for words in (["init"], ["apply", "-f", "fleet.yaml", "-f", "budgets.yaml"]):

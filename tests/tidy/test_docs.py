@@ -9,7 +9,15 @@ from typing import get_args
 
 import pytest
 
-from quorate.model.events import EndReason, Event, Outcome, Role, StartReason, Tier
+from quorate.model.events import (
+    EndReason,
+    Event,
+    NodeStatus,
+    Outcome,
+    Role,
+    StartReason,
+    Tier,
+)
 from quorate.model.refusal import RefusalCode
 from tests.tidy.tree import (
     ROOT,
@@ -135,6 +143,7 @@ def test_the_events_page_lists_exactly_the_tags_and_fields_of_the_model() -> Non
 @pytest.mark.parametrize(
     ("heading", "words"),
     [
+        ("Node statuses", NodeStatus),
         ("Roles", Role),
         ("Tiers", Tier),
         ("Start reasons", StartReason),

@@ -20,13 +20,18 @@ from quorate.model.records import Lease
 from quorate.model.words import counted
 
 
-def carry_out(settings: Settings, engine: Engine, command: Command, *, dry_run: bool) -> Decision:
+def carry_out(
+    settings: Settings, engine: Engine, command: Command, *, dry_run: bool, unchanged: str = ""
+) -> Decision:
     """Return the decision on ``command``, recorded unless ``dry_run`` and printed either way.
 
-    Raises ``CommandError`` when it is refused; then nothing was recorded.
+    ``unchanged`` is what to say when everything is already as it was asked to be. Raises
+    ``CommandError`` when the command is refused; then nothing was recorded.
     """
     actor = settings.actor()
-    seq, leases = engine.head.seq, dict(engine.view.leases)
+    # Copies, because committing changes the records in place.
+    leases = {name: lease.copy() for name, lease in engine.view.leases.items()}
+    seq = engine.head.seq
     head: Head | None = None
     if dry_run:
         decision = engine.try_out(command, actor=actor)
@@ -40,6 +45,8 @@ def carry_out(settings: Settings, engine: Engine, command: Command, *, dry_run: 
         for warning in decision.warnings:
             click.echo(f"warning: {warning}", err=True)
         if settings.is_table:
+            if unchanged and not decision.events:
+                click.echo(unchanged)
             _print(decision, _moment(engine, decision, head), leases, head)
         else:
             print_tree(settings, outcome_tree(decision, head, seq))

@@ -17,14 +17,14 @@ def describe(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
 
     Of a run: what it asked for, why it waits and since when, its leases with nodes, slots and
     payers, who paid how much, and its events with their sequence numbers. Of a budget: what each
-    envelope was granted, has spent, holds and lends, and its caps. Of a node: the leases on it. Of
-    an owner: its family, quota, budgets and runs.
+    envelope was granted, has spent, holds and lends, and its caps. Of a node: its status, the
+    leases on it and its events. Of an owner: its family, quota, budgets and runs.
     """
     from quorate.cli.get import select, show
     from quorate.cli.kinds import kind_named, split_target
     from quorate.cli.portrait import PORTRAITS, plain_portrait
     from quorate.cli.session import reading
-    from quorate.cli.timeline import entries, run_of
+    from quorate.cli.timeline import entries, node_of, run_of
 
     kind, names = split_target(kind, names)
     found = kind_named(kind)
@@ -36,10 +36,11 @@ def describe(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
             show(settings, moment, found, names)
             return
         for position, name in enumerate(select(moment, found, names)):
+            subject = {"run": run_of, "node": node_of}.get(found.name)
             timeline = []
-            if found.name == "run":
+            if subject is not None:
                 timeline = [
-                    each for each in entries(read.store.blocks()) if run_of(each.event) == name
+                    each for each in entries(read.store.blocks()) if subject(each.event) == name
                 ]
             portrait = PORTRAITS.get(found.name)
             sections = (

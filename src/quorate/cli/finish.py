@@ -1,4 +1,4 @@
-"""``quorate complete``, ``cancel`` and ``tick``: ends of runs, and the passing of time."""
+"""``quorate complete``, ``fail``, ``cancel`` and ``tick``: ends of runs, and passing time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,28 @@ def complete(settings: Settings, run: str, note: str, dry_run: bool) -> None:
     """
     from quorate.core.commands import Complete
 
-    _do(settings, Complete(_name(run), _checked(note)), dry_run=dry_run)
+    do(settings, Complete(run_name(run), checked_note(note)), dry_run=dry_run)
+
+
+@click.command(
+    epilog=examples(
+        "quorate fail train-1",
+        'quorate fail train-1 --note "loss is NaN since step 4,000"',
+    )
+)
+@click.argument("run")
+@click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
+@writer
+@click.pass_obj
+def fail(settings: Settings, run: str, note: str, dry_run: bool) -> None:
+    """Record that a run's work has ended badly.
+
+    The run is over and is not tried again; runs that follow it are told so. Its slots are free at
+    once. For a machine that broke see: quorate node fail.
+    """
+    from quorate.core.commands import Fail
+
+    do(settings, Fail(run_name(run), checked_note(note)), dry_run=dry_run)
 
 
 @click.command(
@@ -50,7 +71,7 @@ def cancel(settings: Settings, run: str, note: str, dry_run: bool) -> None:
     """Stop a run, or withdraw it from the queue."""
     from quorate.core.commands import Cancel
 
-    _do(settings, Cancel(_name(run), _checked(note)), dry_run=dry_run)
+    do(settings, Cancel(run_name(run), checked_note(note)), dry_run=dry_run)
 
 
 @click.command(epilog=examples("quorate tick", "quorate tick --dry-run"))
@@ -59,24 +80,27 @@ def cancel(settings: Settings, run: str, note: str, dry_run: bool) -> None:
 def tick(settings: Settings, dry_run: bool) -> None:
     """Do what time has made due.
 
-    Holds that ran out are extended, or their runs stopped when no money is left, and runs that
-    wait are tried. Every command that writes does this too.
+    Holds that ran out are extended, handed over to the next payer, or their runs stopped when no
+    money is left; runs that wait are tried, and malleable ones grow when nobody waits. Every
+    command that writes does this too.
     """
     from quorate.core.commands import Tick
 
-    _do(settings, Tick(), dry_run=dry_run)
+    do(settings, Tick(), dry_run=dry_run)
 
 
-def _checked(note: str) -> str:
-    return one_line(note, "--note", NOTE_CHARS_MAX) if note else note
-
-
-def _name(run: str) -> str:
+def run_name(run: str) -> str:
     """Return the run's name; ``run/NAME``, as other commands print it, is taken too."""
     return run.removeprefix("run/")
 
 
-def _do(settings: Settings, command: Command, *, dry_run: bool) -> None:
+def checked_note(note: str) -> str:
+    """Return ``note``, which may be empty and is else one line; raises ``CommandError``."""
+    return one_line(note, "--note", NOTE_CHARS_MAX) if note else ""
+
+
+def do(settings: Settings, command: Command, *, dry_run: bool) -> None:
+    """Carry out ``command`` on the ledger and print what came of it."""
     from quorate.cli.carry_out import carry_out
     from quorate.cli.session import writing
 

@@ -10,6 +10,7 @@ from quorate.cli.table import Column, right, wide
 from quorate.cli.words import bar, names, selector
 from quorate.documents import render
 from quorate.documents.times import duration_text
+from quorate.model.events import NodeStatus
 from quorate.model.island import Island, IslandKey
 from quorate.model.records import NodeRecord
 
@@ -18,11 +19,16 @@ def _free(moment: Moment, record: NodeRecord) -> int:
     return moment.view.island(record.island).free[record.position].bit_count()
 
 
+def _status(moment: Moment, name: str) -> NodeStatus:
+    return moment.view.node_status.get(name, NodeStatus.READY)
+
+
 def _node_row(moment: Moment, name: str) -> Row:
     record = moment.view.nodes[name]
     spec = record.spec
     return (
         name,
+        _status(moment, name).value,
         spec.flavor,
         str(spec.gpus),
         str(_free(moment, record)),
@@ -37,6 +43,7 @@ def _node_row(moment: Moment, name: str) -> Row:
 def _node_tree(moment: Moment, name: str) -> Tree:
     record = moment.view.nodes[name]
     status = {
+        "status": _status(moment, name).value,
         "domain": record.spec.domain_key,
         "pool": record.island.pool,
         "freeGPUs": _free(moment, record),
@@ -51,6 +58,7 @@ NODE = Kind(
     short=("no",),
     columns=(
         Column("NAME"),
+        Column("STATUS"),
         Column("FLAVOR"),
         right("GPUS"),
         right("FREE"),
@@ -92,6 +100,19 @@ def largest_gang(moment: Moment, island: Island) -> int:
     )
 
 
+def _counts(moment: Moment, island: Island) -> dict[NodeStatus, int]:
+    """Return how many nodes of an island have each status."""
+    counts = dict.fromkeys(NodeStatus, 0)
+    for node in island.nodes:
+        counts[_status(moment, node.name)] += 1
+    return counts
+
+
+def _out_of_service(island: Island) -> int:
+    """Return the GPUs that no lease has and nobody is given."""
+    return sum(mask.bit_count() for mask in island.withheld.values())
+
+
 def _domain_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
     keys = island_keys(moment)
     return [_domain_row(moment, moment.view.island(keys[name])) for name in wanted]
@@ -99,15 +120,18 @@ def _domain_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
 
 def _domain_row(moment: Moment, island: Island) -> Row:
     key = island.key
+    counts, out = _counts(moment, island), _out_of_service(island)
     return (
         key.domain,
         key.flavor,
-        bar(island.gpus_total - island.gpus_free, island.gpus_total),
+        bar(island.gpus_total - island.gpus_free - out, island.gpus_total, out=out),
         str(island.gpus_free),
         str(island.gpus_total),
         str(island.whole.bit_count()),
         str(largest_gang(moment, island)),
         str(len(island.nodes)),
+        str(counts[NodeStatus.CORDONED]),
+        str(counts[NodeStatus.FAILED]),
         key.pool,
     )
 
@@ -118,14 +142,17 @@ def _domain_trees(moment: Moment, wanted: Sequence[str]) -> list[Tree]:
 
 
 def _domain_tree(moment: Moment, name: str, island: Island) -> Tree:
-    key = island.key
+    key, counts = island.key, _counts(moment, island)
     status = {
         "domain": key.domain,
         "flavor": key.flavor,
         "pool": key.pool,
         "freeGPUs": island.gpus_free,
         "totalGPUs": island.gpus_total,
+        "outOfServiceGPUs": _out_of_service(island),
         "nodes": len(island.nodes),
+        "nodesCordoned": counts[NodeStatus.CORDONED],
+        "nodesFailed": counts[NodeStatus.FAILED],
         "wholeNodesFree": island.whole.bit_count(),
         "largestGangGPUs": largest_gang(moment, island),
     }
@@ -145,6 +172,8 @@ DOMAIN = Kind(
         right("WHOLE-NODES-FREE"),
         right("LARGEST-GANG"),
         right("NODES", wide=True),
+        right("CORDONED", wide=True),
+        right("FAILED", wide=True),
         wide("POOL"),
     ),
     names=lambda moment: list(island_keys(moment)),

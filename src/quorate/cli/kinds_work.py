@@ -13,7 +13,9 @@ from quorate.cli.moment import (
     leases_of,
     lenders_of,
     run_gpus,
+    run_width,
 )
+from quorate.cli.reason_words import ended, stopping
 from quorate.cli.reasons import Reason, reasons_now
 from quorate.cli.table import Column, right, wide
 from quorate.cli.words import age, hours, names, slots
@@ -21,7 +23,7 @@ from quorate.documents import render
 from quorate.documents.times import time_text
 from quorate.model.events import LeaseStarted, Tier, lease_gpus
 from quorate.model.island import ordinals
-from quorate.model.records import RunRecord
+from quorate.model.records import Lease, RunRecord
 from quorate.model.refusal import sentence
 
 
@@ -43,13 +45,31 @@ def _run_row(moment: Moment, name: str, reason: Reason | None) -> Row:
         names(spec.flavors),
         names(domains_of(moment, (lease.fact for lease in leases)), most=2),
         age(moment.now_ms - record.submitted_ms),
-        (record.note or "-") if reason is None else reason.text(),
+        reason_text(record, reason),
+        width_text(moment, record),
         spec.user or "-",
         time_text(record.submitted_ms),
         "-" if record.started_ms is None else time_text(record.started_ms),
         names(dict.fromkeys(charge.payer for charge in charges)),
         hours(sum(charge.gpu_ms for charge in charges)),
     )
+
+
+def width_text(moment: Moment, record: RunRecord) -> str:
+    """Return how many GPUs a run works on, and within which bounds: ``16 (8..24)``."""
+    width = run_width(moment, record) if record.leases else None
+    shown, elastic = "-" if width is None else str(width), record.spec.malleable
+    return shown if elastic is None else f"{shown} ({elastic.gpus_min}..{elastic.gpus_max})"
+
+
+def reason_text(record: RunRecord, reason: Reason | None) -> str:
+    """Return why the run is where it is, in a few words; ``-`` where there is nothing to say.
+
+    ``reason`` is why it waits, None when it does not.
+    """
+    if record.stopping is not None:
+        return stopping(record.stopping)
+    return (record.note or "-") if reason is None else reason.text()
 
 
 def _time(at_ms: int | None) -> str | None:
@@ -70,11 +90,20 @@ def _run_tree(moment: Moment, name: str, reason: Reason | None) -> Tree:
         "started": _time(record.started_ms),
         "ended": _time(record.ended_ms),
         "gpus": run_gpus(moment, record),
+        "width": run_width(moment, record),
         "domains": domains_of(moment, (lease.fact for lease in leases_of(moment, record.leases))),
         "leases": list(record.leases),
         "funding": _funding(moment, record),
         "note": record.note or None,
     }
+    if record.stopping is not None:
+        outcome = record.stopping.outcome
+        status["stopping"] = {
+            "since": time_text(record.stopping.at_ms),
+            "reason": record.stopping.reason.value,
+            "outcome": None if outcome is None else outcome.value,
+            "note": record.stopping.note,
+        }
     if reason is not None:
         status |= _reason_status(reason)
     return {
@@ -133,6 +162,7 @@ RUN = Kind(
         Column("WHERE"),
         right("AGE"),
         Column("REASON"),
+        wide("WIDTH"),
         wide("USER"),
         wide("SUBMITTED"),
         wide("STARTED"),
@@ -179,13 +209,21 @@ def _lease_row(moment: Moment, name: str) -> Row:
         time_text(lease.fact.start_ms),
         time_text(lease.hold_ends_ms),
         hours(lease.hold_gpu_ms),
+        ending_text(lease),
     )
+
+
+def ending_text(lease: Lease) -> str:
+    """Return why and by when a lease has to be gone; ``-`` when it was not told to stop."""
+    if lease.ending is None:
+        return "-"
+    return f"{ended(lease.ending.reason)}; until {time_text(lease.ending.deadline_ms)}"
 
 
 def _lease_tree(moment: Moment, name: str) -> Tree:
     lease = moment.view.leases[name]
     fact = lease.fact
-    status = {
+    status: Tree = {
         "run": fact.run,
         "part": fact.comp_path,
         "bundle": fact.bundle,
@@ -201,6 +239,9 @@ def _lease_tree(moment: Moment, name: str) -> Tree:
         "usedGPUMs": lease.gpus * (moment.now_ms - fact.start_ms),
         "ending": lease.ending is not None,
     }
+    if lease.ending is not None:
+        status["endReason"] = lease.ending.reason.value
+        status["deadline"] = time_text(lease.ending.deadline_ms)
     return document("Lease", name, status=status)
 
 
@@ -216,6 +257,7 @@ LEASE = Kind(
         wide("START"),
         wide("HOLD-ENDS"),
         right("HOLD", wide=True),
+        wide("STOPPING"),
     ),
     names=lambda moment: list(moment.view.leases),
     rows=each(_lease_row),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from quorate.model.events import LeaseStarted, Tier
+from quorate.model.events import LeaseStarted, Role, Tier
 from quorate.model.records import Lease, Phase, RunRecord
 from quorate.model.specs import EnvelopeId
 from quorate.model.view import StateView
@@ -40,6 +40,15 @@ def leases_of(moment: Moment, names: Iterable[str]) -> list[Lease]:
 def run_gpus(moment: Moment, record: RunRecord) -> int:
     """Return how many GPUs the run has now, spares included."""
     return sum(lease.gpus for lease in leases_of(moment, record.leases))
+
+
+def run_width(moment: Moment, record: RunRecord) -> int:
+    """Return how many GPUs the run works on: neither spares nor what was told to stop."""
+    return sum(
+        lease.gpus
+        for lease in leases_of(moment, record.leases)
+        if lease.fact.role is not Role.SPARE and lease.ending is None
+    )
 
 
 def charges_of(moment: Moment, record: RunRecord) -> list[Charge]:

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from quorate.cli.kinds_work import LEASE_COLUMNS, lease_cells
-from quorate.cli.moment import Moment
+from quorate.cli.moment import Moment, run_width
+from quorate.cli.reason_words import ended, lease_stopping, stopping
+from quorate.cli.story import handover_lines, story_lines
 from quorate.cli.table import indented, table
-from quorate.cli.words import gpus, hours, refusal_lines
+from quorate.cli.words import gpus, hours, names, refusal_lines
 from quorate.core.commands import Change, Decision
 from quorate.ledger.chain import Head
 from quorate.ledger.codec import event_to_json
 from quorate.model.events import (
+    Event,
     HoldExtended,
     LeaseEnded,
+    LeaseEnding,
     LeaseStarted,
+    NodeMarked,
+    NodeStatus,
+    Role,
     RunEnded,
     RunRefused,
     RunRequeued,
+    RunStopping,
+    StartReason,
     lease_gpus,
 )
 from quorate.model.records import TERMINAL, Lease
@@ -26,14 +35,27 @@ from quorate.model.words import counted
 
 NODES_SHOWN_MAX = 4
 
+_GOING_ON: Final = (StartReason.SWAP, StartReason.HANDOVER)
+_MARKED: Final = {
+    NodeStatus.READY: "is ready",
+    NodeStatus.CORDONED: "is cordoned",
+    NodeStatus.FAILED: "has failed",
+}
+_SLOTS: Final = {
+    NodeStatus.READY: "free",
+    NodeStatus.CORDONED: "withheld",
+    NodeStatus.FAILED: "lost",
+}
+
 
 def outcome_lines(
-    decision: Decision, moment: Moment, ended: Mapping[str, Lease], *, dry_run: bool
+    decision: Decision, moment: Moment, before: Mapping[str, Lease], *, dry_run: bool
 ) -> list[str]:
     """Return what ``decision`` changes, one thing a line.
 
-    ``moment`` is the state with its events in it; ``ended`` has the leases that were open before.
+    ``moment`` is the state with its events in it; ``before`` has the leases that were open then.
     """
+    events = decision.events
     mark = " (dry run)" if dry_run else ""
     lines = [
         f"{kind.lower()}/{name} {change}{_over(moment, kind, name, change)}{mark}"
@@ -43,25 +65,55 @@ def outcome_lines(
     unreal = {
         name for _, name, change in decision.changes if dry_run and change is Change.SUBMITTED
     }
-    starts: dict[str, list[LeaseStarted]] = {}
-    for event in decision.events:
-        match event:
-            case LeaseStarted():
+    # What time has made due is decided first, and so it is told first.
+    lines += handover_lines(events, before)
+    lines += _event_lines(events, moment, before, unreal)
+    lines += story_lines(events, before, moment.view.leases)
+    for reason in (StartReason.START, StartReason.GROW):
+        starts: dict[str, list[LeaseStarted]] = {}
+        for event in events:
+            if isinstance(event, LeaseStarted) and event.reason is reason:
                 starts.setdefault(event.run, []).append(event)
+        for run, facts in starts.items():
+            lines += _started(moment, run, facts)
+    return lines
+
+
+def _event_lines(
+    events: Sequence[Event], moment: Moment, before: Mapping[str, Lease], unreal: Collection[str]
+) -> list[str]:
+    """Return what is told of each event by itself, in their order.
+
+    ``unreal`` has the runs that will not be there to be asked about.
+    """
+    facts = {name: lease.fact for name, lease in before.items()}
+    facts |= {event.lease: event for event in events if isinstance(event, LeaseStarted)}
+    gone = {event.lease for event in events if isinstance(event, LeaseEnded)}
+    again = _runs_started(events)
+    passed_on = _passed_on(events, facts)
+    lines: list[str] = []
+    for event in events:
+        match event:
+            case NodeMarked():
+                lines.append(_marked(event, moment, before))
             case RunRefused():
                 lines += _waits(event, ask=event.run not in unreal)
             case HoldExtended():
                 lines.append(f"lease/{event.lease} holds {hours(event.gpu_ms)} GPU-hours more")
-            case LeaseEnded():
-                lines.append(_ended(event, ended[event.lease]))
+            case LeaseEnding() if event.lease not in gone:
+                lines.append(f"lease/{event.lease} {lease_stopping(event)}")
+            case LeaseEnded() if event.lease not in passed_on:
+                lines.append(_ended(event, facts[event.lease], moment))
+            case RunStopping():
+                lines.append(f"run/{event.run} {stopping(event)}")
             case RunRequeued():
-                lines.append(f"run/{event.run} waits again: {event.reason}")
+                what = "starts over" if event.run in again else "waits again"
+                lines.append(f"run/{event.run} {what}: {ended(event.reason)}")
             case RunEnded():
-                lines.append(f"run/{event.run} {event.outcome.lower()}")
+                note = f": {event.note}" if event.note else ""
+                lines.append(f"run/{event.run} {event.outcome.lower()}{note}")
             case _:
                 pass
-    for run, facts in starts.items():
-        lines += _started(moment, run, facts)
     return lines
 
 
@@ -73,17 +125,68 @@ def _over(moment: Moment, kind: str, name: str, change: Change) -> str:
     return f" (it is {phase}; choose another name to run it again)" if phase in TERMINAL else ""
 
 
+def _runs_started(events: Iterable[Event]) -> set[str]:
+    """Return the runs that were admitted."""
+    return {
+        event.run
+        for event in events
+        if isinstance(event, LeaseStarted) and event.reason is StartReason.START
+    }
+
+
+def _passed_on(events: Sequence[Event], facts: Mapping[str, LeaseStarted]) -> set[str]:
+    """Return the ended leases whose slots stayed with their run; the story tells of those."""
+    kept: dict[tuple[str, str], int] = {}
+    found: set[str] = set()
+    for event in reversed(events):
+        if isinstance(event, LeaseStarted) and event.reason in _GOING_ON:
+            for node, mask in event.slots:
+                kept[event.run, node] = kept.get((event.run, node), 0) | mask
+        elif isinstance(event, LeaseEnded):
+            fact = facts[event.lease]
+            if any(kept.get((fact.run, node), 0) & mask for node, mask in fact.slots):
+                found.add(event.lease)
+    return found
+
+
+def _marked(event: NodeMarked, moment: Moment, before: Mapping[str, Lease]) -> str:
+    note = f": {event.note}" if event.note else ""
+    line = f"node/{event.node} {_MARKED[event.status]}{note}"
+    if event.status is NodeStatus.READY:
+        return line
+    if not any(_is_on(lease, event.node) for lease in before.values()):
+        return f"{line}; nothing was on it"
+    names_on = moment.view.node_leases.get(event.node, ())
+    staying = dict.fromkeys(moment.view.leases[name].fact.run for name in names_on)
+    return f"{line}; still on it: {names(staying)}" if staying else line
+
+
+def _is_on(lease: Lease, node: str) -> bool:
+    return any(place == node for place, _ in lease.fact.slots)
+
+
 def _waits(event: RunRefused, *, ask: bool) -> list[str]:
     first, *rest = refusal_lines(event.refusal)
     why = [f"  why: quorate explain {event.run}"] if ask else []
     return [f"run/{event.run} waits: {first}", *rest, *why]
 
 
-def _ended(event: LeaseEnded, lease: Lease) -> str:
-    used = lease.gpus * (event.end_ms - lease.fact.start_ms)
+def _ended(event: LeaseEnded, fact: LeaseStarted, moment: Moment) -> str:
+    used = lease_gpus(fact.slots) * (event.end_ms - fact.start_ms)
     return (
-        f"lease/{event.lease} ended: {event.reason}, {gpus(lease.gpus)} free, "
-        f"{hours(used)} GPU-hours paid from {lease.fact.payer}"
+        f"lease/{event.lease} ended: {event.reason}, {_released(fact, moment)}, "
+        f"{hours(used)} GPU-hours paid from {fact.payer}"
+    )
+
+
+def _released(fact: LeaseStarted, moment: Moment) -> str:
+    """Return what became of the slots: only those of a ready node can be given to others."""
+    counts: dict[NodeStatus, int] = {}
+    for node, mask in fact.slots:
+        status = moment.view.node_status.get(node, NodeStatus.READY)
+        counts[status] = counts.get(status, 0) + mask.bit_count()
+    return ", ".join(
+        f"{gpus(counts[each])} {_SLOTS[each]}" for each in NodeStatus if each in counts
     )
 
 
@@ -92,6 +195,10 @@ def _started(moment: Moment, run: str, facts: Sequence[LeaseStarted]) -> list[st
     flavor = moment.view.nodes[facts[0].slots[0][0]].spec.flavor
     rows = [lease_cells(moment, fact, most=NODES_SHOWN_MAX) for fact in facts]
     head = f"run/{run} started on {counted(total, f'{flavor} GPU')}"
+    if facts[0].reason is StartReason.GROW:
+        grown = sum(lease_gpus(fact.slots) for fact in facts if fact.role is not Role.SPARE)
+        width = run_width(moment, moment.view.runs[run])
+        head = f"run/{run} grows: from {width - grown} to {counted(width, f'{flavor} GPU')}"
     return [head, *indented(table(LEASE_COLUMNS, rows)).splitlines()]
 
 

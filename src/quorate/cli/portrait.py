@@ -15,7 +15,7 @@ from quorate.cli.kinds_money import (
     accounts_of,
     owner_gpus,
 )
-from quorate.cli.kinds_work import LEASE, LEASE_COLUMNS, RUN, lease_cells
+from quorate.cli.kinds_work import LEASE, LEASE_COLUMNS, RUN, ending_text, lease_cells
 from quorate.cli.moment import (
     Charge,
     Moment,
@@ -24,8 +24,10 @@ from quorate.cli.moment import (
     leases_of,
     lenders_of,
     run_gpus,
+    run_width,
     runs_of,
 )
+from quorate.cli.reason_words import stopping
 from quorate.cli.reasons import STARTABLE, reason_now
 from quorate.cli.table import Column, indented, pairs, right, table
 from quorate.cli.timeline import COLUMNS as TIMELINE_COLUMNS
@@ -50,7 +52,12 @@ def run_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[s
     leases = leases_of(moment, record.leases)
     if leases:
         rows = [lease_cells(moment, lease.fact, most=None) for lease in leases]
-        sections.append(_section("Leases", table(LEASE_COLUMNS, rows)))
+        notes = [
+            f"{lease.fact.lease} is stopping: {ending_text(lease)}"
+            for lease in leases
+            if lease.ending is not None
+        ]
+        sections.append(_section("Leases", "\n".join([table(LEASE_COLUMNS, rows), *notes])))
     charges = charges_of(moment, record)
     if charges:
         sections.append(_section("Funding", _funding(moment, charges)))
@@ -84,9 +91,12 @@ def _run_facts(moment: Moment, record: RunRecord) -> list[tuple[str, str]]:
         ("User", spec.user or "-"),
         ("Phase", record.phase.value),
         ("Wants", f"{spec.gpus} x {names(spec.flavors)} in pool {spec.pool}"),
-        ("Has", gpus(run_gpus(moment, record))),
+        ("Has", _has(moment, record)),
         ("Submitted", f"{since(record.submitted_ms, now_ms)}, sequence {record.seq}"),
     ]
+    if record.stopping is not None:
+        told = since(record.stopping.at_ms, now_ms)
+        facts.append(("Stops", f"{stopping(record.stopping)}; told {told}"))
     if record.started_ms is not None:
         facts.append(("First started", since(record.started_ms, now_ms)))
     if record.ended_ms is not None:
@@ -94,6 +104,17 @@ def _run_facts(moment: Moment, record: RunRecord) -> list[tuple[str, str]]:
     if record.note:
         facts.append(("Note", record.note))
     return facts
+
+
+def _has(moment: Moment, record: RunRecord) -> str:
+    """Return a run's GPUs, how many of them it works on, and between which widths it may."""
+    total, width = run_gpus(moment, record), run_width(moment, record)
+    found = gpus(total) if total == width else f"{gpus(total)}, works on {width}"
+    elastic = record.spec.malleable
+    if elastic is None:
+        return found
+    bounds = f"may work on {elastic.gpus_min} to {elastic.gpus_max}"
+    return f"{found}; {bounds}, wants {elastic.gpus_desired}"
 
 
 def _funding(moment: Moment, charges: Sequence[Charge]) -> str:
@@ -134,11 +155,12 @@ def budget_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> lis
 
 
 def node_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
-    """Return where a node is and which leases are on it."""
-    del timeline
+    """Return where a node is, its status, which leases are on it and what was said of it."""
     sections = [_listing(moment, NODE, [name], wide=True)]
     leases = sorted(moment.view.node_leases.get(name, ()))
     sections.append(_section("Leases", _listing(moment, LEASE, leases)))
+    rows = [timeline_row(entry) for entry in timeline]
+    sections.append(_section("Timeline", table(TIMELINE_COLUMNS, rows)))
     return sections
 
 

@@ -20,8 +20,8 @@ from quorate.adapters.store_sqlite import SqliteStore
 from quorate.cli.exits import CommandError, Exit
 from quorate.cli.moment import Moment
 from quorate.cli.settings import Settings
-from quorate.core.lifecycle import settle_holds
 from quorate.core.scribe import Scribe
+from quorate.core.settle import settle_holds
 from quorate.loop.engine import Engine
 from quorate.model.events import RunRequeued
 from quorate.model.view import StateView

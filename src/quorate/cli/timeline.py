@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, assert_never
 
+from quorate.cli.reason_words import began, ended, lease_stopping, stopping
 from quorate.cli.table import Column, right, wide
 from quorate.cli.words import gpus, hours, slots
 from quorate.documents.times import time_text
@@ -20,11 +21,14 @@ from quorate.model.events import (
     LeaseStarted,
     LedgerOpened,
     NodeApplied,
+    NodeMarked,
     OwnerApplied,
     PoolApplied,
     RunEnded,
     RunRefused,
     RunRequeued,
+    RunResized,
+    RunStopping,
     RunSubmitted,
     SystemApplied,
     lease_gpus,
@@ -66,11 +70,29 @@ def run_of(event: Event) -> str | None:
     match event:
         case RunSubmitted():
             return event.run.name
-        case RunRefused() | RunRequeued() | RunEnded() | LeaseStarted():
+        case (
+            RunRefused()
+            | RunStopping()
+            | RunResized()
+            | RunRequeued()
+            | RunEnded()
+            | LeaseStarted()
+        ):
             return event.run
         case LeaseEnding() | LeaseEnded() | HoldExtended():
             # A lease is called after its run, and a run's name has no slash.
             return event.lease.partition("/")[0]
+        case _:
+            return None
+
+
+def node_of(event: Event) -> str | None:
+    """Return the node that ``event`` declares or marks, if it does."""
+    match event:
+        case NodeApplied():
+            return event.node.name
+        case NodeMarked():
+            return event.node
         case _:
             return None
 
@@ -107,6 +129,8 @@ def said(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per ev
         case NodeApplied():
             node = event.node
             return f"node/{node.name}: {node.gpus} {node.flavor} in {node.domain_key}"
+        case NodeMarked():
+            return f"node/{event.node} {event.status}{_noted(event.note)}"
         case OwnerApplied():
             return f"owner/{event.owner.name}"
         case BudgetApplied():
@@ -121,19 +145,29 @@ def said(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per ev
             return f"run/{event.run} waits: {sentence(event.refusal)} ({event.refusal.code})"
         case LeaseStarted():
             return (
-                f"lease/{event.lease} {event.reason}: {gpus(lease_gpus(event.slots))} on "
+                f"lease/{event.lease} {began(event.reason)}: {gpus(lease_gpus(event.slots))} on "
                 f"{slots(event.slots, most=2)}, paid from {event.payer} ({event.tier})"
             )
         case HoldExtended():
             return f"lease/{event.lease}: {hours(event.gpu_ms)} GPU-hours more held"
         case LeaseEnding():
-            return f"lease/{event.lease} {event.reason}: until {time_text(event.deadline_ms)}"
+            return f"lease/{event.lease} {lease_stopping(event)}"
         case LeaseEnded():
-            return f"lease/{event.lease} {event.reason}: charged up to {time_text(event.end_ms)}"
+            return (
+                f"lease/{event.lease} {ended(event.reason)}: "
+                f"charged up to {time_text(event.end_ms)}"
+            )
+        case RunStopping():
+            return f"run/{event.run} {stopping(event)}"
+        case RunResized():
+            return f"run/{event.run} is to work on {gpus(event.gpus)} from now on"
         case RunRequeued():
-            return f"run/{event.run} waits again: {event.reason}"
+            return f"run/{event.run} waits again: {ended(event.reason)}"
         case RunEnded():
-            note = f": {event.note}" if event.note else ""
-            return f"run/{event.run} {event.outcome}{note}"
+            return f"run/{event.run} {event.outcome}{_noted(event.note)}"
         case _:
             assert_never(event)
+
+
+def _noted(note: str) -> str:
+    return f": {note}" if note else ""

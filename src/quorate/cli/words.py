@@ -112,9 +112,15 @@ def shortage(found: Shortage) -> str:
     return f"{found.where}: can pay {gpus(found.available)}{limit}"
 
 
-def bar(used: int, total: int, *, width: int = 20) -> str:
-    """Return a bar of ``width`` marks, ``#`` for the used part; never full or empty by rounding."""
-    marks = 0 if total == 0 else used * width // total
-    if used and not marks:
-        marks = 1
-    return "[" + "#" * marks + "." * (width - marks) + "]"
+def bar(used: int, total: int, *, out: int = 0, width: int = 20) -> str:
+    """Return a bar of ``width`` marks: ``#`` used, ``x`` out of service, ``.`` free.
+
+    What is there is never rounded away, and nothing is shown as full that is not.
+    """
+    marks = _marks(used, total, width)
+    crossed = min(_marks(out, total, width), width - marks)
+    return "[" + "#" * marks + "." * (width - marks - crossed) + "x" * crossed + "]"
+
+
+def _marks(part: int, total: int, width: int) -> int:
+    return 0 if total == 0 else max(part * width // total, int(part > 0))

@@ -7,14 +7,14 @@ if any placement can be paid, one is found. docs/adr/0008-admission.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from quorate.core.cover import payer_phases
-from quorate.core.holds import hold_duration_ms
-from quorate.core.layout import PackRequest, pack_request
+from quorate.core.holds import grace_ms, hold_duration_ms
+from quorate.core.layout import Bundle, PackRequest, pack_request
 from quorate.core.pack import PackPlan, pick_slots
 from quorate.core.payment import pay, payable
 from quorate.core.purse import (
@@ -31,7 +31,10 @@ from quorate.core.slices import best_slice, no_placement
 from quorate.core.spread import Spread, demands_of, spreads
 from quorate.core.steps import Steps
 from quorate.core.yard import Yard, Yards
+from quorate.model.events import Tier
+from quorate.model.records import Lease, RunRecord
 from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.selector import CLUSTER, DOMAIN, REGION, selector_of
 from quorate.model.specs import Run
 from quorate.model.view import Payers, StateView
 
@@ -56,9 +59,14 @@ class _Attempt(Struct, frozen=True):
     phases: tuple[Payers, ...]
 
 
-def admit(view: StateView, run: Run, now_ms: int) -> Admitted | Refusal:
+def admit(
+    view: StateView, run: Run, now_ms: int, *, has_executor: bool = False
+) -> Admitted | Refusal:
     """Return how ``run`` starts now, or why it cannot; the refusal is that of its least width."""
-    covers = [cover_request(view, run, flavor, now_ms) for flavor in run.flavors]
+    covers = [
+        cover_request(view, run, flavor, now_ms, has_executor=has_executor)
+        for flavor in run.flavors
+    ]
     *wider, least = run.widths()
     steps = Steps()
     for width in wider:
@@ -84,21 +92,79 @@ def _at_width(view: StateView, attempts: Sequence[_Attempt], steps: Steps) -> Ad
     return None
 
 
-def cover_request(view: StateView, run: Run, flavor: str, now_ms: int) -> CoverRequest:
-    """Return what covering a start of ``run`` now asks of its payers."""
+def admit_bundles(
+    view: StateView,
+    record: RunRecord,
+    bundles: tuple[Bundle, ...],
+    now_ms: int,
+    *,
+    has_executor: bool,
+) -> Admitted | None:
+    """Return how a running run gets ``bundles`` more, in the flavor it has, or None.
+
+    Domains it uses come first; a run that must stay in one domain stays in its own.
+    """
+    run, steps = record.spec, Steps()
+    leases = [view.leases[name] for name in record.leases]
+    nodes = [view.nodes[node].spec for lease in leases for node, _ in lease.fact.slots]
+    cover = cover_request(
+        view, run, nodes[0].flavor, now_ms, leases=leases, has_executor=has_executor
+    )
+    request = replace(
+        pack_request(run, view.pools[run.pool], cover.flavor, run.gpus),
+        bundles=bundles,
+        prefer=frozenset(node.domain_key for node in nodes),
+    )
+    if not run.cross_group_spread:
+        home = {REGION: nodes[0].region, CLUSTER: nodes[0].cluster, DOMAIN: nodes[0].domain}
+        request = replace(request, selector=selector_of(dict(run.selector) | home))
+    attempt = _attempt_at(view, request, cover, steps)
+    for payers in attempt.phases:
+        found = _place_and_pay(view, attempt, payers, steps)
+        if found is not None:
+            first = 1 + max(int(lease.fact.comp_path.partition("/")[2]) for lease in leases)
+            groups = tuple(replace(g, index=first + g.index) for g in found.plan.groups)
+            return replace(found, plan=PackPlan(groups))
+    return None
+
+
+def cover_request(  # noqa: PLR0913 - what, when, and what is there already
+    view: StateView,
+    run: Run,
+    flavor: str,
+    now_ms: int,
+    *,
+    leases: Iterable[Lease] = (),
+    has_executor: bool = False,
+) -> CoverRequest:
+    """Return what covering a start of ``run`` now asks of its payers.
+
+    ``leases`` are those it keeps beside what is to be covered. With an executor whatever starts
+    has to be told to stop one grace before its money ends, so a payer must outlast that.
+    """
+    left = run.funding.borrow_gpus_max
+    if left is not None:
+        left -= sum(lease.gpus for lease in leases if lease.fact.tier is Tier.BORROWED)
     return CoverRequest(
         owner=run.owner,
         flavor=flavor,
         now_ms=now_ms,
         duration_ms=hold_duration_ms(run, view.pools[run.pool]),
         allow_borrow=run.funding.allow_borrow,
-        borrow_gpus_left=run.funding.borrow_gpus_max,
+        borrow_gpus_left=left,
         sponsors=run.funding.sponsors,
+        outlast_ms=now_ms + (grace_ms(run, view.pools[run.pool]) if has_executor else 0),
     )
 
 
 def _attempt(view: StateView, run: Run, cover: CoverRequest, width: int, steps: Steps) -> _Attempt:
     request = pack_request(run, view.pools[run.pool], cover.flavor, width)
+    return _attempt_at(view, request, cover, steps)
+
+
+def _attempt_at(
+    view: StateView, request: PackRequest, cover: CoverRequest, steps: Steps
+) -> _Attempt:
     phases = payer_phases(view, cover)
     sponsors = phases[-1][len(phases[0]) :]
     by_rack = family_of(view, cover.owner, cover.flavor).by_rack or names_racks(view, sponsors)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from quorate.core.continuity import Continuity
 from quorate.core.invariants import (
     END_REASONS,
     START_REASONS,
@@ -62,13 +63,15 @@ def audit(events: Iterable[Event], *, view: StateView | None = None) -> list[Vio
     events about it are interrupted by others, so a start of several leases counts as one. With
     ``view``, the state those events add up to, also that it spent exactly what leases cost: I10.
     """
-    books = _Books()
+    books, continuity = _Books(), Continuity()
     found: list[Violation] = []
     for event in events:
         found.extend(books.enter(event))
+        found.extend(continuity.enter(event))
         if len(found) >= VIOLATIONS_MAX:
             return found[:VIOLATIONS_MAX]
     found.extend(books.settle(None))
+    found.extend(continuity.settle())
     if view is not None:
         found.extend(_compare(books, view))
     return found[:VIOLATIONS_MAX]
@@ -81,6 +84,7 @@ class _Open:
     fact: LeaseStarted
     gpus: int
     hold_gpu_ms: int
+    is_ending: bool = False
 
 
 @dataclass(slots=True)
@@ -150,9 +154,11 @@ class _Books:
         before, self.unsettled = self.unsettled, run
         if before is None or before == run or before not in self.runs:
             return
-        facts = [self.open[name].fact for name in self.held_by.get(before, {})]
+        held = [self.open[name] for name in self.held_by.get(before, {})]
+        facts = [lease.fact for lease in held]
         if all(node in self.nodes for fact in facts for node, _ in fact.slots):
-            yield from check_shape(self.runs[before], facts, self.nodes)
+            ending = {lease.fact.lease for lease in held if lease.is_ending}
+            yield from check_shape(self.runs[before], facts, self.nodes, ending)
 
     def _run_of(self, event: Event) -> str | None:
         match event:
@@ -250,8 +256,10 @@ class _Books:
         elif isinstance(event, HoldExtended):
             lease.hold_gpu_ms += event.gpu_ms
             yield from self._promise(lease.fact, gpus=0, gpu_ms=event.gpu_ms)
-        elif event.reason not in END_REASONS:
-            yield Violation("I6", event.lease, f"ends by reason {event.reason}")
+        else:
+            lease.is_ending = True
+            if event.reason not in END_REASONS:
+                yield Violation("I6", event.lease, f"ends by reason {event.reason}")
 
     def _end(self, event: LeaseEnded) -> Iterator[Violation]:
         name = event.lease

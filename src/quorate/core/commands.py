@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from quorate.model.events import Event
+from quorate.model.events import Event, NodeStatus
 from quorate.model.refusal import Refusal
 from quorate.model.specs import Budget, Node, Owner, Pool, Run, System
 
@@ -45,11 +45,51 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
+class Fail:
+    """The run's work has ended by itself, and not well."""
+
+    run: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """The executor has seen the last process of a stopping lease go."""
+
+    lease: str
+
+
+@dataclass(frozen=True, slots=True)
+class MarkNode:
+    """A node is ready, cordoned (given no new work) or failed (what was on it is gone)."""
+
+    node: str
+    status: NodeStatus
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Cordon a node and stop what is on it."""
+
+    node: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shrink:
+    """Let a malleable run go on with fewer GPUs."""
+
+    run: str
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Do what is due: renew or end holds that ran out, and try what waits."""
 
 
-Command = Apply | Submit | Complete | Cancel | Tick
+Command = Apply | Submit | Complete | Fail | Cancel | Confirm | MarkNode | Drain | Shrink | Tick
 
 
 class Change(StrEnum):

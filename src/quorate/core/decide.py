@@ -8,38 +8,101 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from quorate.core.commands import Apply, Cancel, Change, Command, Complete, Decision, Submit, Tick
+from quorate.core.commands import (
+    Apply,
+    Cancel,
+    Change,
+    Command,
+    Complete,
+    Confirm,
+    Decision,
+    Drain,
+    Fail,
+    MarkNode,
+    Shrink,
+    Submit,
+    Tick,
+)
 from quorate.core.declare import check_run, declare
-from quorate.core.lifecycle import end_run, settle_holds, try_start, try_waiting
+from quorate.core.elastic import grow_running, shrink_run
+from quorate.core.failure import drain_node, mark_node
+from quorate.core.lifecycle import complete_run, try_start, try_waiting
 from quorate.core.scribe import Scribe
-from quorate.model.events import Outcome, RunSubmitted
-from quorate.model.records import TERMINAL, Phase
+from quorate.core.settle import settle_holds
+from quorate.core.stops import confirm, stop_run
+from quorate.model.events import EndReason, LeaseStarted, Outcome, RunSubmitted
+from quorate.model.records import TERMINAL, Phase, RunRecord
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.view import StateView
 
 
-def decide(view: StateView, command: Command, *, now_ms: int, actor: str) -> Decision:
-    """Return the events that carry out ``command`` at ``now_ms``, or what forbids it."""
-    scribe = Scribe(view, now_ms=now_ms, actor=actor)
+def decide(
+    view: StateView, command: Command, *, now_ms: int, actor: str, has_executor: bool = False
+) -> Decision:
+    """Return the events that carry out ``command`` at ``now_ms``, or what forbids it.
+
+    ``has_executor`` says that somebody runs the work, and confirms when a stop is done.
+    """
+    scribe = Scribe(view, now_ms=now_ms, actor=actor, has_executor=has_executor)
     settle_holds(scribe)
+    if isinstance(command, Submit):
+        return _submit(scribe, command)
+    decision = _carry_out(scribe, command)
+    if decision.refusals:
+        return Decision(refusals=decision.refusals, warnings=decision.warnings)
+    _give_out(scribe)
+    return Decision(tuple(scribe.events), (), decision.changes, decision.warnings)
+
+
+def _give_out(scribe: Scribe) -> None:
+    """Start what waits and grow what runs, until that leaves nothing to start and nothing to say.
+
+    What starts may change why another still waits. Starting makes no room, so this ends soon.
+    """
+    while True:
+        written = len(scribe.events)
+        try_waiting(scribe)
+        grow_running(scribe)
+        if not any(isinstance(event, LeaseStarted) for event in scribe.events[written:]):
+            return
+
+
+def _carry_out(  # noqa: PLR0911 - one answer per command
+    scribe: Scribe,
+    command: Apply | Complete | Fail | Cancel | Confirm | MarkNode | Drain | Shrink | Tick,
+) -> Decision:
+    """Write what ``command`` asks for; the decision returned has no events of its own."""
     match command:
-        case Submit():
-            return _submit(scribe, command)
         case Apply():
-            decision = declare(scribe, command)
-            if not decision.refusals:
-                try_waiting(scribe)
-            return Decision(
-                () if decision.refusals else tuple(scribe.events),
-                decision.refusals,
-                decision.changes,
-                decision.warnings,
-            )
-        case Complete() | Cancel():
-            return _end(scribe, command)
+            return declare(scribe, command)
+        case Complete() | Fail() | Cancel() | Shrink():
+            return _change_run(scribe, command)
+        case Confirm():
+            lease = scribe.view.leases.get(command.lease)
+            # A lease that has ended was confirmed before: a late or second message changes nothing.
+            if lease is not None and lease.ending is not None:
+                confirm(scribe, lease)
+            elif lease is not None:
+                return _refused(
+                    RefusalCode.CONFLICT,
+                    f"lease {command.lease!r} was not told to stop",
+                    f"end its run: quorate complete {lease.fact.run}",
+                )
+            return Decision()
+        case MarkNode() | Drain():
+            if command.node not in scribe.view.nodes:
+                return _refused(
+                    RefusalCode.UNKNOWN_NAME,
+                    f"there is no node {command.node!r}",
+                    "list them: quorate get nodes",
+                )
+            if isinstance(command, Drain):
+                drain_node(scribe, command.node, command.note)
+            else:
+                mark_node(scribe, command.node, command.status, command.note)
+            return Decision()
         case Tick():
-            try_waiting(scribe)
-            return Decision(tuple(scribe.events))
+            return Decision()
         case _:
             assert_never(command)
 
@@ -61,13 +124,14 @@ def _submit(scribe: Scribe, command: Submit) -> Decision:
         try_waiting(scribe)
     view = scribe.view
     submitted = RunSubmitted(at_ms=scribe.now_ms, actor=scribe.actor, run=run)
-    start = Scribe(view, now_ms=scribe.now_ms, actor=scribe.actor)
+    start = Scribe(view, now_ms=scribe.now_ms, actor=scribe.actor, has_executor=scribe.has_executor)
     try_start(start, run, leases_ever=0, known=None)
     events = (*scribe.events, submitted, *start.events)
     return Decision(events, changes=(("Run", run.name, Change.SUBMITTED),))
 
 
-def _end(scribe: Scribe, command: Complete | Cancel) -> Decision:
+def _change_run(scribe: Scribe, command: Complete | Fail | Cancel | Shrink) -> Decision:
+    """Write the end of a run, or its shrinking."""
     record = scribe.view.runs.get(command.run)
     if record is None:
         return _refused(
@@ -77,18 +141,31 @@ def _end(scribe: Scribe, command: Complete | Cancel) -> Decision:
         return _refused(
             RefusalCode.NOT_RUNNING, f"run {command.run!r} is already {record.phase}", ""
         )
+    match command:
+        case Cancel():
+            stop_run(scribe, record, EndReason.CANCELLED, Outcome.CANCELLED, note=command.note)
+        case Shrink():
+            refusal = shrink_run(scribe, record, command.gpus)
+            return Decision() if refusal is None else Decision(refusals=(refusal,))
+        case Complete() | Fail():
+            return _finished(scribe, record, command)
+        case _:
+            assert_never(command)
+    return Decision()
+
+
+def _finished(scribe: Scribe, record: RunRecord, command: Complete | Fail) -> Decision:
+    if record.phase is not Phase.RUNNING:
+        return _refused(
+            RefusalCode.NOT_RUNNING,
+            f"run {command.run!r} is {record.phase} and cannot be completed",
+            f"to withdraw it: quorate cancel {command.run}",
+        )
     if isinstance(command, Complete):
-        if record.phase is not Phase.RUNNING:
-            return _refused(
-                RefusalCode.NOT_RUNNING,
-                f"run {command.run!r} is {record.phase} and cannot be completed",
-                f"to withdraw it: quorate cancel {command.run}",
-            )
-        end_run(scribe, record, Outcome.COMPLETED, command.note)
+        complete_run(scribe, record, Outcome.COMPLETED, command.note)
     else:
-        end_run(scribe, record, Outcome.CANCELLED, command.note)
-    try_waiting(scribe)
-    return Decision(tuple(scribe.events))
+        complete_run(scribe, record, Outcome.FAILED, command.note)
+    return Decision()
 
 
 def _refused(code: RefusalCode, subject: str, remedy: str) -> Decision:

@@ -6,10 +6,10 @@ from typing import Final
 
 from quorate.core.admit import Admitted, admit
 from quorate.core.commands import Cancel
-from quorate.core.lifecycle import end_run
 from quorate.core.remedy import ACTOR, Proof, Remedy, RemedyKind, Trials, started_with
 from quorate.core.scribe import Scribe
-from quorate.model.events import Outcome
+from quorate.core.stops import stop_run
+from quorate.model.events import EndReason, Outcome
 from quorate.model.specs import Run
 from quorate.model.view import StateView
 from quorate.model.words import counted
@@ -56,7 +56,7 @@ def end_remedies(view: StateView, settled: StateView, run: Run, now_ms: int) -> 
 def _makes_room(settled: StateView, name: str, run: Run, now_ms: int) -> bool:
     """Return whether ``run`` would start after the end of run ``name`` if nobody else waited."""
     scribe = Scribe(settled, now_ms=now_ms, actor=ACTOR)
-    end_run(scribe, settled.runs[name], Outcome.CANCELLED)
+    stop_run(scribe, settled.runs[name], EndReason.CANCELLED, Outcome.CANCELLED)
     return isinstance(admit(scribe.view, run, now_ms), Admitted)
 
 

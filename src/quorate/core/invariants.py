@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from quorate.model.events import EndReason, LeaseStarted, Role, StartReason, Tier
+from quorate.core.shape import Violation, check_shape
+from quorate.model.events import EndReason, LeaseStarted, StartReason, Tier
 from quorate.model.island import all_slots
 from quorate.model.records import TERMINAL, Lease, Phase, RunRecord
 from quorate.model.selector import matches
@@ -21,7 +22,6 @@ from quorate.model.specs import (
     Envelope,
     EnvelopeId,
     Node,
-    Run,
     cap_id,
     envelope_id,
 )
@@ -31,17 +31,20 @@ from quorate.model.view import StateView
 START_REASONS: Final = frozenset(StartReason)
 END_REASONS: Final = frozenset(EndReason)
 
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """``rule`` (I1 to I12) does not hold for ``subject``; ``found`` says what was seen instead."""
-
-    rule: str
-    subject: str
-    found: str
-
-    def __str__(self) -> str:
-        return f"{self.rule}: {self.subject}: {self.found}"
+__all__ = [
+    "END_REASONS",
+    "START_REASONS",
+    "Tally",
+    "Violation",
+    "check_cap",
+    "check_envelope",
+    "check_lease",
+    "check_payer",
+    "check_run_record",
+    "check_shape",
+    "sweep",
+    "tallies_of",
+]
 
 
 @dataclass(slots=True)
@@ -70,9 +73,9 @@ def sweep(view: StateView) -> list[Violation]:
     """
     found = [*_slots(view), *_money(view), *_indexes(view)]
     for lease in view.leases.values():
-        found += _lease(view, lease)
+        found += check_lease(view, lease)
     for record in view.runs.values():
-        found += _run(view, record)
+        found += check_run_record(view, record)
     return found
 
 
@@ -94,60 +97,6 @@ def check_payer(
         yield Violation("I3", fact.lease, f"starts after the window of {fact.payer} has ended")
     if fact.start_ms < envelope.start_ms and not envelope.allow_admission:
         yield Violation("I3", fact.lease, f"starts before the window of {fact.payer}")
-
-
-def check_shape(
-    run: Run, facts: Iterable[LeaseStarted], nodes: Mapping[str, Node]
-) -> Iterator[Violation]:
-    """Yield where the leases of ``run`` are not whole bundles, groups in one domain: I5 and I7."""
-    domains: dict[str, set[str]] = {}
-    groups: dict[int, dict[str, int]] = {}
-    spares: dict[str, int] = {}
-    for fact in facts:
-        kind, _, index = fact.comp_path.partition("/")
-        gpus = sum(mask.bit_count() for _, mask in fact.slots)
-        if (kind == "spare") != (fact.role is Role.SPARE):
-            yield Violation("I5", fact.lease, f"role {fact.role} at {fact.comp_path}")
-        if kind == "spare":
-            spares[index] = spares.get(index, 0) + gpus
-        else:
-            bundle = groups.setdefault(fact.bundle, {})
-            bundle[index] = bundle.get(index, 0) + gpus
-        domains.setdefault(index, set()).update(nodes[node].domain_key for node, _ in fact.slots)
-    for index, used in domains.items():
-        if len(used) != 1:
-            yield Violation("I5", run.name, f"group {index} lies in {sorted(used)}")
-    everywhere = set().union(*domains.values())
-    if not run.cross_group_spread and len(everywhere) > 1:
-        yield Violation("I5", run.name, f"may not be spread and lies in {sorted(everywhere)}")
-    working = {index for bundle in groups.values() for index in bundle}
-    for index, gpus in spares.items():
-        if index not in working or gpus > run.spares_per_group:
-            yield Violation("I5", run.name, f"group {index} has {gpus} spare GPUs")
-    yield from _bundles(run, groups)
-
-
-def _bundles(run: Run, groups: Mapping[int, Mapping[str, int]]) -> Iterator[Violation]:
-    """Yield bundles that are there in part, and widths off the grid."""
-    if not groups:
-        return
-    if 0 not in groups:
-        yield Violation("I5", run.name, "its first bundle is missing")
-    least, step, most = run.gpus, 0, run.gpus
-    if run.malleable is not None:
-        least, step, most = run.malleable.gpus_min, run.malleable.gpus_step, run.malleable.gpus_max
-    for number, bundle in groups.items():
-        wanted, got = least if number == 0 else step, sorted(bundle.values(), reverse=True)
-        if sum(got) != wanted:
-            yield Violation("I5", run.name, f"bundle {number} has {sum(got)} of {wanted} GPUs")
-        elif run.group_gpus is not None:
-            full, rest = divmod(wanted, run.group_gpus)
-            if got != [run.group_gpus] * full + [rest] * (rest > 0):
-                yield Violation("I5", run.name, f"bundle {number} is cut into {got}")
-    width = sum(sum(bundle.values()) for bundle in groups.values())
-    on_grid = width == least if step == 0 else (width - least) % step == 0
-    if not (least <= width <= most and on_grid):
-        yield Violation("I7", run.name, f"works at {width} GPUs, from {least} to {most} by {step}")
 
 
 def check_envelope(key: EnvelopeId, envelope: Envelope, tally: Tally) -> Iterator[Violation]:
@@ -201,9 +150,14 @@ def _slots(view: StateView) -> Iterator[Violation]:
     for pool, flavor in {(r.island.pool, r.island.flavor) for r in view.nodes.values()}:
         view.domain_order(pool, flavor)  # asking brings the index up to date
     for name, record in view.nodes.items():
-        indexed = view.island(record.island).free[record.position]
-        if indexed != all_slots(record.spec.gpus) & ~taken.get(name, 0):
+        island = view.island(record.island)
+        left = all_slots(record.spec.gpus) & ~taken.get(name, 0)
+        if island.slots_left(record.position) != left:
+            indexed = island.slots_left(record.position)
             yield Violation("I8", name, f"free slots are indexed as {indexed:#x}")
+        offered = 0 if name in view.node_status else left
+        if island.free[record.position] != offered:
+            yield Violation("I8", name, f"offers {island.free[record.position]:#x}")
 
 
 @dataclass(slots=True)
@@ -280,7 +234,7 @@ def _indexes(view: StateView) -> Iterator[Violation]:
         yield Violation("I8", "queue", "is not the runs that are pending")
 
 
-def _lease(view: StateView, lease: Lease) -> Iterator[Violation]:
+def check_lease(view: StateView, lease: Lease) -> Iterator[Violation]:
     """Yield what is wrong with one open lease: I3 and I6."""
     fact = lease.fact
     account = view.envelopes[fact.payer]
@@ -296,15 +250,16 @@ def _lease(view: StateView, lease: Lease) -> Iterator[Violation]:
         yield Violation("I6", fact.lease, f"ends by reason {lease.ending.reason}")
 
 
-def _run(view: StateView, record: RunRecord) -> Iterator[Violation]:
+def check_run_record(view: StateView, record: RunRecord) -> Iterator[Violation]:
     """Yield what is wrong with one run: I5, I7 and I11."""
     name = record.spec.name
     if record.phase is Phase.RUNNING:
         if not record.leases:
             yield Violation("I11", name, "is running and has nothing")
-        facts = [view.leases[lease].fact for lease in record.leases if lease in view.leases]
-        nodes = {node: view.nodes[node].spec for fact in facts for node, _ in fact.slots}
-        yield from check_shape(record.spec, facts, nodes)
+        leases = [view.leases[lease] for lease in record.leases if lease in view.leases]
+        nodes = {node: view.nodes[node].spec for lease in leases for node, _ in lease.fact.slots}
+        ending = {lease.fact.lease for lease in leases if lease.ending is not None}
+        yield from check_shape(record.spec, [lease.fact for lease in leases], nodes, ending)
     elif record.leases:
         yield Violation("I11", name, f"is {record.phase} and holds {len(record.leases)} leases")
     if (record.phase in TERMINAL) != (record.ended_ms is not None):

@@ -52,6 +52,14 @@ def bundles_of(run: Run, width: int) -> tuple[Bundle, ...]:
     )
 
 
+def step_bundles(run: Run, number: int) -> tuple[Bundle, ...]:
+    """Return the bundle of step ``number`` of a malleable run, by itself."""
+    assert run.malleable is not None, run
+    gpus = run.malleable.gpus_step
+    groups = None if run.group_gpus is None else cut(gpus, run.group_gpus)
+    return (Bundle(number, gpus, groups),)
+
+
 def cut(gpus: int, group_gpus: int) -> tuple[int, ...]:
     """Return the sizes of the groups of ``gpus``: full ones, then what is left."""
     full, rest = divmod(gpus, group_gpus)

@@ -23,7 +23,8 @@ class CoverRequest(Struct, frozen=True, kw_only=True, gc=False):
     """Whose work, of what kind, from when and for how long, is to be paid.
 
     ``duration_ms`` is the expected duration plus grace (``holds.hold_duration_ms``).
-    ``borrow_gpus_left`` is what the run may still borrow; None means any number.
+    ``borrow_gpus_left`` is what the run may still borrow; None means any number. A payer whose
+    window ends by ``outlast_ms`` does not pay: it would have to be told to stop at once.
     """
 
     owner: str
@@ -33,6 +34,7 @@ class CoverRequest(Struct, frozen=True, kw_only=True, gc=False):
     allow_borrow: bool = False
     borrow_gpus_left: int | None = None
     sponsors: tuple[str, ...] = ()
+    outlast_ms: int = 0
 
 
 class Leg(Struct, frozen=True, gc=False):
@@ -152,7 +154,8 @@ class Purse:
     def is_open(self, account: EnvelopeAccount) -> bool:
         """Return whether ``account`` may pay for a start now."""
         now, spec = self.request.now_ms, account.spec
-        return now < spec.end_ms and (spec.start_ms <= now or spec.allow_admission)
+        lasts = max(now, self.request.outlast_ms) < spec.end_ms
+        return lasts and (spec.start_ms <= now or spec.allow_admission)
 
     def room(self, key: EnvelopeId, tier: Tier) -> int:
         """Return how many more GPUs the envelope can pay, after what this decision takes."""

@@ -13,11 +13,26 @@ from quorate.model.view import StateView
 
 
 class Scribe:
-    """Events of one decision, at one time, by one actor."""
+    """Events of one decision, at one time, by one actor.
 
-    __slots__ = ("_applied", "_base", "_overlay", "actor", "began_ms", "events", "now_ms")
+    With an executor, what is told to stop runs on until the executor confirms that it is gone.
+    Without one nothing runs, and a stop is both facts at once.
+    """
 
-    def __init__(self, view: StateView, *, now_ms: int, actor: str) -> None:
+    __slots__ = (
+        "_applied",
+        "_base",
+        "_overlay",
+        "actor",
+        "began_ms",
+        "events",
+        "has_executor",
+        "now_ms",
+    )
+
+    def __init__(
+        self, view: StateView, *, now_ms: int, actor: str, has_executor: bool = False
+    ) -> None:
         self._base = view
         self._overlay: State | None = None
         self._applied = 0
@@ -25,6 +40,7 @@ class Scribe:
         self.began_ms = view.at_ms
         self.now_ms = max(now_ms, view.at_ms)
         self.actor = actor
+        self.has_executor = has_executor
 
     @property
     def view(self) -> StateView:

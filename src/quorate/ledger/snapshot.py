@@ -16,7 +16,7 @@ from msgspec.msgpack import Decoder, Encoder
 
 from quorate.ledger.fold import collector_paused
 from quorate.model.apply import rebuild_families
-from quorate.model.events import LeaseEnding, LeaseStarted, Tier
+from quorate.model.events import LeaseEnding, LeaseStarted, NodeStatus, RunStopping, Tier
 from quorate.model.island import all_slots
 from quorate.model.records import CapAccount, EnvelopeAccount, Lease, Phase, RunRecord
 from quorate.model.refusal import Refusal
@@ -75,11 +75,14 @@ class _Run(Struct, array_like=True, gc=False):
     started_ms: int | None
     ended_ms: int | None
     note: str
+    stopping: RunStopping | None
+    gpus_desired: int | None
 
 
 class _Lease(Struct, array_like=True, gc=False):
     fact: LeaseStarted
     hold_gpu_ms: int
+    grace_ms: int
     ending: LeaseEnding | None
 
 
@@ -92,6 +95,7 @@ class _Snapshot(Struct, array_like=True):
     system: System
     pools: list[Pool]
     nodes: list[Node]
+    node_status: dict[str, NodeStatus]
     owners: list[Owner]
     budgets: list[Budget]
     envelopes: list[_Envelope]
@@ -139,12 +143,16 @@ def _packed(state: State) -> _Snapshot:
         state.system,
         list(state.pools.values()),
         [record.spec for record in state.nodes.values()],
+        dict(sorted(state.node_status.items())),
         list(state.owners.values()),
         list(state.budgets.values()),
         [_pack_envelope(account) for account in state.envelopes.values()],
         [_pack_cap(account) for account in state.caps.values()],
         [_pack_run(record) for record in state.runs.values()],
-        [_Lease(lease.fact, lease.hold_gpu_ms, lease.ending) for lease in state.leases.values()],
+        [
+            _Lease(lease.fact, lease.hold_gpu_ms, lease.grace_ms, lease.ending)
+            for lease in state.leases.values()
+        ],
     )
 
 
@@ -182,6 +190,8 @@ def _restore(found: _Snapshot) -> State:
         _restore_run(state, run)
     for lease in found.leases:
         _restore_lease(state, lease)
+    for name, status in found.node_status.items():
+        state.mark_node(name, status)
     return state
 
 
@@ -227,6 +237,8 @@ def _pack_run(record: RunRecord) -> _Run:
         record.started_ms,
         record.ended_ms,
         record.note,
+        record.stopping,
+        record.gpus_desired,
     )
 
 
@@ -245,14 +257,19 @@ def _restore_run(state: State, run: _Run) -> None:
         run.started_ms,
         run.ended_ms,
         run.note,
+        run.stopping,
+        run.gpus_desired,
     )
     if run.phase is Phase.PENDING:
         state.pending[name] = run.seq
+    elif run.phase is Phase.RUNNING and run.spec.malleable is not None:
+        state.growable[name] = None
 
 
 def _restore_lease(state: State, found: _Lease) -> None:
     fact = found.fact
     name = fact.lease
     gpus = state.occupy(fact.slots)
-    state.leases[name] = Lease(fact, gpus, found.hold_gpu_ms, found.ending)
-    state.runs[fact.run].leases[name] = None
+    run = state.runs[fact.run]
+    state.leases[name] = Lease(fact, gpus, found.hold_gpu_ms, found.grace_ms, found.ending)
+    run.leases[name] = None

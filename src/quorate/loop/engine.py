@@ -1,8 +1,11 @@
-"""The engine: one owned state over one store. Read, decide, commit.
+"""The engine: one owned state over one store. Read, decide, commit, act.
 
 Commands that arrive together are decided one after the other, each seeing what the ones before it
 did, and committed as one block with one flush: a group commit. Nobody is told anything before that
 block is durable. When a commit fails, what was decided is forgotten and the state is read anew.
+
+With an executor, stops are two facts, and the executor is told what each commit means to it.
+What it missed because this program ended in between, it is told when the ledger is opened again.
 """
 
 from __future__ import annotations
@@ -17,12 +20,14 @@ from quorate.core.decide import decide
 from quorate.ledger.chain import GENESIS, Head, seal
 from quorate.ledger.fold import replay
 from quorate.ledger.snapshot import restore, take
+from quorate.loop.orders import orders_of, standing_orders
 from quorate.model.apply import apply_all
 from quorate.model.events import Event, LedgerOpened
 from quorate.model.state import State
 from quorate.model.view import StateView
 from quorate.ports.clock import Clock
 from quorate.ports.errors import LedgerEmptyError, QuorateError
+from quorate.ports.executor import Executor
 from quorate.ports.store import EventStore
 
 _LOG = logging.getLogger(__name__)
@@ -42,9 +47,17 @@ class Receipt:
 class Engine:
     """Owns the state. One command or group at a time; not for use from several threads."""
 
-    def __init__(
-        self, store: EventStore, clock: Clock, state: State, head: Head, *, snapshot_seq: int = 0
+    def __init__(  # noqa: PLR0913 - what an engine is made of
+        self,
+        store: EventStore,
+        clock: Clock,
+        state: State,
+        head: Head,
+        executor: Executor | None = None,
+        *,
+        snapshot_seq: int = 0,
     ) -> None:
+        self.executor = executor
         self._store = store
         self._clock = clock
         self._state = state
@@ -54,23 +67,33 @@ class Engine:
         self.snapshot_events = SNAPSHOT_EVENTS
 
     @classmethod
-    def open(cls, store: EventStore, clock: Clock) -> Self:
+    def open(cls, store: EventStore, clock: Clock, *, executor: Executor | None = None) -> Self:
         """Return the engine of a ledger, read from its last snapshot and the log after it.
 
-        Raises ``CorruptLedgerError`` when the log does not verify, ``LedgerEmptyError`` when it
-        was created and never begun.
+        ``executor`` is told every open lease and every stop that is under way. Raises
+        ``CorruptLedgerError`` when the log does not verify, ``LedgerEmptyError`` when it was
+        created and never begun.
         """
         state, head, snapshot_seq = _load(store)
         if head == GENESIS:
             raise LedgerEmptyError
-        return cls(store, clock, state, head, snapshot_seq=snapshot_seq)
+        if executor is not None:
+            executor.resume(standing_orders(state))
+        return cls(store, clock, state, head, executor, snapshot_seq=snapshot_seq)
 
     @classmethod
-    def create(
-        cls, store: EventStore, clock: Clock, *, ledger_id: str, public_key: str, actor: str
+    def create(  # noqa: PLR0913 - what a ledger begins with
+        cls,
+        store: EventStore,
+        clock: Clock,
+        *,
+        ledger_id: str,
+        public_key: str,
+        actor: str,
+        executor: Executor | None = None,
     ) -> Self:
         """Return the engine of a new ledger in the empty ``store``."""
-        engine = cls(store, clock, State(), store.head())
+        engine = cls(store, clock, State(), store.head(), executor)
         assert engine._head == GENESIS, engine._head
         opened = LedgerOpened(
             at_ms=clock.now_ms(), actor=actor, ledger_id=ledger_id, public_key=public_key
@@ -108,7 +131,7 @@ class Engine:
         self._reload_if_unsure()
         try:
             for command in commands:
-                decision = decide(self._state, command, now_ms=self.now_ms(), actor=actor)
+                decision = self._decide(command, actor)
                 # From here until the block is durable the state runs ahead of the ledger.
                 self._is_sure = False
                 apply_all(self._state, decision.events)
@@ -120,6 +143,8 @@ class Engine:
         except BaseException:
             self._reload_if_unsure()
             raise
+        if self.executor is not None and events:
+            self.executor.carry_out(orders_of(self._state, events))
         self._maybe_snapshot()
         return [Receipt(decision, self._head) for decision in decisions]
 
@@ -131,11 +156,23 @@ class Engine:
         if not self._is_sure:
             self._state, self._head, _ = _load(self._store)
             self._is_sure = True
+            if self.executor is not None:
+                # What was committed after all may not have been told to it.
+                self.executor.resume(standing_orders(self._state))
 
     def try_out(self, command: Command, *, actor: str) -> Decision:
         """Return what ``command`` would do now; nothing is written and nothing changes."""
         self._reload_if_unsure()
-        return decide(self._state, command, now_ms=self.now_ms(), actor=actor)
+        return self._decide(command, actor)
+
+    def _decide(self, command: Command, actor: str) -> Decision:
+        return decide(
+            self._state,
+            command,
+            now_ms=self.now_ms(),
+            actor=actor,
+            has_executor=self.executor is not None,
+        )
 
     def close(self) -> None:
         """Let go of the store."""

@@ -19,7 +19,7 @@ from quorate.model.records import (
     Phase,
     RunRecord,
 )
-from quorate.model.specs import Budget, EnvelopeId, cap_id, envelope_id
+from quorate.model.specs import Budget, EnvelopeId, Run, cap_id, envelope_id
 from quorate.model.state import State
 
 # Looking a member up in its enumeration is slow in Python 3.11, and these are in the inner loop.
@@ -68,13 +68,16 @@ def _pool_applied(state: State, event: e.PoolApplied) -> None:
     if old is not None and old.selector == event.pool.selector:
         return
     for record in nodes:
-        free = state.islands[record.island].free[record.position]
-        state.add_node(record.spec, free=free)
+        state.add_node(record.spec, free=state.slots_left(record.spec.name))
 
 
 def _node_applied(state: State, event: e.NodeApplied) -> None:
     node = event.node
     state.add_node(node, free=all_slots(node.gpus) & ~state.taken_slots(node.name))
+
+
+def _node_marked(state: State, event: e.NodeMarked) -> None:
+    state.mark_node(event.node, event.status)
 
 
 def _owner_applied(state: State, event: e.OwnerApplied) -> None:
@@ -190,7 +193,7 @@ def _lease_started(state: State, event: e.LeaseStarted) -> None:
     name = event.lease
     run = state.runs.own(event.run)
     gpus = state.occupy(event.slots)
-    lease = Lease(event, gpus, event.hold_gpu_ms)
+    lease = Lease(event, gpus, event.hold_gpu_ms, grace_of(state, run.spec))
     account = _charge(state, event, gpus=gpus, gpu_ms=event.hold_gpu_ms)
     account.started_gpu_ms += gpus * event.start_ms
     known = state.leases.setdefault(name, lease)
@@ -203,9 +206,16 @@ def _lease_started(state: State, event: e.LeaseStarted) -> None:
         if run.started_ms is None:
             run.started_ms = event.start_ms
         del state.pending[event.run]
+        if run.spec.malleable is not None:
+            state.growable[event.run] = None
     if state.leases_indexed:
         state.list_lease(name, lease)
     state.list_hold(name, lease)
+
+
+def grace_of(state: State, run: Run) -> int:
+    """Return how long ``run`` gets to checkpoint: what it asks for, at most what its pool gives."""
+    return min(run.checkpoint_ms, state.pools[run.pool].grace_max_ms)
 
 
 def _charge(state: State, fact: e.LeaseStarted, *, gpus: int, gpu_ms: int) -> EnvelopeAccount:
@@ -253,17 +263,27 @@ def _lease_ended(state: State, event: e.LeaseEnded) -> None:
     run.charges[payer] = run.charges.get(payer, 0) + used
 
 
+def _run_stopping(state: State, event: e.RunStopping) -> None:
+    state.runs.own(event.run).stopping = event
+
+
+def _run_resized(state: State, event: e.RunResized) -> None:
+    state.runs.own(event.run).gpus_desired = event.gpus
+
+
 def _run_requeued(state: State, event: e.RunRequeued) -> None:
     run = state.runs.own(event.run)
     assert not run.leases, event
-    run.phase = _PENDING
+    run.phase, run.stopping = _PENDING, None
+    state.growable.pop(event.run, None)
     state.pending[event.run] = run.seq
 
 
 def _run_ended(state: State, event: e.RunEnded) -> None:
     run = state.runs.own(event.run)
     assert not run.leases, event
-    run.phase = _PHASES[event.outcome]
+    run.phase, run.stopping = _PHASES[event.outcome], None
+    state.growable.pop(event.run, None)
     run.ended_ms = event.at_ms
     run.note = event.note
     state.pending.pop(event.run, None)
@@ -274,6 +294,7 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     e.SystemApplied: _system_applied,
     e.PoolApplied: _pool_applied,
     e.NodeApplied: _node_applied,
+    e.NodeMarked: _node_marked,
     e.OwnerApplied: _owner_applied,
     e.BudgetApplied: _budget_applied,
     e.RunSubmitted: _run_submitted,
@@ -282,6 +303,8 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     e.HoldExtended: _hold_extended,
     e.LeaseEnding: _lease_ending,
     e.LeaseEnded: _lease_ended,
+    e.RunStopping: _run_stopping,
+    e.RunResized: _run_resized,
     e.RunRequeued: _run_requeued,
     e.RunEnded: _run_ended,
 }

@@ -73,6 +73,14 @@ class Outcome(Word):
     FAILED = "Failed"
 
 
+class NodeStatus(Word):
+    """Whether a node may be given work, and whether what is on it still runs."""
+
+    READY = "Ready"
+    CORDONED = "Cordoned"
+    FAILED = "Failed"
+
+
 class Fact(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
     """What every event carries: when it was recorded and who caused it."""
 
@@ -103,6 +111,14 @@ class NodeApplied(Fact, frozen=True, tag="node-applied/1"):
     """A node was created or replaced."""
 
     node: Node
+
+
+class NodeMarked(Fact, frozen=True, tag="node-marked/1"):
+    """A node was found ready, cordoned or failed; only a ready one is given work."""
+
+    node: str
+    status: NodeStatus
+    note: str = ""
 
 
 class OwnerApplied(Fact, frozen=True, tag="owner-applied/1"):
@@ -176,6 +192,25 @@ class LeaseEnded(Fact, frozen=True, tag="lease-ended/1"):
     detail: str = ""
 
 
+class RunStopping(Fact, frozen=True, tag="run-stopping/1"):
+    """A run was told to stop; when its last lease has ended it is over, or waits again.
+
+    ``outcome`` None puts it back into the queue, in its old place.
+    """
+
+    run: str
+    outcome: Outcome | None
+    reason: EndReason
+    note: str = ""
+
+
+class RunResized(Fact, frozen=True, tag="run-resized/1"):
+    """A malleable run is to work on ``gpus`` from now on, and not to grow beyond that."""
+
+    run: str
+    gpus: int
+
+
 class RunRequeued(Fact, frozen=True, tag="run-requeued/1"):
     """A run lost its leases and waits again, in its old place."""
 
@@ -196,6 +231,7 @@ Event = (
     | SystemApplied
     | PoolApplied
     | NodeApplied
+    | NodeMarked
     | OwnerApplied
     | BudgetApplied
     | RunSubmitted
@@ -204,6 +240,8 @@ Event = (
     | HoldExtended
     | LeaseEnding
     | LeaseEnded
+    | RunStopping
+    | RunResized
     | RunRequeued
     | RunEnded
 )

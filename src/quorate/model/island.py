@@ -26,8 +26,9 @@ class IslandKey(NamedTuple):
 class Island:
     """Free slots by node, and nodes by free count.
 
-    ``sizes`` has the nodes of each size. ``stale`` says that ``gpus_free`` is not yet what the
-    index of domains shows.
+    ``sizes`` has the nodes of each size. ``withheld`` has, for each node that must not be given
+    work, the slots that would be free; ``free`` shows none there. ``stale`` says that ``gpus_free``
+    is not yet what the index of domains shows.
     """
 
     key: IslandKey
@@ -38,6 +39,7 @@ class Island:
     buckets: list[int]
     gpus_free: int
     gpus_total: int
+    withheld: dict[int, int]
     stale: bool = False
 
     @classmethod
@@ -53,7 +55,7 @@ class Island:
             buckets[mask.bit_count()] |= 1 << position
         gpus_free = sum(mask.bit_count() for mask in free)
         gpus_total = sum(node.gpus for node in nodes)
-        return cls(key, nodes, labels, sizes, free, buckets, gpus_free, gpus_total)
+        return cls(key, nodes, labels, sizes, free, buckets, gpus_free, gpus_total, {})
 
     def copy(self) -> Island:
         """Return an island that may be changed without changing this one."""
@@ -66,6 +68,7 @@ class Island:
             self.buckets.copy(),
             self.gpus_free,
             self.gpus_total,
+            self.withheld.copy(),
             self.stale,
         )
 
@@ -76,6 +79,35 @@ class Island:
         for size, nodes in self.sizes.items():
             found |= self.buckets[size] & nodes
         return found
+
+    def slots_left(self, position: int) -> int:
+        """Return the slots of a node that no lease has, whether or not they may be given out."""
+        return self.withheld.get(position, self.free[position])
+
+    def withhold(self, position: int) -> None:
+        """Give out nothing of the node at ``position`` until it is offered again."""
+        if position not in self.withheld:
+            free = self.free[position]
+            self.withheld[position] = free
+            self.free[position] = 0
+            self.move(1 << position, free.bit_count(), 0)
+
+    def offer(self, position: int) -> None:
+        """Give out the free slots of the node at ``position`` again."""
+        free = self.withheld.pop(position, None)
+        if free is not None:
+            self.free[position] = free
+            self.move(1 << position, 0, free.bit_count())
+
+    def toggle_withheld(self, position: int, mask: int, *, taking: bool) -> int:
+        """Flip slots of a node that is given no new work; return by how much what is left grew.
+
+        Nothing new comes to such a node, but what is there ends or changes hands.
+        """
+        left = self.withheld[position]
+        assert left & mask == (mask if taking else 0), (self.nodes[position].name, mask, left)
+        self.withheld[position] = left ^ mask
+        return -mask.bit_count() if taking else mask.bit_count()
 
     def move(self, nodes: int, was: int, now: int) -> int:
         """Note that each of ``nodes`` has ``now`` free slots, not ``was``; return the change."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from quorate.model.events import LeaseEnding, LeaseStarted, Tier
+from quorate.model.events import LeaseEnding, LeaseStarted, RunStopping, Tier
 from quorate.model.island import IslandKey
 from quorate.model.refusal import Refusal
 from quorate.model.specs import Cap, CapId, Envelope, EnvelopeId, Node, Run
@@ -126,21 +126,30 @@ class CapAccount:
 
 
 class Lease(Record):
-    """An open lease: the fact that began it, and what has changed since."""
+    """An open lease: the fact that began it, and what has changed since.
+
+    ``grace_ms`` is how long its work gets to checkpoint when it is stopped.
+    """
 
     fact: LeaseStarted
     gpus: int
     hold_gpu_ms: int
+    grace_ms: int
     ending: LeaseEnding | None = None
 
     def copy(self) -> Lease:
         """Return a lease that may be changed alone."""
-        return Lease(self.fact, self.gpus, self.hold_gpu_ms, self.ending)
+        return Lease(self.fact, self.gpus, self.hold_gpu_ms, self.grace_ms, self.ending)
 
     @property
     def hold_ends_ms(self) -> int:
         """The instant at which the lease will have used all that is held for it."""
         return self.fact.start_ms + self.hold_gpu_ms // self.gpus
+
+    @property
+    def renew_ms(self) -> int:
+        """The last instant at which it could still be told to stop and be gone in time."""
+        return self.hold_ends_ms - self.grace_ms
 
 
 class RunRecord(Record):
@@ -158,6 +167,8 @@ class RunRecord(Record):
     started_ms: int | None
     ended_ms: int | None
     note: str
+    stopping: RunStopping | None = None
+    gpus_desired: int | None = None
 
     def copy(self) -> RunRecord:
         """Return a record that may be changed alone."""
@@ -174,4 +185,6 @@ class RunRecord(Record):
             self.started_ms,
             self.ended_ms,
             self.note,
+            self.stopping,
+            self.gpus_desired,
         )

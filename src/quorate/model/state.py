@@ -11,7 +11,7 @@ from bisect import bisect_right
 from heapq import heapify, heappop, heappush
 
 from quorate.model.domain_index import DomainIndex
-from quorate.model.events import Slots
+from quorate.model.events import NodeStatus, Slots
 from quorate.model.island import Island, IslandKey, all_slots
 from quorate.model.records import (
     CapAccount,
@@ -54,11 +54,13 @@ class State:
         "children",
         "envelopes",
         "family_cache",
+        "growable",
         "islands",
         "leases",
         "leases_indexed",
         "ledger_id",
         "lenders",
+        "node_status",
         "owner_budgets",
         "owners",
         "pending",
@@ -84,9 +86,11 @@ class State:
         self.envelopes: Table[EnvelopeId, EnvelopeAccount] = Table()
         self.caps: Table[CapId, CapAccount] = Table()
         self._nodes: Table[str, NodeRecord] = Table()
+        self.node_status: Table[str, NodeStatus] = Table()
         self.islands: Table[IslandKey, Island] = Table()
         self.runs: Table[str, RunRecord] = Table()
         self.pending: Table[str, int] = Table()
+        self.growable: Table[str, None] = Table()
         self.leases: Table[str, Lease] = Table()
         self._node_leases: Table[str, dict[str, None]] = Table()
         self._owner_leases: Table[str, dict[str, None]] = Table()
@@ -136,7 +140,7 @@ class State:
         record = self._nodes.get(name)
         if record is None:
             return 0
-        return all_slots(record.spec.gpus) ^ self.islands[record.island].free[record.position]
+        return all_slots(record.spec.gpus) ^ self.islands[record.island].slots_left(record.position)
 
     @property
     def node_leases(self) -> Table[str, dict[str, None]]:
@@ -206,11 +210,15 @@ class State:
         for node, mask in slots:
             record = nodes[node]
             if record.island is not key:
-                total += island.move(bits, was, now)
+                if bits:
+                    total += island.move(bits, was, now)
                 key, bits = record.island, 0
                 island = self._own_island(key)
                 masks = island.free
             position = record.position
+            if position in island.withheld:
+                total += island.toggle_withheld(position, mask, taking=taking)
+                continue
             free = masks[position]
             assert free & mask == (mask if taking else 0), (node, mask, free)
             left = free ^ mask
@@ -222,13 +230,15 @@ class State:
                     bits = 0
                 was, now = before, after
             bits |= 1 << position
-        return total + island.move(bits, was, now)
+        return total + island.move(bits, was, now) if bits else total
 
     def _toggle_one(self, node: str, mask: int, *, taking: bool) -> int:
         """Flip the slots ``mask`` of ``node``: what most leases are."""
         record = self._nodes[node]
         island = self._own_island(record.island)
         position = record.position
+        if position in island.withheld:
+            return island.toggle_withheld(position, mask, taking=taking)
         free = island.free[position]
         assert free & mask == (mask if taking else 0), (node, mask, free)
         left = free ^ mask
@@ -258,6 +268,22 @@ class State:
             island.stale = True
             self._stale.append((key, island.gpus_free))
         return island
+
+    def mark_node(self, name: str, status: NodeStatus) -> None:
+        """Note the status of a node, and offer or withhold its slots accordingly."""
+        record = self.nodes[name]
+        island = self._own_island(record.island)
+        if status is NodeStatus.READY:
+            self.node_status.pop(name, None)
+            island.offer(record.position)
+        else:
+            self.node_status[name] = status
+            island.withhold(record.position)
+
+    def slots_left(self, name: str) -> int:
+        """Return the slots of a node that no lease has, whether or not they may be given out."""
+        record = self.nodes[name]
+        return self.islands[record.island].slots_left(record.position)
 
     def add_node(self, node: Node, *, free: int) -> None:
         """Place ``node``, with ``free`` slots, into the topology; done in bulk by ``refresh``."""
@@ -318,19 +344,19 @@ class State:
         self._openings = None
 
     def holds_due(self) -> list[tuple[int, str]]:
-        """Return the heap of hold ends, built on first use so that a replay does not pay for it.
+        """Return the heap of renewals, built on first use so that a replay does not pay for it.
 
         Outdated entries are dropped as they come to the top, so each is looked at once.
         """
         heap = self._holds_due
         if heap is None or len(heap) > 2 * len(self.leases) + _OUTDATED_MAX:
-            heap = [(lease.hold_ends_ms, name) for name, lease in self.leases.items()]
+            heap = [(lease.renew_ms, name) for name, lease in self.leases.items()]
             heapify(heap)
             self._holds_due = heap
         while heap:
-            ends_ms, name = heap[0]
+            renew_ms, name = heap[0]
             lease = self.leases.get(name)
-            if lease is not None and lease.hold_ends_ms == ends_ms:
+            if lease is not None and lease.renew_ms == renew_ms:
                 break
             heappop(heap)
         return heap
@@ -338,7 +364,7 @@ class State:
     def list_hold(self, name: str, lease: Lease) -> None:
         """Note when the hold of ``lease`` ends now, if anybody has asked for that yet."""
         if self._holds_due is not None:
-            heappush(self._holds_due, (lease.hold_ends_ms, name))
+            heappush(self._holds_due, (lease.renew_ms, name))
 
     def _place_pending(self) -> None:
         """Rebuild the islands that nodes join, leave or change in."""
@@ -373,7 +399,7 @@ class State:
             touched[key] = (
                 {}
                 if island is None
-                else {n.name: (n, f) for n, f in zip(island.nodes, island.free, strict=True)}
+                else {n.name: (n, island.slots_left(p)) for p, n in enumerate(island.nodes)}
             )
         return touched[key]
 
@@ -390,6 +416,8 @@ class State:
         )
         self.islands[key] = island
         for position, node in enumerate(island.nodes):
+            if node.name in self.node_status:
+                island.withhold(position)
             self._nodes[node.name] = NodeRecord(node, key, position)
 
 
@@ -407,9 +435,11 @@ _TABLES = (
     "envelopes",
     "caps",
     "_nodes",
+    "node_status",
     "islands",
     "runs",
     "pending",
+    "growable",
     "leases",
     "_node_leases",
     "_owner_leases",

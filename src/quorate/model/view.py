@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 from quorate.model.domain_index import DomainIndex
-from quorate.model.events import Tier
+from quorate.model.events import NodeStatus, Tier
 from quorate.model.island import Island, IslandKey
 from quorate.model.records import CapAccount, EnvelopeAccount, Lease, NodeRecord, RunRecord
 from quorate.model.specs import (
@@ -109,6 +109,11 @@ class StateView(Protocol):
         ...
 
     @property
+    def node_status(self) -> Mapping[str, NodeStatus]:
+        """The nodes that are not ready, and what they are instead."""
+        ...
+
+    @property
     def runs(self) -> Mapping[str, RunRecord]:
         """Every run ever submitted, by name."""
         ...
@@ -116,6 +121,11 @@ class StateView(Protocol):
     @property
     def pending(self) -> Mapping[str, int]:
         """The runs that wait, with the sequence of their submission."""
+        ...
+
+    @property
+    def growable(self) -> Mapping[str, None]:
+        """The malleable runs that run."""
         ...
 
     @property
@@ -159,7 +169,10 @@ class StateView(Protocol):
         ...
 
     def holds_due(self) -> list[tuple[int, str]]:
-        """Return the heap of (instant, lease) at which holds run out; entries may be outdated."""
+        """Return the heap of (instant, lease) at which holds must be renewed, if they are to last.
+
+        That is one grace before they run out. Entries may be outdated.
+        """
         ...
 
     def overlay(self) -> State:

@@ -79,3 +79,21 @@ def test_a_refusal_has_its_sentence_its_numbers_and_what_else_holds() -> None:
         "and besides: a wrong field (invalid)",
         "  mend it",
     ]
+
+
+@pytest.mark.parametrize(
+    ("used", "out", "shown"),
+    [
+        (0, 0, "[..........]"),
+        (1, 0, "[#.........]"),
+        (50, 30, "[#####..xxx]"),
+        (1, 1, "[#........x]"),
+        (99, 1, "[#########x]"),
+        (0, 100, "[xxxxxxxxxx]"),
+        (100, 0, "[##########]"),
+    ],
+)
+def test_a_bar_shows_what_is_used_and_what_is_out_of_service(
+    used: int, out: int, shown: str
+) -> None:
+    assert words.bar(used, 100, out=out, width=10) == shown

@@ -16,7 +16,7 @@ from quorate.core.commands import (
     Tick,
 )
 from quorate.core.decide import decide
-from quorate.core.lifecycle import due_holds
+from quorate.core.settle import due_holds
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.apply import apply_all
 from quorate.model.events import (

@@ -1,0 +1,182 @@
+"""``quorate node``: what people and monitors know about machines, and what follows for the runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from quorate.cli.exits import CommandError, Exit
+from quorate.cli.settings import Settings, examples, writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from quorate.core.commands import Drain, MarkNode
+    from quorate.model.events import NodeStatus
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def _marking(command: F) -> F:
+    """Return ``command`` with the argument and options of one that marks a node."""
+    note = click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
+    return click.argument("name")(note(writer(command)))
+
+
+@click.group(
+    epilog=examples(
+        'quorate node fail a1 --note "power supply"',
+        "quorate node drain a1 --dry-run     # who would have to move?",
+        "quorate get nodes                   # their status",
+    )
+)
+def node() -> None:
+    """Say that a node failed, is back, or is to be emptied.
+
+    A node is Ready, Cordoned (what runs there goes on, nothing new is placed) or Failed (what ran
+    there is gone). Every change is recorded with who said so.
+    """
+
+
+@node.command(
+    epilog=examples(
+        "quorate node fail a1",
+        'quorate node fail a1 --note "power supply"',
+        "quorate node fail a1 --dry-run     # what if it did?",
+    )
+)
+@_marking
+@click.pass_obj
+def fail(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
+    """Record that a node is lost with all that ran on it.
+
+    Spares in the group's domain take over at full width. Without enough of them a malleable run
+    goes on narrower, as long as its minimum is whole; any other run waits again, in its old place,
+    and starts from its last checkpoint when it can.
+    """
+    from quorate.model.events import NodeStatus
+
+    _mark(settings, name, NodeStatus.FAILED, note, dry_run=dry_run)
+
+
+@node.command(epilog=examples("quorate node recover a1", 'quorate node recover a1 --note "fixed"'))
+@_marking
+@click.pass_obj
+def recover(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
+    """Record that a failed node works again.
+
+    It is given work at once. To have it back without work, cordon it instead: a failed node that
+    is cordoned counts as repaired.
+    """
+    from quorate.model.events import NodeStatus
+
+    _mark(
+        settings,
+        name,
+        NodeStatus.READY,
+        note,
+        dry_run=dry_run,
+        unless=(NodeStatus.CORDONED, "uncordon"),
+    )
+
+
+@node.command(
+    epilog=examples("quorate node cordon a1", 'quorate node cordon a1 --note "odd noises"')
+)
+@_marking
+@click.pass_obj
+def cordon(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
+    """Place nothing new on a node; what is on it goes on."""
+    from quorate.model.events import NodeStatus
+
+    _mark(settings, name, NodeStatus.CORDONED, note, dry_run=dry_run)
+
+
+@node.command(epilog=examples("quorate node uncordon a1"))
+@_marking
+@click.pass_obj
+def uncordon(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
+    """Let a cordoned node be given work again."""
+    from quorate.model.events import NodeStatus
+
+    _mark(
+        settings,
+        name,
+        NodeStatus.READY,
+        note,
+        dry_run=dry_run,
+        unless=(NodeStatus.FAILED, "recover"),
+    )
+
+
+@node.command(
+    epilog=examples(
+        'quorate node drain a1 --note "new firmware"',
+        "quorate node drain a1 --dry-run     # who would have to move?",
+    )
+)
+@_marking
+@click.pass_obj
+def drain(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
+    """Cordon a node and stop what is on it.
+
+    What is stopped gets its grace to checkpoint. A malleable run goes on without the steps it had
+    there; any other run waits again, in its old place, and starts elsewhere as soon as it can.
+    """
+    from quorate.cli.finish import checked_note
+    from quorate.core.commands import Drain
+    from quorate.model.events import NodeStatus
+
+    command = Drain(_node_name(name), checked_note(note))
+    _do(settings, command, NodeStatus.CORDONED, dry_run=dry_run, unless=None)
+
+
+def _node_name(name: str) -> str:
+    """Return the node's name; ``node/NAME``, as other commands print it, is taken too."""
+    return name.removeprefix("node/")
+
+
+def _mark(
+    settings: Settings,
+    name: str,
+    status: NodeStatus,
+    note: str,
+    *,
+    dry_run: bool,
+    unless: tuple[NodeStatus, str] | None = None,
+) -> None:
+    from quorate.cli.finish import checked_note
+    from quorate.core.commands import MarkNode
+
+    command = MarkNode(_node_name(name), status, checked_note(note))
+    _do(settings, command, status, dry_run=dry_run, unless=unless)
+
+
+def _do(
+    settings: Settings,
+    command: MarkNode | Drain,
+    wanted: NodeStatus,
+    *,
+    dry_run: bool,
+    unless: tuple[NodeStatus, str] | None,
+) -> None:
+    """Carry out ``command``; ``unless`` the node has a status for which there is another verb."""
+    from quorate.cli.carry_out import carry_out
+    from quorate.cli.session import writing
+    from quorate.model.events import NodeStatus
+
+    name = command.node
+    with writing(settings, dry_run=dry_run) as engine:
+        now = engine.view.node_status.get(name, NodeStatus.READY)
+        if unless is not None and now is unless[0]:
+            raise CommandError(
+                Exit.REFUSED, f"node {name!r} is {now}; use: quorate node {unless[1]} {name}"
+            )
+        carry_out(
+            settings,
+            engine,
+            command,
+            dry_run=dry_run,
+            unchanged=f"node/{name} is {wanted} already",
+        )

@@ -1,0 +1,99 @@
+"""Elasticity: a malleable run gives steps back, and takes them when nobody waits for them.
+
+Steps are whole bundles. The highest go first when a run shrinks, and the lowest missing ones come
+first when it grows, so a run's width is always its minimum and some steps.
+"""
+
+from __future__ import annotations
+
+from quorate.core.admit import admit_bundles
+from quorate.core.layout import step_bundles
+from quorate.core.lifecycle import write_start
+from quorate.core.scribe import Scribe
+from quorate.core.stops import stop_bundle
+from quorate.model.events import EndReason, RunResized, StartReason
+from quorate.model.records import Phase, RunRecord
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.view import StateView
+
+
+def steps_held(view: StateView, record: RunRecord) -> set[int]:
+    """Return the numbers of the steps a run works on, those that are stopping left out."""
+    leases = (view.leases[name] for name in record.leases)
+    return {lease.fact.bundle for lease in leases if lease.ending is None and lease.fact.bundle}
+
+
+def desired_width(record: RunRecord) -> int:
+    """Return how many GPUs a malleable run grows to: what it was shrunk to, else what it asked."""
+    elastic = record.spec.malleable
+    assert elastic is not None, record.spec
+    return elastic.gpus_desired if record.gpus_desired is None else record.gpus_desired
+
+
+def shrink_run(scribe: Scribe, record: RunRecord, gpus: int) -> Refusal | None:
+    """Stop the highest steps of a run until it works on ``gpus``, or say why it cannot.
+
+    It does not grow beyond that again by itself.
+    """
+    name, elastic = record.spec.name, record.spec.malleable
+    if elastic is None or record.phase is not Phase.RUNNING:
+        what = "is not malleable" if elastic is None else f"is {record.phase}"
+        return Refusal(
+            code=RefusalCode.NOT_RUNNING if elastic else RefusalCode.INVALID,
+            subject=f"run {name!r} {what} and cannot shrink",
+            remedy=f"to end it: quorate cancel {name}",
+        )
+    held = sorted(steps_held(scribe.view, record))
+    width = elastic.gpus_min + len(held) * elastic.gpus_step
+    grid = range(elastic.gpus_min, width + 1, elastic.gpus_step)
+    if gpus not in grid:
+        return Refusal(
+            code=RefusalCode.INVALID,
+            subject=f"run {name!r} works on {width} GPUs and cannot shrink to {gpus}",
+            wanted=gpus,
+            remedy=f"choose one of {', '.join(map(str, grid))}",
+        )
+    if gpus != desired_width(record):
+        scribe.write(RunResized(at_ms=scribe.now_ms, actor=scribe.actor, run=name, gpus=gpus))
+    keep = (gpus - elastic.gpus_min) // elastic.gpus_step
+    for bundle in reversed(held[keep:]):
+        stop_bundle(scribe, name, bundle, EndReason.SHRINK)
+    return None
+
+
+def grow_running(scribe: Scribe) -> None:
+    """Start missing steps of running malleable runs, oldest run first, while nobody waits.
+
+    A run that waits in the same pool would have been started if it could: growing would take what
+    it is waiting for, and what was taken from a run by a cut would be taken back at once.
+    """
+    view = scribe.view
+    waiting = {view.runs[name].spec.pool for name in view.pending}
+    for name in sorted(view.growable, key=lambda found: view.runs[found].seq):
+        record = scribe.view.runs[name]
+        if record.spec.pool not in waiting and record.stopping is None:
+            _grow(scribe, record)
+
+
+def _grow(scribe: Scribe, record: RunRecord) -> None:
+    """Start as many missing steps as can be placed and paid, one at a time."""
+    run, elastic = record.spec, record.spec.malleable
+    assert elastic is not None, run
+    wanted = (desired_width(record) - elastic.gpus_min) // elastic.gpus_step
+    while True:
+        view = scribe.view
+        now = view.runs[run.name]
+        busy = {view.leases[lease].fact.bundle for lease in now.leases}
+        missing = [step for step in range(1, wanted + 1) if step not in busy]
+        if not missing or any(view.leases[lease].ending for lease in now.leases):
+            return
+        found = admit_bundles(
+            view,
+            now,
+            step_bundles(run, missing[0]),
+            scribe.now_ms,
+            has_executor=scribe.has_executor,
+        )
+        if found is None:
+            return
+        write_start(scribe, run, found, leases_ever=now.leases_ever, reason=StartReason.GROW)

@@ -1,0 +1,115 @@
+"""The shape of a run: whole bundles or none of them, groups in one domain, widths on the grid.
+
+Used by the sweep over a state, by the check of what a commit touched and by the audit of a history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from quorate.model.events import LeaseStarted, Role, Tier, lease_gpus
+from quorate.model.specs import Node, Run
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """``rule`` (I1 to I12) does not hold for ``subject``; ``found`` says what was seen instead."""
+
+    rule: str
+    subject: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.subject}: {self.found}"
+
+
+@dataclass(slots=True)
+class _Shape:
+    """What the leases of a run add up to; GPUs by bundle and group, and by group of spares."""
+
+    domains: dict[str, set[str]] = field(default_factory=dict)
+    working: dict[int, dict[str, int]] = field(default_factory=dict)
+    leaving: dict[int, int] = field(default_factory=dict)
+    spares: dict[str, int] = field(default_factory=dict)
+
+    def add(self, fact: LeaseStarted, nodes: Mapping[str, Node], *, is_ending: bool) -> None:
+        index, gpus = fact.comp_path.partition("/")[2], lease_gpus(fact.slots)
+        used = self.domains.setdefault(index, set())
+        used.update(nodes[node].domain_key for node, _ in fact.slots)
+        if fact.role is Role.SPARE:
+            if not is_ending:
+                self.spares[index] = self.spares.get(index, 0) + gpus
+        elif is_ending:
+            self.leaving[fact.bundle] = self.leaving.get(fact.bundle, 0) + gpus
+        else:
+            bundle = self.working.setdefault(fact.bundle, {})
+            bundle[index] = bundle.get(index, 0) + gpus
+
+
+def check_shape(
+    run: Run, facts: Sequence[LeaseStarted], nodes: Mapping[str, Node], ending: Collection[str]
+) -> Iterator[Violation]:
+    """Yield where the open leases of ``run`` are not what it asked for: I2, I5 and I7.
+
+    ``ending`` names those that were told to stop: they go one by one, so what is left of their
+    bundles is never whole, but a bundle that goes goes as one.
+    """
+    shape = _Shape()
+    for fact in facts:
+        if (fact.comp_path.startswith("spare/")) != (fact.role is Role.SPARE):
+            yield Violation("I5", fact.lease, f"role {fact.role} at {fact.comp_path}")
+        shape.add(fact, nodes, is_ending=fact.lease in ending)
+    yield from _places(run, shape)
+    yield from _bundles(run, shape)
+    borrowed = sum(lease_gpus(fact.slots) for fact in facts if fact.tier is Tier.BORROWED)
+    most = run.funding.borrow_gpus_max if run.funding.allow_borrow else 0
+    if most is not None and borrowed > most:
+        yield Violation("I2", run.name, f"borrows {borrowed} of {most} GPUs")
+
+
+def _places(run: Run, shape: _Shape) -> Iterator[Violation]:
+    """Yield groups and runs in too many domains, and spares beside nothing."""
+    for index, used in shape.domains.items():
+        if len(used) != 1:
+            yield Violation("I5", run.name, f"group {index} lies in {sorted(used)}")
+    everywhere = set().union(*shape.domains.values())
+    if not run.cross_group_spread and len(everywhere) > 1:
+        yield Violation("I5", run.name, f"may not be spread and lies in {sorted(everywhere)}")
+    groups = {index for bundle in shape.working.values() for index in bundle}
+    for index, gpus in shape.spares.items():
+        if index not in groups or gpus > run.spares_per_group:
+            yield Violation("I5", run.name, f"group {index} has {gpus} spare GPUs")
+
+
+def _bundles(run: Run, shape: _Shape) -> Iterator[Violation]:
+    """Yield bundles that are there in part, and widths off the grid."""
+    least, step, most = run.gpus, 0, run.gpus
+    if run.malleable is not None:
+        least, step, most = run.malleable.gpus_min, run.malleable.gpus_step, run.malleable.gpus_max
+    width = sum(sum(bundle.values()) for bundle in shape.working.values())
+    if width + sum(shape.leaving.values()) > most:
+        yield Violation("I7", run.name, f"has more than {most} GPUs, those it leaves included")
+    if not shape.working:
+        return
+    if 0 not in shape.working:
+        yield Violation("I5", run.name, "its first bundle is missing")
+    for number, bundle in shape.working.items():
+        if number in shape.leaving:
+            yield Violation("I5", run.name, f"bundle {number} stops in part")
+            continue
+        yield from _whole(run, number, bundle, least if number == 0 else step)
+    on_grid = width == least if step == 0 else (width - least) % step == 0
+    if not (least <= width <= most and on_grid):
+        yield Violation("I7", run.name, f"works at {width} GPUs, from {least} to {most} by {step}")
+
+
+def _whole(run: Run, number: int, bundle: Mapping[str, int], wanted: int) -> Iterator[Violation]:
+    """Yield a bundle that has not all its GPUs, or has them in other groups than it should."""
+    got = sorted(bundle.values(), reverse=True)
+    if sum(got) != wanted:
+        yield Violation("I5", run.name, f"bundle {number} has {sum(got)} of {wanted} GPUs")
+    elif run.group_gpus is not None:
+        full, rest = divmod(wanted, run.group_gpus)
+        if got != [run.group_gpus] * full + [rest] * (rest > 0):
+            yield Violation("I5", run.name, f"bundle {number} is cut into {got}")

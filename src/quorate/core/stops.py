@@ -1,0 +1,133 @@
+"""Stops: told to end, and ended. Two facts, because work needs time to checkpoint.
+
+Slots are free only after the second one. With an executor the first is written here and the second
+when the executor confirms; without one nothing runs, and both are written together.
+"""
+
+from __future__ import annotations
+
+from quorate.core.scribe import Scribe
+from quorate.model.events import (
+    EndReason,
+    LeaseEnded,
+    LeaseEnding,
+    NodeStatus,
+    Outcome,
+    RunEnded,
+    RunRequeued,
+    RunStopping,
+)
+from quorate.model.records import Lease, RunRecord
+from quorate.model.view import StateView
+
+
+def stop_run(  # noqa: PLR0913 - who, why, and what comes after
+    scribe: Scribe,
+    record: RunRecord,
+    reason: EndReason,
+    outcome: Outcome | None,
+    *,
+    end_ms: int | None = None,
+    note: str = "",
+) -> None:
+    """Stop every lease of the run; then it is over with ``outcome``, or waits again for None.
+
+    ``end_ms`` is the instant up to which it is charged when nothing has to be waited for.
+    """
+    if record.stopping is not None and (outcome is None or record.stopping.outcome is not None):
+        return  # It is on its way out; what it was told first holds, unless it is now cancelled.
+    if record.leases and scribe.has_executor:
+        scribe.write(
+            RunStopping(
+                at_ms=scribe.now_ms,
+                actor=scribe.actor,
+                run=record.spec.name,
+                outcome=outcome,
+                reason=reason,
+                note=note,
+            )
+        )
+    for name in tuple(record.leases):
+        stop_lease(scribe, name, reason, end_ms=end_ms)
+    if not scribe.view.runs[record.spec.name].leases:
+        finish(scribe, record.spec.name, reason, outcome, note)
+
+
+def stop_bundle(
+    scribe: Scribe, run: str, bundle: int, reason: EndReason, *, end_ms: int | None = None
+) -> None:
+    """Stop one bundle; without its first bundle the run goes back to the queue."""
+    record = scribe.view.runs[run]
+    if bundle == 0:
+        stop_run(scribe, record, reason, None, end_ms=end_ms)
+        return
+    for name in tuple(record.leases):
+        if scribe.view.leases[name].fact.bundle == bundle:
+            stop_lease(scribe, name, reason, end_ms=end_ms)
+
+
+def stop_lease(scribe: Scribe, name: str, reason: EndReason, *, end_ms: int | None = None) -> None:
+    """Tell a lease to stop: within its grace, or by ``end_ms``; without an executor it has.
+
+    A lease that is stopping already is left to it.
+    """
+    lease = scribe.view.leases[name]
+    if lease.ending is not None:
+        return
+    gone_ms = None if end_ms is None else max(end_ms, lease.fact.start_ms)
+    scribe.write(
+        LeaseEnding(
+            at_ms=scribe.now_ms,
+            actor=scribe.actor,
+            lease=name,
+            reason=reason,
+            deadline_ms=scribe.now_ms + lease.grace_ms if gone_ms is None else gone_ms,
+        )
+    )
+    if not scribe.has_executor or _is_fenced(scribe.view, lease):
+        end_lease(scribe, name, reason, end_ms=scribe.now_ms if gone_ms is None else gone_ms)
+
+
+def _is_fenced(view: StateView, lease: Lease) -> bool:
+    """Return whether every node of ``lease`` has failed, so that nothing of it can still run."""
+    return all(view.node_status.get(node) is NodeStatus.FAILED for node, _ in lease.fact.slots)
+
+
+def confirm(scribe: Scribe, lease: Lease) -> None:
+    """Write that a stopping lease is gone, and what that means for its run.
+
+    It is charged up to now, and never for more than is held: whoever is slow to die after the
+    money has ended keeps the slots and costs nobody more.
+    """
+    assert lease.ending is not None, lease
+    fact = lease.fact
+    end_ms = max(fact.start_ms, min(scribe.now_ms, lease.hold_ends_ms))
+    end_lease(scribe, fact.lease, lease.ending.reason, end_ms=end_ms)
+    record = scribe.view.runs[fact.run]
+    if record.stopping is not None and not record.leases:
+        finish(
+            scribe,
+            fact.run,
+            record.stopping.reason,
+            record.stopping.outcome,
+            record.stopping.note,
+        )
+
+
+def end_lease(scribe: Scribe, name: str, reason: EndReason, *, end_ms: int) -> None:
+    """Write that a lease has ended, charged up to ``end_ms``."""
+    scribe.write(
+        LeaseEnded(
+            at_ms=scribe.now_ms, actor=scribe.actor, lease=name, reason=reason, end_ms=end_ms
+        )
+    )
+
+
+def finish(scribe: Scribe, run: str, reason: EndReason, outcome: Outcome | None, note: str) -> None:
+    """Write that a run without leases is over, or that it waits again."""
+    if outcome is None:
+        scribe.write(RunRequeued(at_ms=scribe.now_ms, actor=scribe.actor, run=run, reason=reason))
+    else:
+        scribe.write(
+            RunEnded(at_ms=scribe.now_ms, actor=scribe.actor, run=run, outcome=outcome, note=note)
+        )

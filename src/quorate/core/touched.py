@@ -1,0 +1,95 @@
+"""Touched: the invariants of what one commit has changed, cheap enough to look at after each one.
+
+``sweep`` trusts no counter and looks at everything; this trusts the counters of accounts and looks
+at the leases, runs, payers and nodes that the events name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from quorate.core.invariants import (
+    Tally,
+    Violation,
+    check_cap,
+    check_envelope,
+    check_lease,
+    check_run_record,
+)
+from quorate.model.events import (
+    BudgetApplied,
+    Event,
+    LeaseStarted,
+    RunEnded,
+    RunRequeued,
+    RunStopping,
+    RunSubmitted,
+)
+from quorate.model.island import all_slots
+from quorate.model.specs import EnvelopeId, envelope_id
+from quorate.model.view import StateView
+
+
+def check_touched(view: StateView, events: Iterable[Event]) -> list[Violation]:
+    """Return what does not hold of what ``events``, the last ones in ``view``, were about.
+
+    I1, I2, I3, I5, I6, I7 and I11, as far as a state shows them. Takes time in proportion to the
+    runs that were touched and what they hold.
+    """
+    runs: dict[str, None] = {}
+    payers: dict[EnvelopeId, None] = {}
+    nodes: dict[str, None] = {}
+    for event in events:
+        match event:
+            case LeaseStarted():
+                runs[event.run] = None
+                payers[event.payer] = None
+                nodes.update((node, None) for node, _ in event.slots)
+            case RunSubmitted():
+                runs[event.run.name] = None
+            case RunStopping() | RunRequeued() | RunEnded():
+                runs[event.run] = None
+            case BudgetApplied():
+                for line in event.budget.envelopes:
+                    payers[envelope_id(event.budget.name, line.name)] = None
+            case _:
+                lease = view.leases.get(getattr(event, "lease", ""))
+                if lease is not None:
+                    runs[lease.fact.run] = None
+                    payers[lease.fact.payer] = None
+    found = [violation for key in payers for violation in _payer(view, key)]
+    found += [violation for node in nodes for violation in _node(view, node)]
+    for name in runs:
+        record = view.runs[name]
+        found += check_run_record(view, record)
+        for each in record.leases:
+            found += check_lease(view, view.leases[each])
+    return found
+
+
+def _payer(view: StateView, key: EnvelopeId) -> Iterator[Violation]:
+    """Yield the limits of a payer and its caps that are exceeded: I2."""
+    account = view.envelopes[key]
+    tally = Tally(
+        account.gpus_active + account.gpus_reserved,
+        account.committed_gpu_ms,
+        account.lent_gpus_active,
+        account.lent_committed_gpu_ms,
+    )
+    if not account.retired:
+        yield from check_envelope(key, account.spec, tally)
+    for cap_key in account.caps:
+        cap = view.caps[cap_key]
+        total = Tally(cap.gpus_active + cap.gpus_reserved, cap.committed_gpu_ms)
+        yield from check_cap(cap_key, cap.spec, total)
+
+
+def _node(view: StateView, node: str) -> Iterator[Violation]:
+    """Yield slots of a node that two leases have, or that it has not: I1."""
+    taken, there = 0, all_slots(view.nodes[node].spec.gpus)
+    for name in view.node_leases.get(node, ()):
+        for place, mask in view.leases[name].fact.slots:
+            if place == node:
+                if taken & mask or mask & ~there:
+                    yield Violation("I1", name, f"slots {mask:#x} of {node} are taken or not there")
+                taken |= mask

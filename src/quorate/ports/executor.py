@@ -1,0 +1,88 @@
+"""The executor port: whoever runs the work of open leases, and sees it go.
+
+The loop gives orders when their events are durable, all orders of one commit together and in ledger
+order. Orders are facts about leases, so hearing one twice changes nothing: a lease id is started
+at most once, ever. Where an ``EndLease`` and a ``StartLease`` of one run in one batch name the same
+slots (a hand-over, a swap, a step that takes a lost group's place), the work there goes on.
+
+What has come to an end is asked for, not called back: ``reports`` says it again each time until an
+``EndLease`` shows that the ledger has it, so nothing is lost between a process and a commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from quorate.model.events import EndReason, LeaseStarted
+from quorate.model.specs import Run
+
+
+@dataclass(frozen=True, slots=True)
+class StartLease:
+    """Run the work of ``run`` on the slots of ``lease``; a spare's slots are only kept."""
+
+    lease: LeaseStarted
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class StopLease:
+    """Let the work under a lease checkpoint and go, by ``deadline_ms`` at the latest."""
+
+    lease: str
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndLease:
+    """A lease has ended in the ledger: nothing may be left of it, and it is not reported again."""
+
+    lease: str
+    reason: EndReason
+
+
+Order = StartLease | StopLease | EndLease
+
+
+@dataclass(frozen=True, slots=True)
+class RunExited:
+    """All the work of a run has ended by itself, with ``code``; ``lease`` is one it ran under.
+
+    The lease tells this life of the run from an earlier or later one.
+    """
+
+    run: str
+    lease: str
+    code: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseGone:
+    """The last process under a lease that was told to stop has gone."""
+
+    lease: str
+
+
+Report = RunExited | LeaseGone
+
+
+class Executor(Protocol):
+    """Runs work. Both order methods return at once and are safe to repeat."""
+
+    def carry_out(self, orders: Sequence[Order]) -> None:
+        """Take the orders of one commit; they are known to be durable."""
+        ...
+
+    def resume(self, orders: Sequence[Order]) -> None:
+        """Take every open lease anew, after a restart; what is not among them must go.
+
+        A stop follows the start of each lease that is ending.
+        """
+        ...
+
+    def reports(self) -> Sequence[Report]:
+        """Return what has come to an end and is not in the ledger yet, oldest first."""
+        ...

@@ -1,0 +1,334 @@
+"""The simulated executor: work that takes as long as it takes, whatever was declared.
+
+Work is counted in GPU-milliseconds, done at the width a run has; it stands still while part of its
+first bundle is stopping or lost. A stop lets it checkpoint; a lost node throws it back to its last
+one. The executor also looks after the machine room: ``wrongs`` names every order that would have
+put two pieces of work on one slot, started a lease twice, or given away slots still in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, assert_never
+
+from quorate.model.events import EndReason, LeaseStarted, Role
+from quorate.model.specs import Run
+from quorate.ports.executor import (
+    EndLease,
+    LeaseGone,
+    Order,
+    Report,
+    RunExited,
+    StartLease,
+    StopLease,
+)
+from quorate.sim.engine import Timeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """What a run really is: ``work_ms`` at its declared width, then it exits with ``code``."""
+
+    work_ms: int
+    checkpoint_every_ms: int
+    code: int = 0
+
+
+CODE_LOST: Final = 137
+"""The exit code of work that lost a part of itself."""
+
+StopDelay = Callable[[int], int | None]
+"""How long a lease takes to go, given the time it was left; None when it never goes by itself."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """A lease as the machine room sees it."""
+
+    fact: LeaseStarted
+    gpus: int
+    is_broken: bool = False
+    stopping_since_ms: int | None = None
+    is_gone: bool = False
+
+
+@dataclass(slots=True)
+class _Work:
+    """The work of a run, through all its lives."""
+
+    run: Run
+    truth: Truth
+    leases: dict[str, None] = field(default_factory=dict)
+    done_gpu_ms: int = 0
+    saved_gpu_ms: int = 0
+    width: int = 0
+    since_ms: int = 0
+    plan: int = 0
+    has_exited: bool = False
+    code: int = 0
+
+    def accrue(self, now_ms: int) -> None:
+        """Count what was done since the last time somebody looked."""
+        self.done_gpu_ms += self.width * (now_ms - self.since_ms)
+        self.since_ms = now_ms
+
+    def throw_back(self) -> None:
+        """Lose what was done since the last checkpoint, and stand still until looked at again."""
+        every = self.truth.checkpoint_every_ms * self.run.gpus
+        self.done_gpu_ms = max(self.saved_gpu_ms, self.done_gpu_ms - self.done_gpu_ms % every)
+        self.width = 0
+
+
+class SimExecutor:
+    """Runs simulated work in ``timeline``; ``truth_of`` says what a run really is.
+
+    A broken run is noticed by itself after ``notice_ms``, unless the ledger deals with it before.
+    """
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        *,
+        truth_of: Callable[[Run], Truth],
+        stop_delay: StopDelay,
+        notice_ms: int,
+    ) -> None:
+        self.wrongs: list[str] = []
+        self._timeline = timeline
+        self._truth_of = truth_of
+        self._stop_delay = stop_delay
+        self._notice_ms = notice_ms
+        self._held: dict[str, _Held] = {}
+        self._by_slot: dict[tuple[str, int], str] = {}
+        self._on_node: dict[str, dict[str, None]] = {}
+        self._ended: set[str] = set()
+        self._work: dict[str, _Work] = {}
+        self._exited: dict[str, None] = {}
+        self._gone: dict[str, None] = {}
+        self._lost_nodes: set[str] = set()
+        self._touched: dict[str, None] = {}
+
+    # --- The port ---
+
+    def carry_out(self, orders: Sequence[Order]) -> None:
+        """Take the orders of one commit."""
+        kept = _kept_slots(orders)
+        for order in orders:
+            match order:
+                case StartLease():
+                    self._start(order)
+                case StopLease():
+                    self._stop(order)
+                case EndLease():
+                    self._end(order.lease, order.reason, kept)
+                case _:
+                    assert_never(order)
+        touched, self._touched = self._touched, {}
+        for run in touched:
+            self._reassess(self._work[run])
+
+    def resume(self, orders: Sequence[Order]) -> None:
+        """Take every open lease anew, and end what is not among them."""
+        known = {order.lease.lease for order in orders if isinstance(order, StartLease)}
+        for name in [name for name in self._held if name not in known]:
+            self._end(name, None, set())
+        self.carry_out(orders)
+
+    def reports(self) -> Sequence[Report]:
+        """Return the exits, then the leases that have gone."""
+        found: list[Report] = []
+        for run in self._exited:
+            work = self._work[run]
+            if work.leases:
+                found.append(RunExited(run, next(iter(work.leases)), work.code, "exited"))
+        found += [LeaseGone(lease) for lease in self._gone]
+        return found
+
+    # --- The machine room ---
+
+    def lose_node(self, node: str) -> None:
+        """Take the power from ``node``: nothing runs on it any more."""
+        self._lost_nodes.add(node)
+        for name in tuple(self._on_node.get(node, ())):
+            held = self._held[name]
+            if all(place in self._lost_nodes for place, _ in held.fact.slots):
+                self._let_go(name)
+            if held.fact.role is not Role.SPARE:
+                self._break(held)
+
+    def restore_node(self, node: str) -> None:
+        """Give ``node`` its power back; what ran there is still lost."""
+        self._lost_nodes.discard(node)
+
+    def stuck_nodes(self, *, since_ms: int) -> list[str]:
+        """Return the nodes with leases that were told to stop before ``since_ms`` and have not."""
+        found: dict[str, None] = {}
+        for held in self._held.values():
+            told_ms = held.stopping_since_ms
+            if told_ms is not None and told_ms < since_ms and not held.is_gone:
+                found.update((node, None) for node, _ in held.fact.slots)
+        return list(found)
+
+    # --- Orders ---
+
+    def _start(self, order: StartLease) -> None:
+        fact = order.lease
+        if fact.lease in self._held:
+            return  # Told again.
+        if fact.lease in self._ended:
+            self.wrongs.append(f"{fact.lease} is started a second time")
+        for slot in _slots_of(fact):
+            other = self._by_slot.get(slot)
+            if other is not None:
+                self.wrongs.append(f"{fact.lease} is started on {slot}, which {other} has")
+            self._by_slot[slot] = fact.lease
+        gpus = sum(mask.bit_count() for _, mask in fact.slots)
+        held = self._held[fact.lease] = _Held(fact, gpus)
+        for node, _ in fact.slots:
+            self._on_node.setdefault(node, {})[fact.lease] = None
+        work = self._work.get(fact.run)
+        if work is None:
+            work = self._work[fact.run] = _Work(order.run, self._truth_of(order.run))
+            work.since_ms = self._timeline.now_ms
+        work.leases[fact.lease] = None
+        self._touched[fact.run] = None
+        if fact.role is not Role.SPARE and any(n in self._lost_nodes for n, _ in fact.slots):
+            self._break(held)
+
+    def _stop(self, order: StopLease) -> None:
+        held = self._held.get(order.lease)
+        if held is None or held.stopping_since_ms is not None:
+            return
+        now_ms = self._timeline.now_ms
+        held.stopping_since_ms = now_ms
+        left_ms = max(0, order.deadline_ms - self._timeline.clock.now_ms())
+        work = self._work[held.fact.run]
+        work.accrue(now_ms)
+        self._touched[held.fact.run] = None
+        if held.fact.bundle == 0 and not held.is_broken:
+            work.saved_gpu_ms = work.done_gpu_ms
+        if all(node in self._lost_nodes for node, _ in held.fact.slots):
+            self._let_go(order.lease)
+            return
+        delay_ms = self._stop_delay(left_ms)
+        if delay_ms is not None:
+            self._timeline.after(delay_ms, lambda: self._let_go(order.lease))
+
+    def _end(self, name: str, reason: EndReason | None, kept: set[tuple[str, str, int]]) -> None:
+        held = self._held.pop(name, None)
+        self._ended.add(name)
+        if held is None:
+            return
+        fact, work = held.fact, self._work[held.fact.run]
+        work.accrue(self._timeline.now_ms)
+        self._touched[fact.run] = None
+        if reason is not None and not self._may_end(held, reason, kept):
+            self.wrongs.append(f"{name} ended by {reason} before it was gone")
+        if reason is EndReason.FAIL:
+            work.throw_back()
+        for slot in _slots_of(fact):
+            self._by_slot.pop(slot, None)
+        for node, _ in fact.slots:
+            self._on_node[node].pop(name, None)
+        self._gone.pop(name, None)
+        del work.leases[name]
+        if not work.leases and work.has_exited:
+            self._exited.pop(fact.run, None)
+            work.has_exited = False
+
+    def _may_end(self, held: _Held, reason: EndReason, kept: set[tuple[str, str, int]]) -> bool:
+        """Return whether nothing of the lease is left, or it goes on under another one."""
+        if held.is_gone or held.fact.role is Role.SPARE or reason is EndReason.END:
+            return True
+        if self._work[held.fact.run].has_exited:
+            return True
+        return all(
+            node in self._lost_nodes or (held.fact.run, node, ordinal) in kept
+            for node, ordinal in _slots_of(held.fact)
+        )
+
+    # --- Work ---
+
+    def _let_go(self, name: str) -> None:
+        """Note that the last process of a stopping lease has gone."""
+        held = self._held.get(name)
+        if held is not None and held.stopping_since_ms is not None and not held.is_gone:
+            held.is_gone = True
+            self._gone[name] = None
+
+    def _notice(self, held: _Held) -> None:
+        """Let a run fail whose broken lease nobody has dealt with."""
+        if self._held.get(held.fact.lease) is held and held.stopping_since_ms is None:
+            self._exit(self._work[held.fact.run], code=CODE_LOST)
+
+    def _exit(self, work: _Work, *, code: int) -> None:
+        if not work.has_exited:
+            work.has_exited, work.code, work.width = True, code, 0
+            self._exited[work.run.name] = None
+
+    def _break(self, held: _Held) -> None:
+        """Note that a part of a run's work is lost: all of it goes back to its last checkpoint."""
+        held.is_broken = True
+        work = self._work[held.fact.run]
+        work.accrue(self._timeline.now_ms)
+        work.throw_back()
+        self._reassess(work)
+        self._timeline.after(self._notice_ms, lambda: self._notice(held))
+
+    def _reassess(self, work: _Work) -> None:
+        """Find the width a run works at now, and plan its exit."""
+        now_ms = self._timeline.now_ms
+        work.accrue(now_ms)
+        held = [self._held[name] for name in work.leases]
+        width = 0 if work.has_exited or _stands_still(held) else _width(held)
+        if width == work.width:
+            return
+        work.width = width
+        work.plan += 1
+        if width:
+            left = max(0, work.truth.work_ms * work.run.gpus - work.done_gpu_ms)
+            plan = work.plan
+            self._timeline.after(-(-left // width), lambda: self._finish(work, plan))
+
+    def _finish(self, work: _Work, plan: int) -> None:
+        if work.plan == plan and work.leases and not work.has_exited:
+            work.accrue(self._timeline.now_ms)
+            self._exit(work, code=work.truth.code)
+
+
+def _slots_of(fact: LeaseStarted) -> list[tuple[str, int]]:
+    return [
+        (node, ordinal)
+        for node, mask in fact.slots
+        for ordinal in range(mask.bit_length())
+        if mask >> ordinal & 1
+    ]
+
+
+def _kept_slots(orders: Iterable[Order]) -> set[tuple[str, str, int]]:
+    """Return (run, node, ordinal) of the slots that are started on among ``orders``."""
+    return {
+        (order.lease.run, node, ordinal)
+        for order in orders
+        if isinstance(order, StartLease)
+        for node, ordinal in _slots_of(order.lease)
+    }
+
+
+def _stands_still(held: Sequence[_Held]) -> bool:
+    """Return whether a part is missing without which nothing of the run gets on."""
+    for lease in held:
+        if lease.fact.role is Role.SPARE:
+            continue
+        if lease.is_broken or (lease.fact.bundle == 0 and lease.stopping_since_ms is not None):
+            return True
+    return False
+
+
+def _width(held: Sequence[_Held]) -> int:
+    return sum(
+        lease.gpus
+        for lease in held
+        if lease.fact.role is not Role.SPARE and lease.stopping_since_ms is None
+    )

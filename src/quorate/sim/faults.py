@@ -1,0 +1,273 @@
+"""Faults: what goes wrong in a machine room, at instants drawn from a seed.
+
+Nodes are lost and come back, the program ends between commits and inside them, clocks jump, words
+are late or come twice, stops hang until somebody takes the power away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from random import Random
+from types import TracebackType
+from typing import Final, Self
+
+from quorate.core.commands import Command, Drain, MarkNode
+from quorate.ledger.chain import Block, Head
+from quorate.model.amounts import HOUR_MS, MINUTE_MS, SECOND_MS
+from quorate.model.events import NodeStatus
+from quorate.ports.store import EventStore
+from quorate.sim.engine import CrashedError, Simulation
+from quorate.sim.executor import SimExecutor
+
+RESCUE_AFTER_MS: Final = 2 * HOUR_MS
+"""How long a stop may hang before somebody takes the power away."""
+
+
+class Loss(Enum):
+    """What becomes of the append during which the program ends."""
+
+    LOST = auto()
+    KEPT = auto()
+
+
+class CrashingStore:
+    """A store over another during one of whose appends the program may end."""
+
+    def __init__(self, inner: EventStore) -> None:
+        self._inner = inner
+        self.next_loss: Loss | None = None
+
+    def head(self) -> Head:
+        """Return where the log ends."""
+        return self._inner.head()
+
+    def append(self, block: Block, *, expected: Head) -> None:
+        """Append ``block``, or end the program before or after that; see ``EventStore``."""
+        loss, self.next_loss = self.next_loss, None
+        if loss is not Loss.LOST:
+            self._inner.append(block, expected=expected)
+        if loss is not None:
+            raise CrashedError(loss.name)
+
+    def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
+        """Yield the blocks from ``from_height`` on."""
+        return self._inner.blocks(from_height=from_height)
+
+    def save_snapshot(self, head: Head, payload: bytes) -> None:
+        """Keep ``payload`` as the state at ``head``."""
+        self._inner.save_snapshot(head, payload)
+
+    def load_snapshot(self) -> tuple[Head, bytes] | None:
+        """Return the kept snapshot."""
+        return self._inner.load_snapshot()
+
+    def close(self) -> None:
+        """Close the store below."""
+        self._inner.close()
+
+    def __enter__(self) -> Self:
+        """Return the store itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the store."""
+        self.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultRates:
+    """Mean times between faults (0: never), and the percentage of odd messages and stops."""
+
+    node_loss_ms: int = 0
+    upkeep_ms: int = 0
+    crash_ms: int = 0
+    clock_jump_ms: int = 0
+    late_percent: int = 0
+    twice_percent: int = 0
+    slow_stop_percent: int = 0
+    hanging_stop_percent: int = 0
+
+
+class Courier:
+    """Carries people's commands to the engine, until it has an answer; some late, some twice."""
+
+    RETRY_MS = 30 * SECOND_MS
+    """How long whoever got no answer waits before asking again."""
+
+    def __init__(self, simulation: Simulation, rates: FaultRates, chance: Random) -> None:
+        self._simulation = simulation
+        self._rates = rates
+        self._chance = chance
+
+    def send(self, command: Command, *, actor: str = "people") -> None:
+        """Have ``command`` delivered, now or a little later, once or twice."""
+        deliver = self._delivery(command, actor)
+        if self._odds(self._rates.late_percent):
+            self._simulation.timeline.after(self._chance.randrange(20 * MINUTE_MS), deliver)
+        else:
+            deliver()
+        if self._odds(self._rates.twice_percent):
+            self._simulation.timeline.after(self._chance.randrange(2 * HOUR_MS), deliver)
+
+    def insist(self, command: Command, *, actor: str) -> None:
+        """Have ``command`` delivered now, or as soon as there is an answer."""
+        self._delivery(command, actor)()
+
+    def _odds(self, percent: int) -> bool:
+        return self._chance.randrange(100) < percent
+
+    def _delivery(self, command: Command, actor: str) -> Callable[[], None]:
+        def deliver() -> None:
+            if self._simulation.send(command, actor=actor) is None:
+                self._simulation.timeline.after(self.RETRY_MS, deliver)
+
+        return deliver
+
+
+class Faults:
+    """Lets things go wrong in ``simulation`` until ``until_ms``, and has them put right again."""
+
+    def __init__(  # noqa: PLR0913 - what may go wrong, and for how long
+        self,
+        simulation: Simulation,
+        executor: SimExecutor,
+        store: CrashingStore,
+        rates: FaultRates,
+        *,
+        nodes: tuple[str, ...],
+        chance: Random,
+        until_ms: int,
+    ) -> None:
+        self._simulation = simulation
+        self._timeline = simulation.timeline
+        self._executor = executor
+        self._store = store
+        self._rates = rates
+        self._nodes = nodes
+        self._chance = chance
+        self._until_ms = until_ms
+        self._down: set[str] = set()
+        self._courier = Courier(simulation, rates, chance)
+
+    def begin(self) -> None:
+        """Plan the first fault of each kind; each plans the next one."""
+        self._again(self._rates.node_loss_ms, self._lose_a_node)
+        self._again(self._rates.upkeep_ms, self._upkeep)
+        self._again(self._rates.crash_ms, self._crash)
+        self._again(self._rates.clock_jump_ms, self._jump)
+        self._timeline.after(HOUR_MS, self._rescue)
+
+    def _again(self, mean_ms: int, action: Callable[[], None]) -> None:
+        """Plan ``action``, and after it the next of its kind."""
+        if not mean_ms:
+            return
+
+        def happen() -> None:
+            if self._timeline.now_ms < self._until_ms:
+                action()
+                self._again(mean_ms, action)
+
+        self._timeline.after(1 + int(self._chance.expovariate(1 / mean_ms)), happen)
+
+    def _lose_a_node(self) -> None:
+        """Lose a node, have that noticed, and have it back some hours later."""
+        self._fence(self._chance.choice(self._nodes), self._chance.randrange(2 * MINUTE_MS))
+
+    def _fence(self, node: str, notice_ms: int) -> None:
+        if node in self._down:
+            return
+        self._down.add(node)
+        self._executor.lose_node(node)
+        failed, ready = (
+            MarkNode(node, status, "power") for status in (NodeStatus.FAILED, NodeStatus.READY)
+        )
+
+        def restore() -> None:
+            self._down.discard(node)
+            self._executor.restore_node(node)
+            self._courier.insist(ready, actor="watchdog")
+
+        def notice() -> None:
+            if self._simulation.send(failed, actor="watchdog") is None:
+                self._timeline.after(Courier.RETRY_MS, notice)
+            else:
+                # Power comes back only after the ledger knows that it was gone.
+                self._timeline.after(self._chance.randrange(MINUTE_MS, 6 * HOUR_MS), restore)
+
+        self._timeline.after(notice_ms, notice)
+
+    def _upkeep(self) -> None:
+        """Cordon or drain a node, and give it back."""
+        node = self._chance.choice(self._nodes)
+        if node in self._down:
+            return
+        self._down.add(node)
+        command = self._chance.choice(
+            (MarkNode(node, NodeStatus.CORDONED), Drain(node), Drain(node, "new firmware"))
+        )
+        self._courier.insist(command, actor="operator")
+
+        def give_back() -> None:
+            self._down.discard(node)
+            self._courier.insist(MarkNode(node, NodeStatus.READY), actor="operator")
+
+        self._timeline.after(self._chance.randrange(MINUTE_MS, 4 * HOUR_MS), give_back)
+
+    def _crash(self) -> None:
+        """End the program now, or inside its next commit; it comes back after a while."""
+        down_ms = self._chance.choice((0, SECOND_MS, 10 * MINUTE_MS, 3 * HOUR_MS))
+        kind = self._chance.choice((None, Loss.LOST, Loss.KEPT))
+        if kind is None:
+            self._simulation.crash()
+            self._timeline.after(down_ms, self._simulation.reopen)
+            return
+        self._store.next_loss = kind
+        self._reopen_once_down(down_ms)
+
+    def _reopen_once_down(self, down_ms: int) -> None:
+        def look() -> None:
+            if self._simulation.engine is None:
+                self._timeline.after(down_ms, self._simulation.reopen)
+            else:
+                self._timeline.after(MINUTE_MS, look)
+
+        self._timeline.after(MINUTE_MS, look)
+
+    def _jump(self) -> None:
+        """Set the clock wrong, a little or by hours; some time later it is right again."""
+        clock = self._timeline.clock
+        clock.skew_ms += self._chance.choice((-1, 1)) * self._chance.choice(
+            (1, SECOND_MS, 5 * MINUTE_MS, 2 * HOUR_MS)
+        )
+
+        def set_right() -> None:
+            clock.skew_ms = 0
+
+        self._timeline.after(self._chance.randrange(2 * HOUR_MS), set_right)
+
+    def _rescue(self) -> None:
+        """Take the power from nodes whose work was told to stop hours ago and did not."""
+        for node in self._executor.stuck_nodes(since_ms=self._timeline.now_ms - RESCUE_AFTER_MS):
+            self._fence(node, 0)
+        self._timeline.after(HOUR_MS, self._rescue)
+
+
+def stop_delays(rates: FaultRates, chance: Random) -> Callable[[int], int | None]:
+    """Return how long leases take to go: most within their time, some longer, some for ever."""
+
+    def delay_ms(left_ms: int) -> int | None:
+        odds = chance.randrange(100)
+        if odds < rates.hanging_stop_percent:
+            return None
+        if odds < rates.hanging_stop_percent + rates.slow_stop_percent:
+            return left_ms + chance.randrange(90 * MINUTE_MS)
+        return chance.randrange(left_ms + 1)
+
+    return delay_ms

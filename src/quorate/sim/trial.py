@@ -1,0 +1,104 @@
+"""A trial: one seed, one world, one life of a system in which things go wrong.
+
+Each part draws from its own stream of chance, so that changing one leaves the others as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from random import Random
+from typing import Final
+
+from quorate.adapters.store_memory import MemoryStore
+from quorate.core.commands import Apply, Cancel, Submit
+from quorate.model.amounts import HOUR_MS, MINUTE_MS
+from quorate.model.records import Phase
+from quorate.model.specs import Run
+from quorate.sim.engine import Observer, Simulation, Timeline, VirtualClock
+from quorate.sim.executor import SimExecutor, Truth
+from quorate.sim.faults import Courier, CrashingStore, FaultRates, Faults, stop_delays
+from quorate.sim.world import START_MS, Size, World, draw_world
+
+CALM_MS: Final = 24 * HOUR_MS
+"""How long a trial goes on after the last fault: long enough for everything to be put right."""
+
+_SNAPSHOT_EVENTS: Final = 150
+"""A trial keeps snapshots this often, so that it also opens from them."""
+
+
+class Trial:
+    """Everything that happens for ``seed``. ``observers`` watch; see ``Observer``."""
+
+    def __init__(
+        self, seed: int, *, size: Size | None = None, observers: Sequence[Observer] = ()
+    ) -> None:
+        self.seed = seed
+        self.world: World = draw_world(Random(f"{seed}/world"), Size() if size is None else size)
+        self.rates = draw_rates(Random(f"{seed}/rates"))
+        self.timeline = Timeline(VirtualClock(START_MS))
+        self.store = CrashingStore(MemoryStore())
+        truths = {arrival.run.name: arrival.truth for arrival in self.world.arrivals}
+        self.executor = SimExecutor(
+            self.timeline,
+            truth_of=partial(_truth_of, truths),
+            stop_delay=stop_delays(self.rates, Random(f"{seed}/stops")),
+            notice_ms=10 * MINUTE_MS,
+        )
+        self.simulation = Simulation(
+            self.timeline,
+            self.store,
+            self.executor,
+            observers=observers,
+            snapshot_events=_SNAPSHOT_EVENTS,
+        )
+
+    def run(self) -> None:
+        """Let the whole trial happen, and then a calm day."""
+        world, timeline = self.world, self.timeline
+        courier = Courier(self.simulation, self.rates, Random(f"{self.seed}/courier"))
+        courier.insist(Apply(world.specs), actor="operator")
+        for arrival in world.arrivals:
+            timeline.at(arrival.at_ms, partial(courier.send, Submit(arrival.run)))
+            give_up = partial(self._give_up, courier, arrival.run.name)
+            timeline.at(arrival.at_ms + arrival.patience_ms, give_up)
+        for wish in world.wishes:
+            timeline.at(wish.at_ms, partial(courier.send, wish.command))
+        Faults(
+            self.simulation,
+            self.executor,
+            self.store,
+            self.rates,
+            nodes=world.nodes,
+            chance=Random(f"{self.seed}/faults"),
+            until_ms=world.until_ms,
+        ).begin()
+        self.simulation.run(world.until_ms + CALM_MS)
+
+    def _give_up(self, courier: Courier, run: str) -> None:
+        """Withdraw a run that still waits; look again later if nobody can say."""
+        engine = self.simulation.engine
+        record = None if engine is None else engine.view.runs.get(run)
+        if record is None:
+            if self.timeline.now_ms < self.world.until_ms:
+                self.timeline.after(MINUTE_MS, partial(self._give_up, courier, run))
+        elif record.phase is Phase.PENDING:
+            courier.insist(Cancel(run, "waited long enough"), actor="people")
+
+
+def draw_rates(chance: Random) -> FaultRates:
+    """Return how often things go wrong: in some trials some kinds never do."""
+    return FaultRates(
+        node_loss_ms=chance.choice((0, HOUR_MS // 2, HOUR_MS, 6 * HOUR_MS)),
+        upkeep_ms=chance.choice((0, 5 * HOUR_MS)),
+        crash_ms=chance.choice((0, HOUR_MS, 6 * HOUR_MS)),
+        clock_jump_ms=chance.choice((0, 0, 4 * HOUR_MS)),
+        late_percent=chance.choice((0, 20)),
+        twice_percent=chance.choice((0, 20)),
+        slow_stop_percent=chance.choice((0, 20)),
+        hanging_stop_percent=chance.choice((0, 5)),
+    )
+
+
+def _truth_of(truths: dict[str, Truth], run: Run) -> Truth:
+    return truths[run.name]

@@ -1,0 +1,161 @@
+"""An inspection: a trial of one seed, looked at from all sides while it happens.
+
+After every commit what was touched holds, every so often everything does; a second tick at the same
+instant changes nothing; the executor was told nothing impossible. After every crash whatever was
+answered is still there. At the end the whole history is audited, replayed and compared, and nothing
+hangs. What has happened is counted, so that a test can insist that everything does.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from quorate.core.audit import audit
+from quorate.core.commands import Command, Tick
+from quorate.core.decide import decide
+from quorate.core.due import next_due_ms
+from quorate.core.invariants import Violation, sweep
+from quorate.core.touched import check_touched
+from quorate.ledger.chain import Head, open_blocks
+from quorate.ledger.fold import fold
+from quorate.ledger.snapshot import restore, take
+from quorate.loop.engine import Receipt
+from quorate.model.events import Event, LeaseEnded, LeaseStarted, RunRefused, tag_of
+from quorate.model.refusal import Refusal
+from quorate.model.view import StateView
+from quorate.sim.faults import RESCUE_AFTER_MS
+from quorate.sim.trial import Trial
+from quorate.sim.world import Size
+from quorate.testing.states import same
+
+SWEEP_EVERY: Final = 20
+"""After how many commits everything is looked at, not only what was touched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """Something that can happen: an event kind, a reason or a refusal, by its stable name."""
+
+    what: str
+    name: str
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a seed came to. ``failure`` is why it failed, in full; empty when it did not."""
+
+    seed: int
+    events: int = 0
+    failure: str = ""
+    happened: Counter[Happened] = field(default_factory=Counter)
+
+
+def inspect(seed: int, size: Size | None = None) -> Findings:
+    """Return the findings of the trial of ``seed``, however it ends."""
+    inspection = Inspection(seed, size)
+    try:
+        inspection.run()
+    except Exception:  # noqa: BLE001 - whatever a seed dies of, it must be named with the seed
+        inspection.findings.failure = traceback.format_exc()
+    return inspection.findings
+
+
+class Inspection:
+    """Watches the trial of ``seed``; an assertion fails at the first thing that is wrong."""
+
+    def __init__(self, seed: int, size: Size | None = None) -> None:
+        self.findings = Findings(seed)
+        self.trial = Trial(seed, size=size, observers=[self])
+        self._commits = 0
+        self._answered: dict[int, Head] = {}
+
+    def run(self) -> None:
+        """Let the trial happen, and look at all of it at the end."""
+        self.trial.run()
+        self._look_back()
+
+    # --- While it happens ---
+
+    def decided(self, command: Command, receipt: Receipt, view: StateView) -> None:
+        """Count what happened, and see that a tick leaves nothing for a second one."""
+        decision = receipt.decision
+        self._count(decision.events, decision.refusals)
+        if decision.events:
+            self._answered[receipt.head.height] = receipt.head
+        if isinstance(command, Tick):
+            again = decide(view, command, now_ms=view.at_ms, actor="again", has_executor=True)
+            assert not decision.events or not again.events, ("a second tick", again.events)
+            due_ms = next_due_ms(view, has_executor=True)
+            assert due_ms is None or due_ms > view.at_ms, ("left undone", due_ms)
+
+    def committed(self, receipts: Sequence[Receipt], view: StateView) -> None:
+        """See that what was touched holds, and now and then that everything does."""
+        events = [event for receipt in receipts for event in receipt.decision.events]
+        _expect_none(check_touched(view, events))
+        self._commits += 1
+        if self._commits % SWEEP_EVERY == 0:
+            _expect_none(sweep(view))
+        assert not self.trial.executor.wrongs, self.trial.executor.wrongs
+
+    def reopened(self, view: StateView) -> None:
+        """See that nothing that was answered is gone, and that the state is whole."""
+        _expect_none(sweep(view))
+        if self._answered:
+            last = self._answered[max(self._answered)]
+            block = next(self.trial.store.blocks(from_height=last.height), None)
+            assert block is not None, ("answered, and lost", last)
+            assert block.head == last, ("answered, and changed", last, block.head)
+        assert not self.trial.executor.wrongs, self.trial.executor.wrongs
+
+    # --- Afterwards ---
+
+    def _look_back(self) -> None:
+        trial = self.trial
+        trial.simulation.reopen()
+        engine = trial.simulation.engine
+        assert engine is not None, "the engine did not come back"
+        blocks = list(trial.store.blocks())
+        events = [event for _, block in open_blocks(blocks) for event in block]
+        self.findings.events = len(events)
+        state = fold(events)
+        _expect_none(audit(events, view=state))
+        _expect_none(sweep(engine.view))
+        opened = engine.view.overlay()
+        assert same(opened, state) == [], same(opened, state)[:5]
+        restored = restore(take(state))
+        assert restored is not None, "the last snapshot cannot be read"
+        assert same(restored, state) == [], same(restored, state)[:5]
+        heads = {block.head.height: block.head for block in blocks}
+        lost = {height: head for height, head in self._answered.items() if heads[height] != head}
+        assert not lost, ("answered, and lost", lost)
+        long_ago_ms = trial.timeline.now_ms - 2 * RESCUE_AFTER_MS
+        hanging = [
+            name
+            for name, lease in state.leases.items()
+            if lease.ending is not None and lease.ending.at_ms < long_ago_ms
+        ]
+        assert not hanging, ("told to stop long ago", hanging)
+
+    def _count(self, events: Sequence[Event], refusals: Sequence[Refusal]) -> None:
+        happened = self.findings.happened
+        for event in events:
+            happened[Happened("event", tag_of(event))] += 1
+            match event:
+                case LeaseStarted():
+                    happened[Happened("start", event.reason.value)] += 1
+                case LeaseEnded():
+                    happened[Happened("end", event.reason.value)] += 1
+                case RunRefused():
+                    happened[Happened("refusal", event.refusal.code.value)] += 1
+                case _:
+                    pass
+        for refusal in refusals:
+            happened[Happened("refusal", refusal.code.value)] += 1
+
+
+def _expect_none(found: Sequence[Violation]) -> None:
+    assert not found, "; ".join(str(violation) for violation in found[:5])
