@@ -26,8 +26,10 @@ from quorate.model.events import Event, LedgerOpened
 from quorate.model.records import Phase
 from quorate.model.specs import (
     Budget,
+    Cap,
     Envelope,
     Follow,
+    Funding,
     Lending,
     Malleable,
     Node,
@@ -105,26 +107,36 @@ def _runs(draw: st.DrawFn) -> Run:
 @st.composite
 def _plenty(draw: st.DrawFn) -> tuple[Budget, ...]:
     """Draw a budget for each owner that lets its runs start, and runs dry before long."""
-    return tuple(
-        Budget(
-            name=f"plenty-{owner}",
-            owner=owner,
-            envelopes=tuple(
-                Envelope(
-                    name=flavor,
-                    flavor=flavor,
-                    selector=(("region", "r"),),
-                    start_ms=NOW_MS - HOUR_MS,
-                    end_ms=NOW_MS + draw(st.integers(3, 40)) * HOUR_MS // 2,
-                    concurrency=draw(st.integers(2, 8)),
-                    gpu_ms_max=draw(st.integers(4, 60)) * HOUR_MS // 2,
-                    lending=Lending(allow=draw(st.booleans())),
-                )
-                for flavor in ("H100", "A100")
-            ),
+    choose = chooser(draw)
+    found = []
+    for owner in _NAMES:
+        lines = tuple(
+            Envelope(
+                name=flavor,
+                flavor=flavor,
+                selector=(("region", "r"),),
+                start_ms=NOW_MS - HOUR_MS,
+                end_ms=NOW_MS + choose.number(3, 40) * HOUR_MS // 2,
+                concurrency=choose.number(2, 8),
+                gpu_ms_max=choose.number(4, 60) * HOUR_MS // 2,
+                lending=Lending(
+                    allow=choose.flip(),
+                    concurrency_max=choose.maybe(1, 4),
+                    gpu_ms_max=choose.number(2, 12) * HOUR_MS // 2 if choose.flip() else None,
+                ),
+            )
+            for flavor in ("H100", "A100")
         )
-        for owner in _NAMES
-    )
+        cap = Cap(
+            name="c",
+            flavor="H100",
+            envelopes=("H100",),
+            concurrency_max=choose.maybe(2, 6),
+            gpu_ms_max=choose.number(4, 40) * HOUR_MS // 2 if choose.flip() else None,
+        )
+        caps = (cap,) if choose.flip() else ()
+        found.append(Budget(name=f"plenty-{owner}", owner=owner, envelopes=lines, caps=caps))
+    return tuple(found)
 
 
 class Histories(RuleBasedStateMachine):
@@ -151,7 +163,8 @@ class Histories(RuleBasedStateMachine):
         self, nodes: list[Node], money: tuple[Budget, ...], plenty: tuple[Budget, ...]
     ) -> None:
         side = Pool(name="side", selector=(("fabric.domain", "C"),))
-        self._do(Apply((side, *nodes, *_OWNERS.values(), *money, *plenty)))
+        owners = (*_OWNERS.values(), Owner(name="poor"))
+        self._do(Apply((side, *nodes, *owners, *money, *plenty)))
 
     @rule(nodes=st.lists(_nodes, min_size=1, max_size=2), pool=_pools, days=st.integers(1, 3))
     def change_the_fleet(self, nodes: list[Node], pool: Pool, days: int) -> None:
@@ -186,15 +199,39 @@ class Histories(RuleBasedStateMachine):
             run = replace(run, name=f"run{len(self.state.runs)}")
         self._do(Apply((run,)) if documents else Submit(run))
 
-    @rule(gpus=st.integers(1, 3), owner=st.sampled_from(_NAMES), hours=st.sampled_from((0, 1, 3)))
-    def submit_something_simple(self, gpus: int, owner: str, hours: int) -> None:
-        name, expected_ms = f"run{len(self.state.runs)}", hours * HOUR_MS or None
+    @rule(
+        gpus=st.integers(1, 3),
+        owner=st.sampled_from(_NAMES),
+        hours=st.sampled_from((0, 1, 3)),
+        borrows=st.booleans(),
+    )
+    def submit_something_simple(
+        self,
+        gpus: int,
+        owner: str,
+        hours: int,
+        borrows: bool,  # noqa: FBT001 - drawn
+    ) -> None:
         run = Run(
-            name=name,
+            name=f"run{len(self.state.runs)}",
             owner=owner,
             gpus=gpus,
             flavors=("H100", "A100"),
-            expected_duration_ms=expected_ms,
+            expected_duration_ms=hours * HOUR_MS or None,
+            funding=Funding(allow_borrow=borrows),
+        )
+        self._do(Submit(run))
+
+    @rule(gpus=st.integers(1, 2))
+    def borrow(self, gpus: int) -> None:
+        """Submit a run of somebody who has nothing."""
+        name = f"run{len(self.state.runs)}"
+        run = Run(
+            name=name,
+            owner="poor",
+            gpus=gpus,
+            flavors=("H100",),
+            funding=Funding(allow_borrow=True),
         )
         self._do(Submit(run))
 

@@ -219,6 +219,15 @@ def _lease_ends() -> st.SearchStrategy[ev.Event]:
         ),
         st.builds(ev.LeaseEnded, times_ms, texts, names, reason, end_ms=times_ms, detail=texts),
         st.builds(ev.RunRequeued, times_ms, texts, names, reason),
+        st.builds(
+            ev.RunStopping,
+            times_ms,
+            texts,
+            names,
+            outcome=st.none() | st.sampled_from(ev.Outcome),
+            reason=reason,
+            note=texts,
+        ),
     )
 
 
@@ -227,6 +236,10 @@ def events() -> st.SearchStrategy[ev.Event]:
     return st.one_of(
         st.builds(ev.LedgerOpened, times_ms, texts, ledger_id=names, public_key=texts),
         st.builds(ev.SystemApplied, times_ms, texts, systems()),
+        st.builds(
+            ev.NodeMarked, times_ms, texts, names, st.sampled_from(ev.NodeStatus), note=texts
+        ),
+        st.builds(ev.RunResized, times_ms, texts, names, gpus=st.integers(1, 1 << 20)),
         st.builds(ev.PoolApplied, times_ms, texts, pools()),
         st.builds(ev.NodeApplied, times_ms, texts, nodes()),
         st.builds(ev.OwnerApplied, times_ms, texts, owners()),

@@ -1,0 +1,40 @@
+"""Layered tables: what is gone is gone, here only."""
+
+from __future__ import annotations
+
+import pytest
+
+from quorate.model.tables import Table
+
+
+def test_what_a_layer_deleted_cannot_be_read_owned_or_deleted_again() -> None:
+    base: Table[str, dict[str, int]] = Table({"a": {"x": 1}})
+    layer = base.layer()
+    del layer["a"]
+    assert "a" not in layer
+    with pytest.raises(KeyError):
+        layer["a"]
+    with pytest.raises(KeyError):
+        layer.own("a")
+    with pytest.raises(KeyError):
+        del layer["a"]
+    assert base == {"a": {"x": 1}}
+
+
+def test_a_layer_owns_a_copy_once_and_keeps_it() -> None:
+    base: Table[str, dict[str, int]] = Table({"a": {"x": 1}})
+    layer = base.layer()
+    layer.own("a")["x"] = 2
+    layer.own("a")["y"] = 3
+    assert layer["a"] == {"x": 2, "y": 3}
+    assert base["a"] == {"x": 1}
+
+
+def test_what_is_put_back_after_a_deletion_counts_once() -> None:
+    base: Table[str, int] = Table({"a": 1, "b": 2})
+    layer = base.layer()
+    del layer["a"]
+    layer["a"] = 3
+    layer["c"] = 4
+    assert dict(layer) == {"a": 3, "b": 2, "c": 4}
+    assert len(layer) == 3
