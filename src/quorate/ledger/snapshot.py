@@ -34,7 +34,7 @@ from quorate.model.specs import (
 )
 from quorate.model.state import State
 
-SNAPSHOT_FORMAT: Final = 1
+SNAPSHOT_FORMAT: Final = 2
 """Raised whenever the shape below or the meaning of a counter changes."""
 
 
