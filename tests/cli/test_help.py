@@ -17,6 +17,8 @@ from quorate.cli.demo_stage import MovableClock
 from quorate.cli.main import quorate
 from tests.cli.shell import EXAMPLES, Shell, process
 
+pytestmark = pytest.mark.slow  # Every example is a process of its own.
+
 LONG_AGO_MS = 1_735_689_600_000  # 2025-01-01T00:00:00Z
 WORLD = {
     "nodes": [

@@ -34,6 +34,7 @@ from quorate.model.events import (
     RunEnded,
     RunRequeued,
     RunSubmitted,
+    StartReason,
     Tier,
     lease_gpus,
 )
@@ -193,7 +194,9 @@ class _Books:
             return
         nodes = (self.nodes[node] for node, _ in fact.slots if node in self.nodes)
         yield from check_payer(fact, line.spec, nodes)
-        if fact.run in self.runs and not self._may_pay(fact, line.spec):
+        # A swap goes on with the payer it has, as the lease it follows would have done.
+        is_new = fact.reason is not StartReason.SWAP
+        if is_new and fact.run in self.runs and not self._may_pay(fact, line.spec):
             run = self.runs[fact.run]
             yield Violation("I3", name, f"{fact.payer} may not pay for {run.owner} as {fact.tier}")
 
