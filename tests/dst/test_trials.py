@@ -25,7 +25,7 @@ _PROFILE: Final = os.environ.get("HYPOTHESIS_PROFILE", "ci")
 _SEEDS: Final = os.environ.get("QUORATE_SEEDS", "")
 _DEFAULT_SEEDS: Final = range(6) if _PROFILE == "quick" else range(50)
 _SOAK_SEEDS: Final = "0-499"
-_SOAK_SIZE: Final = Size(hours=60, runs=180, wishes=140)
+_SOAK_SIZE: Final = Size(hours=100, runs=300, wishes=240)
 
 # What cannot happen yet: nothing fills spares, cuts, draws or shares in rounds.
 _NOT_YET: Final = {

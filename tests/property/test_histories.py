@@ -39,6 +39,7 @@ from quorate.model.specs import (
     Run,
     System,
 )
+from quorate.model.state import State
 from quorate.testing.states import same
 from quorate.testing.world import NOW_MS
 from tests.oracles.choosing import chooser
@@ -141,6 +142,8 @@ def _plenty(draw: st.DrawFn) -> tuple[Budget, ...]:
 
 class Histories(RuleBasedStateMachine):
     """One ledger from its first event on."""
+
+    has_executor = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -260,8 +263,8 @@ class Histories(RuleBasedStateMachine):
 
     def _do(self, command: Command) -> None:
         """Decide ``command`` and commit it, checking everything on the way."""
-        decision = decide(self.state, command, now_ms=self.now_ms, actor="test")
-        assert decide(self.state, command, now_ms=self.now_ms, actor="test") == decision
+        decision = self._decide(self.state, command)
+        assert self._decide(self.state, command) == decision
         assert same(self.state, fold(self.events)) == []
         if decision.refusals:
             assert not decision.events
@@ -273,6 +276,11 @@ class Histories(RuleBasedStateMachine):
             note(repr(happened))
             event(type(happened).__name__)
 
+    def _decide(self, state: State, command: Command) -> Decision:
+        return decide(
+            state, command, now_ms=self.now_ms, actor="test", has_executor=self.has_executor
+        )
+
     def _try_elsewhere(self, command: Command, decision: Decision) -> None:
         """Assert that an overlay, a restored snapshot and a fresh fold all end up the same."""
         after = fold([*self.events, *decision.events])
@@ -283,7 +291,7 @@ class Histories(RuleBasedStateMachine):
         restored = restore(take(self.state))
         assert restored is not None
         assert same(restored, self.state) == []
-        assert decide(restored, command, now_ms=self.now_ms, actor="test") == decision
+        assert self._decide(restored, command) == decision
         apply_all(restored, decision.events)
         assert same(restored, after) == []
 

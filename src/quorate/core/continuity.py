@@ -1,10 +1,10 @@
 """Continuity: what follows what in a history. A part of the audit, with books of its own.
 
-A hand-over is the same slots of the same groups under other payers, from that instant on. A swap
-puts slots the run already had, with their payers and what is left of their holds, in the place of
-lost ones. What was told to stop goes for that reason, unless its work ends by itself before; a run
-that is stopping gets nothing new, and one that is stopped for good does not come back. Nothing is
-given out on a node that is not ready.
+A hand-over is the same slots of the same groups under other payers, from the very instant on. A
+swap puts slots the run already had, with their payers and what is left of their holds, in the place
+of lost ones. What was told to stop goes for that reason, unless its work ends by itself before; a
+run that is stopping gets nothing new, and one that is stopped for good does not come back. Nothing
+is given out on a node that is not ready.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from quorate.model.events import (
     NodeMarked,
     NodeStatus,
     Outcome,
+    Role,
     RunEnded,
     RunRequeued,
+    RunResized,
     RunStopping,
     StartReason,
     lease_gpus,
@@ -59,20 +61,23 @@ class Continuity:
     _stopping: dict[str, Outcome | None] = field(default_factory=dict)
     _ended: list[tuple[_Open, LeaseEnded]] = field(default_factory=list)
     _started: list[LeaseStarted] = field(default_factory=list)
+    _resized: RunResized | None = None
 
     def enter(self, event: Event) -> Iterator[Violation]:
         """Write ``event`` down, and yield where it does not follow from what came before."""
         if not self._goes_on(event):
             yield from self.settle()
+        if self._resized is not None and not _shrinks(event):
+            yield from self._width()
         match event:
             case LeaseStarted():
                 yield from self._start(event)
             case LeaseEnded():
                 yield from self._end(event)
-            case LeaseEnding() if event.lease in self._open:
-                self._open[event.lease].ending = event.reason
-            case HoldExtended() if event.lease in self._open:
-                self._open[event.lease].hold_gpu_ms += event.gpu_ms
+            case LeaseEnding() | HoldExtended() if event.lease in self._open:
+                self._change(self._open[event.lease], event)
+            case RunResized() if event.run not in self._stopping:
+                self._resized = event
             case NodeMarked():
                 self._status[event.node] = event.status
             case RunStopping():
@@ -114,6 +119,12 @@ class Continuity:
             if is_new or status is NodeStatus.FAILED:
                 yield Violation("I1", fact.lease, f"starts on {node}, which is {status}")
 
+    def _change(self, lease: _Open, event: LeaseEnding | HoldExtended) -> None:
+        if isinstance(event, LeaseEnding):
+            lease.ending = event.reason
+        else:
+            lease.hold_gpu_ms += event.gpu_ms
+
     def _end(self, event: LeaseEnded) -> Iterator[Violation]:
         lease = self._open.pop(event.lease, None)
         if lease is None:
@@ -127,10 +138,29 @@ class Continuity:
             yield Violation("I11", event.run, "was to stop for good, and is to come back")
         self._stopping[event.run] = event.outcome
 
+    def _width(self) -> Iterator[Violation]:
+        """Yield a run that was resized and does not work on as many GPUs as it was told to."""
+        resized, self._resized = self._resized, None
+        assert resized is not None, "asked only after a change of width"
+        gpus = sum(
+            lease_gpus(lease.fact.slots)
+            for lease in self._open.values()
+            if lease.fact.run == resized.run
+            and lease.ending is None
+            and lease.fact.role is not Role.SPARE
+        )
+        if gpus != resized.gpus:
+            yield Violation("I7", resized.run, f"works on {gpus} GPUs, told {resized.gpus}")
+
     def _let_go(self, event: RunRequeued | RunEnded) -> Iterator[Violation]:
         told = self._stopping.pop(event.run, None)
         if told is not None and isinstance(event, RunRequeued):
             yield Violation("I11", event.run, "was to stop for good, and waits again")
+
+
+def _shrinks(event: Event) -> bool:
+    """Return whether ``event`` is a step that a run gives back."""
+    return isinstance(event, LeaseEnding | LeaseEnded) and event.reason is EndReason.SHRINK
 
 
 def _handed_over(
@@ -171,8 +201,8 @@ def _swapped(
                 yield Violation("I6", fact.lease, f"swaps in {slot}, which it did not have")
             elif (old.fact.payer, old.fact.tier) != (fact.payer, fact.tier):
                 yield Violation("I3", fact.lease, f"swaps in {slot}, paid by {old.fact.payer}")
-            elif hold_ends_ms > old.hold_ends_ms:
-                yield Violation("I2", fact.lease, f"swaps in {slot} and is held for longer")
+            elif hold_ends_ms != old.hold_ends_ms:
+                yield Violation("I2", fact.lease, f"swaps in {slot}, held until {hold_ends_ms}")
     for lease, event in ended:
         gives_up = event.reason is EndReason.SWAP or (
             event.reason is EndReason.SHRINK and lease.ending is None

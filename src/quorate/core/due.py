@@ -13,7 +13,8 @@ def next_due_ms(view: StateView, *, has_executor: bool) -> int | None:
     That is when the first hold must be renewed: with an executor one grace before it runs out, so
     that what nobody pays for is gone in time. A lease that is ending makes nothing due: its hold is
     looked at whenever anything is decided, its confirmation included. Looks at the top of the heap
-    of holds only, however many leases there are.
+    of holds only, however many leases there are; without an executor, also at those whose grace
+    begins before the first hold ends.
     """
     heap = view.holds_due()
     while heap and _is_outdated(view, heap[0]):

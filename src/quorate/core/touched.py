@@ -7,6 +7,7 @@ at the leases, runs, payers and nodes that the events name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 from quorate.core.invariants import (
     Tally,
@@ -19,6 +20,9 @@ from quorate.core.invariants import (
 from quorate.model.events import (
     BudgetApplied,
     Event,
+    HoldExtended,
+    LeaseEnded,
+    LeaseEnding,
     LeaseStarted,
     RunEnded,
     RunRequeued,
@@ -36,35 +40,47 @@ def check_touched(view: StateView, events: Iterable[Event]) -> list[Violation]:
     I1, I2, I3, I5, I6, I7 and I11, as far as a state shows them. Takes time in proportion to the
     runs that were touched and what they hold.
     """
-    runs: dict[str, None] = {}
-    payers: dict[EnvelopeId, None] = {}
-    nodes: dict[str, None] = {}
+    touched = _Touched()
     for event in events:
-        match event:
-            case LeaseStarted():
-                runs[event.run] = None
-                payers[event.payer] = None
-                nodes.update((node, None) for node, _ in event.slots)
-            case RunSubmitted():
-                runs[event.run.name] = None
-            case RunStopping() | RunRequeued() | RunEnded():
-                runs[event.run] = None
-            case BudgetApplied():
-                for line in event.budget.envelopes:
-                    payers[envelope_id(event.budget.name, line.name)] = None
-            case _:
-                lease = view.leases.get(getattr(event, "lease", ""))
-                if lease is not None:
-                    runs[lease.fact.run] = None
-                    payers[lease.fact.payer] = None
-    found = [violation for key in payers for violation in _payer(view, key)]
-    found += [violation for node in nodes for violation in _node(view, node)]
-    for name in runs:
+        touched.note(view, event)
+    found = [violation for key in touched.payers for violation in _payer(view, key)]
+    found += [violation for node in touched.nodes for violation in _node(view, node)]
+    for name in touched.runs:
         record = view.runs[name]
         found += check_run_record(view, record)
-        for each in record.leases:
-            found += check_lease(view, view.leases[each])
+        for lease in record.leases:
+            found += check_lease(view, view.leases[lease])
     return found
+
+
+@dataclass(slots=True)
+class _Touched:
+    """The names of what events were about."""
+
+    runs: dict[str, None] = field(default_factory=dict)
+    payers: dict[EnvelopeId, None] = field(default_factory=dict)
+    nodes: dict[str, None] = field(default_factory=dict)
+
+    def note(self, view: StateView, event: Event) -> None:
+        match event:
+            case LeaseStarted():
+                self.runs[event.run] = None
+                self.payers[event.payer] = None
+                self.nodes.update((node, None) for node, _ in event.slots)
+            case RunSubmitted():
+                self.runs[event.run.name] = None
+            case RunStopping() | RunRequeued() | RunEnded():
+                self.runs[event.run] = None
+            case BudgetApplied():
+                keys = (envelope_id(event.budget.name, e.name) for e in event.budget.envelopes)
+                self.payers.update((key, None) for key in keys)
+            case HoldExtended() if event.lease in view.leases:
+                self.payers[view.leases[event.lease].fact.payer] = None
+            case LeaseEnding() | LeaseEnded():
+                # What has ended is no longer there to ask; its id begins with its run's name.
+                self.runs[event.lease.rpartition("/")[0]] = None
+            case _:
+                pass
 
 
 def _payer(view: StateView, key: EnvelopeId) -> Iterator[Violation]:

@@ -1,9 +1,9 @@
 """The simulated executor: work that takes as long as it takes, whatever was declared.
 
-Work is counted in GPU-milliseconds, done at the width a run has; it stands still while part of its
-first bundle is stopping or lost. A stop lets it checkpoint; a lost node throws it back to its last
-one. The executor also looks after the machine room: ``wrongs`` names every order that would have
-put two pieces of work on one slot, started a lease twice, or given away slots still in use.
+Work is counted in GPU-milliseconds, done at the width a run has; it stands still while a part of
+its first bundle is stopping or lost. A stop lets it checkpoint; a lost node throws it back to its
+last one. The executor also looks after the machine room: ``wrongs`` names every order that would
+have put two pieces of work on one slot, started a lease twice, or given away slots still in use.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class _Held:
     gpus: int
     is_broken: bool = False
     stopping_since_ms: int | None = None
+    stops: int = 0
     is_gone: bool = False
 
 
@@ -78,6 +79,7 @@ class _Work:
         every = self.truth.checkpoint_every_ms * self.run.gpus
         self.done_gpu_ms = max(self.saved_gpu_ms, self.done_gpu_ms - self.done_gpu_ms % every)
         self.width = 0
+        self.plan += 1
 
 
 class SimExecutor:
@@ -161,6 +163,18 @@ class SimExecutor:
         """Give ``node`` its power back; what ran there is still lost."""
         self._lost_nodes.discard(node)
 
+    def forget_stops(self) -> None:
+        """Forget what was told to stop and still runs, as a program does that ends."""
+        for held in self._held.values():
+            if not held.is_gone:
+                held.stopping_since_ms = None
+                held.stops += 1
+                self._touched[held.fact.run] = None
+
+    def known(self) -> dict[str, bool]:
+        """Return the leases it was told of, and whether each was told to stop."""
+        return {name: held.stopping_since_ms is not None for name, held in self._held.items()}
+
     def stuck_nodes(self, *, since_ms: int) -> list[str]:
         """Return the nodes with leases that were told to stop before ``since_ms`` and have not."""
         found: dict[str, None] = {}
@@ -202,6 +216,7 @@ class SimExecutor:
             return
         now_ms = self._timeline.now_ms
         held.stopping_since_ms = now_ms
+        held.stops += 1
         left_ms = max(0, order.deadline_ms - self._timeline.clock.now_ms())
         work = self._work[held.fact.run]
         work.accrue(now_ms)
@@ -211,9 +226,9 @@ class SimExecutor:
         if all(node in self._lost_nodes for node, _ in held.fact.slots):
             self._let_go(order.lease)
             return
-        delay_ms = self._stop_delay(left_ms)
+        delay_ms, stops = self._stop_delay(left_ms), held.stops
         if delay_ms is not None:
-            self._timeline.after(delay_ms, lambda: self._let_go(order.lease))
+            self._timeline.after(delay_ms, lambda: self._let_go(order.lease, stops))
 
     def _end(self, name: str, reason: EndReason | None, kept: set[tuple[str, str, int]]) -> None:
         held = self._held.pop(name, None)
@@ -238,7 +253,7 @@ class SimExecutor:
             work.has_exited = False
 
     def _may_end(self, held: _Held, reason: EndReason, kept: set[tuple[str, str, int]]) -> bool:
-        """Return whether nothing of the lease is left, or it goes on under another one."""
+        """Return whether nothing of the lease is left, or what is goes on under another one."""
         if held.is_gone or held.fact.role is Role.SPARE or reason is EndReason.END:
             return True
         if self._work[held.fact.run].has_exited:
@@ -250,10 +265,12 @@ class SimExecutor:
 
     # --- Work ---
 
-    def _let_go(self, name: str) -> None:
-        """Note that the last process of a stopping lease has gone."""
+    def _let_go(self, name: str, stops: int | None = None) -> None:
+        """Note that the last process of a stopping lease has gone; ``stops``: unless told anew."""
         held = self._held.get(name)
-        if held is not None and held.stopping_since_ms is not None and not held.is_gone:
+        if held is None or stops not in (None, held.stops):
+            return
+        if held.stopping_since_ms is not None and not held.is_gone:
             held.is_gone = True
             self._gone[name] = None
 

@@ -1,7 +1,7 @@
 """Faults: what goes wrong in a machine room, at instants drawn from a seed.
 
-Nodes are lost and come back, the program ends between commits and inside them, clocks jump, words
-are late or come twice, stops hang until somebody takes the power away.
+Nodes are lost and come back, the program ends between commits and inside them, clocks jump,
+messages are late or come twice, stops hang until somebody takes the power away.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class CrashingStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRates:
-    """Mean times between faults (0: never), and the percentage of odd messages and stops."""
+    """Mean times between faults (0: never), and in percent how many messages and stops are odd."""
 
     node_loss_ms: int = 0
     upkeep_ms: int = 0
@@ -134,7 +134,7 @@ class Courier:
 class Faults:
     """Lets things go wrong in ``simulation`` until ``until_ms``, and has them put right again."""
 
-    def __init__(  # noqa: PLR0913 - what may go wrong, and for how long
+    def __init__(  # noqa: PLR0913 - the parts of a machine room
         self,
         simulation: Simulation,
         executor: SimExecutor,
@@ -178,7 +178,14 @@ class Faults:
 
     def _lose_a_node(self) -> None:
         """Lose a node, have that noticed, and have it back some hours later."""
-        self._fence(self._chance.choice(self._nodes), self._chance.randrange(2 * MINUTE_MS))
+        self._fence(self._some_node(), self._chance.randrange(2 * MINUTE_MS))
+
+    def _some_node(self) -> str:
+        """Return a node, rather one on which something is stopping: trouble comes together."""
+        stopping = self._executor.stuck_nodes(since_ms=self._timeline.now_ms)
+        if stopping and self._chance.randrange(2):
+            return self._chance.choice(stopping)
+        return self._chance.choice(self._nodes)
 
     def _fence(self, node: str, notice_ms: int) -> None:
         if node in self._down:
@@ -205,7 +212,7 @@ class Faults:
 
     def _upkeep(self) -> None:
         """Cordon or drain a node, and give it back."""
-        node = self._chance.choice(self._nodes)
+        node = self._some_node()
         if node in self._down:
             return
         self._down.add(node)
@@ -226,6 +233,8 @@ class Faults:
         kind = self._chance.choice((None, Loss.LOST, Loss.KEPT))
         if kind is None:
             self._simulation.crash()
+            if self._chance.randrange(2):
+                self._executor.forget_stops()
             self._timeline.after(down_ms, self._simulation.reopen)
             return
         self._store.next_loss = kind
@@ -260,7 +269,7 @@ class Faults:
 
 
 def stop_delays(rates: FaultRates, chance: Random) -> Callable[[int], int | None]:
-    """Return how long leases take to go: most within their time, some longer, some for ever."""
+    """Return how long leases take to go: most as long as they have, some longer, some for ever."""
 
     def delay_ms(left_ms: int) -> int | None:
         odds = chance.randrange(100)

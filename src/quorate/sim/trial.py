@@ -80,8 +80,8 @@ class Trial:
         engine = self.simulation.engine
         record = None if engine is None else engine.view.runs.get(run)
         if record is None:
-            if self.timeline.now_ms < self.world.until_ms:
-                self.timeline.after(MINUTE_MS, partial(self._give_up, courier, run))
+            if self.timeline.now_ms < self.world.until_ms + CALM_MS // 2:
+                self.timeline.after(5 * MINUTE_MS, partial(self._give_up, courier, run))
         elif record.phase is Phase.PENDING:
             courier.insist(Cancel(run, "waited long enough"), actor="people")
 
@@ -90,12 +90,12 @@ def draw_rates(chance: Random) -> FaultRates:
     """Return how often things go wrong: in some trials some kinds never do."""
     return FaultRates(
         node_loss_ms=chance.choice((0, HOUR_MS // 2, HOUR_MS, 6 * HOUR_MS)),
-        upkeep_ms=chance.choice((0, 5 * HOUR_MS)),
+        upkeep_ms=chance.choice((0, HOUR_MS, 5 * HOUR_MS)),
         crash_ms=chance.choice((0, HOUR_MS, 6 * HOUR_MS)),
         clock_jump_ms=chance.choice((0, 0, 4 * HOUR_MS)),
         late_percent=chance.choice((0, 20)),
         twice_percent=chance.choice((0, 20)),
-        slow_stop_percent=chance.choice((0, 20)),
+        slow_stop_percent=chance.choice((0, 20, 50)),
         hanging_stop_percent=chance.choice((0, 5)),
     )
 

@@ -259,7 +259,7 @@ def _run(chance: Random, number: int, before: Sequence[Arrival]) -> Run:
         follow = Follow(after=tuple(after), on_upstream_failure=chance.choice((*UpstreamFailure,)))
     run = Run(
         name=f"run{number:03d}",
-        owner="guest" if _one_in(chance, 25) else chance.choice((*_TEAMS, *_TEAMS, "org")),
+        owner="guest" if _one_in(chance, 8) else chance.choice((*_TEAMS, *_TEAMS, "org")),
         flavors=chance.choice((("H100",), ("H100",), ("H100", "A100"), ("A100",))),
         gpus=gpus,
         user="user",
@@ -297,7 +297,7 @@ def _funding(chance: Random) -> Funding:
         return Funding()
     return Funding(
         allow_borrow=True,
-        borrow_gpus_max=chance.choice((None, 1, 4)),
+        borrow_gpus_max=chance.choice((None, 2, 4, 6)),
         sponsors=chance.choice(((), ("lab",), ("dog", "lab"))),
     )
 

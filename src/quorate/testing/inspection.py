@@ -99,7 +99,7 @@ class Inspection:
         self._commits += 1
         if self._commits % SWEEP_EVERY == 0:
             _expect_none(sweep(view))
-        assert not self.trial.executor.wrongs, self.trial.executor.wrongs
+        self._see_the_executor(view)
 
     def reopened(self, view: StateView) -> None:
         """See that nothing that was answered is gone, and that the state is whole."""
@@ -109,7 +109,14 @@ class Inspection:
             block = next(self.trial.store.blocks(from_height=last.height), None)
             assert block is not None, ("answered, and lost", last)
             assert block.head == last, ("answered, and changed", last, block.head)
-        assert not self.trial.executor.wrongs, self.trial.executor.wrongs
+        self._see_the_executor(view)
+
+    def _see_the_executor(self, view: StateView) -> None:
+        """See that the executor knows what the ledger holds, and was told nothing impossible."""
+        executor = self.trial.executor
+        assert not executor.wrongs, executor.wrongs
+        ledger = {name: lease.ending is not None for name, lease in view.leases.items()}
+        assert executor.known() == ledger, ("told otherwise", executor.known(), ledger)
 
     # --- Afterwards ---
 

@@ -1,0 +1,193 @@
+"""The driver and an executor: told when it is durable, and told again after a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from quorate.adapters.store_memory import MemoryStore
+from quorate.core.commands import Apply, Cancel, Submit
+from quorate.ledger.chain import Block, Head
+from quorate.loop.driver import Driver
+from quorate.loop.engine import Engine
+from quorate.model.amounts import HOUR_MS, MINUTE_MS
+from quorate.model.events import EndReason
+from quorate.model.records import Phase
+from quorate.model.specs import Owner
+from quorate.ports.errors import StoreFullError
+from quorate.ports.executor import (
+    EndLease,
+    LeaseGone,
+    Order,
+    Report,
+    RunExited,
+    StartLease,
+    StopLease,
+)
+from quorate.testing.engines import HandClock
+from quorate.testing.world import NOW_MS, budget, envelope, fleet, run
+
+FLEET = Apply((*fleet({"A": 16}), Owner(name="team"), budget("b", "team", envelope("e", 16))))
+
+
+@dataclass
+class NoteBook:
+    """An executor that writes down what it is told, and reports what it is given to report."""
+
+    told: list[Order] = field(default_factory=list)
+    resumed: list[list[Order]] = field(default_factory=list)
+    to_report: list[Report] = field(default_factory=list)
+
+    def carry_out(self, orders: Sequence[Order]) -> None:
+        self.told += orders
+
+    def resume(self, orders: Sequence[Order]) -> None:
+        self.resumed.append(list(orders))
+
+    def reports(self) -> Sequence[Report]:
+        return self.to_report
+
+
+class FailingStore(MemoryStore):
+    """A store that fails to append, or that appends and fails to say so."""
+
+    fails_before = False
+    fails_after = False
+
+    def append(self, block: Block, *, expected: Head) -> None:
+        if self.fails_before:
+            raise StoreFullError("no space left")
+        super().append(block, expected=expected)
+        if self.fails_after:
+            raise StoreFullError("no answer")
+
+
+def new_engine(
+    executor: NoteBook, store: MemoryStore | None = None, clock: HandClock | None = None
+) -> Engine:
+    engine = Engine.create(
+        MemoryStore() if store is None else store,
+        HandClock() if clock is None else clock,
+        ledger_id="test",
+        public_key="",
+        actor="test",
+        executor=executor,
+    )
+    engine.execute(FLEET, actor="test")
+    return engine
+
+
+def phase_of(engine: Engine, name: str) -> Phase:
+    return engine.view.runs[name].phase
+
+
+def test_an_executor_is_told_what_to_start_stop_and_forget() -> None:
+    executor = NoteBook()
+    engine = new_engine(executor)
+    engine.execute(Submit(run("r", 8)), actor="test")
+    (start,) = executor.told
+    assert isinstance(start, StartLease)
+    assert (start.lease.lease, start.run.name) == ("r/0", "r")
+    engine.execute(Cancel("r"), actor="test")
+    assert executor.told[1:] == [StopLease("r/0", NOW_MS + 2 * MINUTE_MS)]
+    executor.to_report = [LeaseGone("r/0")]
+    Driver(engine).step()
+    assert executor.told[2:] == [EndLease("r/0", EndReason.CANCELLED)]
+    assert phase_of(engine, "r") is Phase.CANCELLED
+
+
+def test_nobody_is_told_what_was_not_committed() -> None:
+    executor, store = NoteBook(), FailingStore()
+    engine = new_engine(executor, store)
+    store.fails_before = True
+    with pytest.raises(StoreFullError):
+        engine.execute(Submit(run("r", 8)), actor="test")
+    assert executor.told == []
+    assert executor.resumed == [[]]
+
+
+def test_what_was_committed_without_an_answer_is_told_all_the_same() -> None:
+    executor, store = NoteBook(), FailingStore()
+    engine = new_engine(executor, store)
+    store.fails_after = True
+    with pytest.raises(StoreFullError):
+        engine.execute(Submit(run("r", 8)), actor="test")
+    (again,) = executor.resumed
+    assert [type(order) for order in again] == [StartLease]
+
+
+def test_after_a_restart_open_leases_and_stops_are_told_again() -> None:
+    store, executor = MemoryStore(), NoteBook()
+    engine = new_engine(executor, store)
+    for name in ("goes", "stays", "done"):
+        engine.execute(Submit(run(name, 4)), actor="test")
+    engine.execute(Cancel("goes"), actor="test")
+    executor.to_report = [RunExited("done", "done/0", 0)]
+    Driver(engine).step()
+    later = NoteBook()
+    Engine.open(store, HandClock(), executor=later)
+    (orders,) = later.resumed
+    starts = [order.lease.lease for order in orders if isinstance(order, StartLease)]
+    assert sorted(starts) == ["goes/0", "stays/0"]
+    stops = [order for order in orders if isinstance(order, StopLease)]
+    assert stops == [StopLease("goes/0", NOW_MS + 2 * MINUTE_MS)]
+
+
+@pytest.mark.parametrize(("code", "phase"), [(0, Phase.COMPLETED), (3, Phase.FAILED)])
+def test_an_exit_ends_the_run_once(code: int, phase: Phase) -> None:
+    executor = NoteBook()
+    engine = new_engine(executor)
+    engine.execute(Submit(run("r", 8)), actor="test")
+    executor.to_report = [RunExited("r", "r/0", code, f"exit code {code}")]
+    Driver(engine).step()
+    assert phase_of(engine, "r") is phase
+    head = engine.head
+    Driver(engine).step()
+    assert engine.head == head
+
+
+def test_an_exit_of_an_earlier_life_does_not_end_this_one() -> None:
+    executor = NoteBook()
+    engine = new_engine(executor)
+    engine.execute(Submit(run("r", 8)), actor="test")
+    executor.to_report = [RunExited("r", "r/17", 0), LeaseGone("r/0"), LeaseGone("gone/0")]
+    Driver(engine).step()
+    assert phase_of(engine, "r") is Phase.RUNNING
+
+
+def test_the_driver_waits_until_something_is_due_and_ticks_then() -> None:
+    clock = HandClock()
+    engine = new_engine(NoteBook(), clock=clock)
+    engine.execute(Submit(run("r", 8, expected_duration_ms=HOUR_MS)), actor="test")
+    waited: list[int | None] = []
+
+    def wait(until_ms: int | None) -> bool:
+        waited.append(until_ms)
+        assert until_ms is not None
+        clock.ms = until_ms
+        return len(waited) < 3
+
+    Driver(engine).run(wait)
+    # One grace before the hold ends, and then before the end of each quantum it is given.
+    first_ms, quantum_ms = NOW_MS + HOUR_MS, 15 * MINUTE_MS
+    assert waited == [first_ms, first_ms + quantum_ms, first_ms + 2 * quantum_ms]
+
+
+def test_a_second_step_at_one_instant_changes_nothing() -> None:
+    clock = HandClock()
+    engine = new_engine(NoteBook(), clock=clock)
+    engine.execute(Submit(run("r", 8, expected_duration_ms=HOUR_MS)), actor="test")
+    clock.ms = NOW_MS + HOUR_MS
+    due_ms = Driver(engine).step()
+    head = engine.head
+    assert Driver(engine).step() == due_ms
+    assert engine.head == head
+
+
+def test_without_an_executor_a_stop_is_both_facts_and_nobody_is_asked() -> None:
+    engine = Engine.create(MemoryStore(), HandClock(), ledger_id="t", public_key="", actor="t")
+    engine.execute_all([FLEET, Submit(run("r", 8)), Cancel("r")], actor="test")
+    assert phase_of(engine, "r") is Phase.CANCELLED
+    assert Driver(engine).step() is None
