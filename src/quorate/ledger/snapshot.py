@@ -16,9 +16,32 @@ from msgspec.msgpack import Decoder, Encoder
 
 from quorate.ledger.fold import collector_paused
 from quorate.model.apply import rebuild_families
-from quorate.model.events import LeaseEnding, LeaseStarted, NodeStatus, RunStopping, Tier
+from quorate.model.events import (
+    ConflictDeclared,
+    ConflictResolved,
+    LeaseEnding,
+    LeaseStarted,
+    NodeStatus,
+    ReservationMade,
+    ReservationStatus,
+    Role,
+    RunStopping,
+    Share,
+    Slice,
+    Tier,
+)
 from quorate.model.island import all_slots
-from quorate.model.records import CapAccount, EnvelopeAccount, Lease, Phase, RunRecord
+from quorate.model.records import (
+    CapAccount,
+    ClaimRecord,
+    ConflictRecord,
+    EnvelopeAccount,
+    Lease,
+    Lottery,
+    Phase,
+    ReservationRecord,
+    RunRecord,
+)
 from quorate.model.refusal import Refusal
 from quorate.model.specs import (
     Budget,
@@ -34,7 +57,7 @@ from quorate.model.specs import (
 )
 from quorate.model.state import State
 
-SNAPSHOT_FORMAT: Final = 2
+SNAPSHOT_FORMAT: Final = 3
 """Raised whenever the shape below or the meaning of a counter changes."""
 
 
@@ -77,6 +100,32 @@ class _Run(Struct, array_like=True, gc=False):
     note: str
     stopping: RunStopping | None
     gpus_desired: int | None
+    since_ms: int | None
+    reservation: str | None
+    reservations_ever: int
+    backfills: tuple[tuple[int, int, str], ...]
+    cut_ms: int | None
+    cut_by: str
+    via_conflict: str
+
+
+class _Reservation(Struct, array_like=True, gc=False):
+    made: ReservationMade
+    seq: int
+    status: ReservationStatus
+    slice: Slice
+    payers: tuple[Share, ...]
+    planned_start_ms: int | None
+    natural_start_ms: int | None
+    by_conflict: bool
+    cause: str
+    conflict: str
+    attempts: int
+
+
+class _Conflict(Struct, array_like=True, gc=False):
+    declared: ConflictDeclared
+    resolved: ConflictResolved | None
 
 
 class _Lease(Struct, array_like=True, gc=False):
@@ -102,6 +151,12 @@ class _Snapshot(Struct, array_like=True):
     caps: list[_Cap]
     runs: list[_Run]
     leases: list[_Lease]
+    lottery: Lottery
+    reservations: list[_Reservation]
+    conflicts: list[_Conflict]
+    claims: list[ClaimRecord]
+    losses: dict[str, tuple[tuple[int, int], ...]]
+    barred: dict[str, int]
 
 
 class _Format(Struct, array_like=True):
@@ -129,6 +184,9 @@ def fingerprint(state: State) -> bytes:
     for run in packed.runs:
         run.charges = tuple(sorted(run.charges))
     packed.leases.sort(key=lambda entry: entry.fact.lease)
+    packed.reservations.sort(key=lambda entry: entry.seq)
+    packed.conflicts.sort(key=lambda entry: entry.declared.conflict)
+    packed.claims.sort(key=lambda entry: entry.claim)
     return sha256(_ENCODER.encode(packed)).digest()
 
 
@@ -153,6 +211,12 @@ def _packed(state: State) -> _Snapshot:
             _Lease(lease.fact, lease.hold_gpu_ms, lease.grace_ms, lease.ending)
             for lease in state.leases.values()
         ],
+        state.lottery,
+        [_pack_reservation(record) for record in state.reservations.values()],
+        [_Conflict(record.declared, record.resolved) for record in state.conflicts.values()],
+        list(state.claims.values()),
+        dict(sorted(state.losses.items())),
+        dict(sorted(state.barred.items())),
     )
 
 
@@ -192,7 +256,23 @@ def _restore(found: _Snapshot) -> State:
         _restore_lease(state, lease)
     for name, status in found.node_status.items():
         state.mark_node(name, status)
+    _restore_plans(state, found)
     return state
+
+
+def _restore_plans(state: State, found: _Snapshot) -> None:
+    state.lottery = found.lottery
+    for entry in found.reservations:
+        name = entry.made.reservation
+        state.reservations[name] = ReservationRecord(*msgspec.structs.astuple(entry))
+    for conflict in found.conflicts:
+        name = conflict.declared.conflict
+        state.conflicts[name] = ConflictRecord(conflict.declared, conflict.resolved)
+        if conflict.resolved is None:
+            state.open_conflicts[name] = None
+    state.claims.update((claim.claim, claim) for claim in found.claims)
+    state.losses.update(found.losses)
+    state.barred.update(found.barred)
 
 
 def _pack_envelope(account: EnvelopeAccount) -> _Envelope:
@@ -224,6 +304,22 @@ def _pack_cap(account: CapAccount) -> _Cap:
     )
 
 
+def _pack_reservation(record: ReservationRecord) -> _Reservation:
+    return _Reservation(
+        record.made,
+        record.seq,
+        record.status,
+        record.slice,
+        record.payers,
+        record.planned_start_ms,
+        record.natural_start_ms,
+        record.by_conflict,
+        record.cause,
+        record.conflict,
+        record.attempts,
+    )
+
+
 def _pack_run(record: RunRecord) -> _Run:
     return _Run(
         record.spec,
@@ -239,6 +335,13 @@ def _pack_run(record: RunRecord) -> _Run:
         record.note,
         record.stopping,
         record.gpus_desired,
+        record.since_ms,
+        record.reservation,
+        record.reservations_ever,
+        record.backfills,
+        record.cut_ms,
+        record.cut_by,
+        record.via_conflict,
     )
 
 
@@ -259,11 +362,20 @@ def _restore_run(state: State, run: _Run) -> None:
         run.note,
         run.stopping,
         run.gpus_desired,
+        run.since_ms,
+        run.reservation,
+        run.reservations_ever,
+        run.backfills,
+        run.cut_ms,
+        run.cut_by,
+        run.via_conflict,
     )
     if run.phase is Phase.PENDING:
         state.pending[name] = run.seq
     elif run.phase is Phase.RUNNING and run.spec.malleable is not None:
         state.growable[name] = None
+    if run.backfills:
+        state.backfilled[name] = None
 
 
 def _restore_lease(state: State, found: _Lease) -> None:
@@ -273,3 +385,5 @@ def _restore_lease(state: State, found: _Lease) -> None:
     run = state.runs[fact.run]
     state.leases[name] = Lease(fact, gpus, found.hold_gpu_ms, found.grace_ms, found.ending)
     run.leases[name] = None
+    if fact.role is Role.SPARE:
+        state.spares[name] = None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from quorate.model import events as e
+from quorate.model.apply_plans import PLANS, leave_running
 from quorate.model.island import all_slots
 from quorate.model.records import (
     CapAccount,
@@ -26,6 +27,7 @@ from quorate.model.state import State
 _BORROWED: Final = e.Tier.BORROWED
 _PENDING: Final = Phase.PENDING
 _RUNNING: Final = Phase.RUNNING
+_SPARE: Final = e.Role.SPARE
 _PHASES: Final = {outcome: Phase(outcome) for outcome in e.Outcome}
 
 
@@ -65,6 +67,7 @@ def _pool_applied(state: State, event: e.PoolApplied) -> None:
     nodes = list(state.nodes.values())
     old = state.pools.get(event.pool.name)
     state.pools[event.pool.name] = event.pool
+    state.ends_changed()
     if old is not None and old.selector == event.pool.selector:
         return
     for record in nodes:
@@ -200,11 +203,14 @@ def _lease_started(state: State, event: e.LeaseStarted) -> None:
     assert known is lease, name
     run.leases[name] = None
     run.leases_ever += 1
+    if event.role is _SPARE:
+        state.spares[name] = None
     if run.phase is _PENDING:
         run.phase = _RUNNING
         run.refusal = None
         if run.started_ms is None:
             run.started_ms = event.start_ms
+        run.since_ms = event.start_ms
         del state.pending[event.run]
         if run.spec.malleable is not None:
             state.growable[event.run] = None
@@ -242,6 +248,7 @@ def _hold_extended(state: State, event: e.HoldExtended) -> None:
 
 def _lease_ending(state: State, event: e.LeaseEnding) -> None:
     state.leases.own(event.lease).ending = event
+    state.ends_changed()
 
 
 def _lease_ended(state: State, event: e.LeaseEnded) -> None:
@@ -258,6 +265,8 @@ def _lease_ended(state: State, event: e.LeaseEnded) -> None:
     account.started_gpu_ms -= gpus * fact.start_ms
     run = state.runs.own(fact.run)
     del run.leases[name]
+    if fact.role is _SPARE:
+        del state.spares[name]
     # The account's own name: the fact and the text in it are let go.
     payer = (account.envelope_id, fact.tier)
     run.charges[payer] = run.charges.get(payer, 0) + used
@@ -275,6 +284,8 @@ def _run_requeued(state: State, event: e.RunRequeued) -> None:
     run = state.runs.own(event.run)
     assert not run.leases, event
     run.phase, run.stopping = _PENDING, None
+    leave_running(state, run, event)
+    run.since_ms = None
     state.growable.pop(event.run, None)
     state.pending[event.run] = run.seq
 
@@ -283,6 +294,8 @@ def _run_ended(state: State, event: e.RunEnded) -> None:
     run = state.runs.own(event.run)
     assert not run.leases, event
     run.phase, run.stopping = _PHASES[event.outcome], None
+    if run.via_conflict or run.backfills:
+        leave_running(state, run, event)
     state.growable.pop(event.run, None)
     run.ended_ms = event.at_ms
     run.note = event.note
@@ -307,4 +320,5 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     e.RunResized: _run_resized,
     e.RunRequeued: _run_requeued,
     e.RunEnded: _run_ended,
+    **PLANS,
 }

@@ -81,6 +81,113 @@ class NodeStatus(Word):
     FAILED = "Failed"
 
 
+class ReservationStatus(Word):
+    """How a reservation stands.
+
+    A deferred one could not start when it was due and has a new start; a blocked one has none until
+    something changes; a clearing one waits for the leases that were stopped for it.
+    """
+
+    PLANNED = "Planned"
+    DEFERRED = "Deferred"
+    BLOCKED = "Blocked"
+    CLEARING = "Clearing"
+
+
+class ReservationOutcome(Word):
+    """How a reservation ended."""
+
+    ACTIVATED = "Activated"
+    CANCELLED = "Cancelled"
+
+
+class ConflictCause(Word):
+    """What a conflict was declared for."""
+
+    RESERVATION = "Reservation"
+    TIGHTENED = "Tightened"
+    BY_HAND = "ByHand"
+
+
+class ConflictOutcome(Word):
+    """What came of a conflict. Nothing is cut unless it is cleared."""
+
+    CLEARED = "Cleared"
+    NOT_NEEDED = "NotNeeded"
+    INSUFFICIENT = "Insufficient"
+
+
+class CutStep(Word):
+    """The steps of making room, in their order; the lottery is the last one."""
+
+    BACKFILL = "Backfill"
+    SPARE = "Spare"
+    SHRINK = "Shrink"
+    BURST = "Burst"
+    LOTTERY = "Lottery"
+
+
+class Part(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
+    """A value inside an event, stored by position like the event itself."""
+
+
+class Share(Part, frozen=True):
+    """``gpus`` of a planned start, each to be held for ``hold_ms`` on ``payer``."""
+
+    payer: EnvelopeId
+    tier: Tier
+    gpus: int
+    hold_ms: int
+
+
+class Slice(Part, frozen=True):
+    """Where a planned start goes: GPUs by domain, spares included, in pack order."""
+
+    flavor: str
+    gpus: int
+    domains: tuple[tuple[str, int], ...]
+
+
+class Scope(Part, frozen=True):
+    """What a conflict is about: a flavor in domains of a pool, or what one limit pays for.
+
+    ``limit`` is empty, or names the envelope, cap or lending that was tightened:
+    ``envelope B/E``, ``cap B/C``, ``lending B/E``. No domains means everywhere.
+    """
+
+    pool: str
+    flavor: str
+    domains: tuple[str, ...]
+    limit: str = ""
+
+
+class Token(Part, frozen=True):
+    """One entry of a lottery: a run's first bundle, with all the GPUs that end with it."""
+
+    owner: str
+    run: str
+    gpus: int
+    nonce: str
+
+
+class Cut(Part, frozen=True):
+    """A bundle (or its spares) that makes room, and the leases that end with it."""
+
+    step: CutStep
+    run: str
+    bundle: int
+    gpus: int
+    leases: tuple[str, ...]
+
+
+class DrawnToken(Part, frozen=True):
+    """One draw, in its order; a spared one turned out not to be needed and goes on."""
+
+    owner: str
+    run: str
+    spared: bool
+
+
 class Fact(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
     """What every event carries: when it was recorded and who caused it."""
 
@@ -93,6 +200,13 @@ class LedgerOpened(Fact, frozen=True, tag="ledger-opened/1"):
 
     ledger_id: str
     public_key: str
+
+
+class LotteryCommitted(Fact, frozen=True, tag="lottery-committed/1"):
+    """The hash chain of the lottery was fixed: link 0 of ``length``, in hex."""
+
+    commitment: str
+    length: int
 
 
 class SystemApplied(Fact, frozen=True, tag="system-applied/1"):
@@ -226,8 +340,112 @@ class RunEnded(Fact, frozen=True, tag="run-ended/1"):
     note: str = ""
 
 
+class BackfillNoted(Fact, frozen=True, tag="backfill-noted/1"):
+    """A bundle started on room that a reservation needs at ``vacate_ms``: it must be gone then."""
+
+    run: str
+    bundle: int
+    vacate_ms: int
+    reservation: str
+
+
+class SpareFilled(Fact, frozen=True, tag="spare-filled/1"):
+    """A spare's slots were given to ``filler``; its payer keeps room and money for its return.
+
+    ``claim`` names it until then; ``lease`` is the spare's lease, which ends next.
+    """
+
+    claim: str
+    lease: str
+    filler: str
+    slots: Slots
+    hold_gpu_ms: int
+
+
+class ClaimClosed(Fact, frozen=True, tag="claim-closed/1"):
+    """A filled spare was given up, or is about to come back as a lease of its own."""
+
+    claim: str
+
+
+class ReservationMade(Fact, frozen=True, tag="reservation-made/1"):
+    """A run that cannot start now was promised a start; GPU-hours are held for it from now on.
+
+    ``natural_start_ms`` is when it could start by itself; ``planned_start_ms`` is earlier where it
+    may ask for a conflict (``by_conflict``).
+    """
+
+    reservation: str
+    run: str
+    slice: Slice
+    payers: tuple[Share, ...]
+    planned_start_ms: int
+    natural_start_ms: int | None
+    by_conflict: bool
+
+
+class ReservationMoved(Fact, frozen=True, tag="reservation-moved/1"):
+    """A reservation has another start, or none (``planned_start_ms`` None); ``cause`` says why."""
+
+    reservation: str
+    status: ReservationStatus
+    slice: Slice
+    payers: tuple[Share, ...]
+    planned_start_ms: int | None
+    natural_start_ms: int | None
+    by_conflict: bool
+    cause: str
+
+
+class ReservationClosed(Fact, frozen=True, tag="reservation-closed/1"):
+    """A reservation is over: its run starts, or is not wanted any more."""
+
+    reservation: str
+    outcome: ReservationOutcome
+
+
+class ConflictDeclared(Fact, frozen=True, tag="conflict-declared/1"):
+    """Room will be made in ``scope`` at ``due_ms``; who enters the lottery is fixed from here on.
+
+    ``preimage_index`` is the link of the committed chain that will be revealed, and ``commitment``
+    (hex) the link before it, which it must hash to. ``short`` is what is still missing after the
+    structural cuts, and ``size_max`` the largest token that entered for it.
+    """
+
+    conflict: str
+    cause: ConflictCause
+    scope: Scope
+    reservation: str
+    deficit: int
+    short: int
+    size_max: int
+    due_ms: int
+    attempt: int
+    preimage_index: int
+    commitment: str
+    tokens: tuple[Token, ...]
+
+
+class ConflictResolved(Fact, frozen=True, tag="conflict-resolved/1"):
+    """A conflict was settled: which cuts were made, and every draw, in order.
+
+    ``preimage`` and ``seed`` (hex) are empty where nothing was drawn. ``lost_gpu_ms`` is what the
+    cuts are reckoned to cost in work.
+    """
+
+    conflict: str
+    outcome: ConflictOutcome
+    preimage: str
+    beacon: str
+    seed: str
+    cuts: tuple[Cut, ...]
+    draws: tuple[DrawnToken, ...]
+    lost_gpu_ms: int
+
+
 Event = (
     LedgerOpened
+    | LotteryCommitted
     | SystemApplied
     | PoolApplied
     | NodeApplied
@@ -244,6 +462,14 @@ Event = (
     | RunResized
     | RunRequeued
     | RunEnded
+    | BackfillNoted
+    | SpareFilled
+    | ClaimClosed
+    | ReservationMade
+    | ReservationMoved
+    | ReservationClosed
+    | ConflictDeclared
+    | ConflictResolved
 )
 
 

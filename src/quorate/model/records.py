@@ -9,7 +9,19 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from quorate.model.events import LeaseEnding, LeaseStarted, RunStopping, Tier
+from quorate.model.events import (
+    ConflictDeclared,
+    ConflictResolved,
+    LeaseEnding,
+    LeaseStarted,
+    ReservationMade,
+    ReservationStatus,
+    RunStopping,
+    Share,
+    Slice,
+    Slots,
+    Tier,
+)
 from quorate.model.island import IslandKey
 from quorate.model.refusal import Refusal
 from quorate.model.specs import Cap, CapId, Envelope, EnvelopeId, Node, Run
@@ -153,7 +165,12 @@ class Lease(Record):
 
 
 class RunRecord(Record):
-    """A run: what was asked, where it stands, what it has cost whom."""
+    """A run: what was asked, where it stands, what it has cost whom.
+
+    ``since_ms`` is when it last began to run; swaps, hand-overs and growth leave it alone.
+    ``backfills`` are (bundle, instant, reservation): bundles that must be gone by then. ``cut_ms``
+    and ``cut_by`` are the last conflict that ended it, and ``via_conflict`` the one it started by.
+    """
 
     spec: Run
     seq: int
@@ -169,6 +186,13 @@ class RunRecord(Record):
     note: str
     stopping: RunStopping | None = None
     gpus_desired: int | None = None
+    since_ms: int | None = None
+    reservation: str | None = None
+    reservations_ever: int = 0
+    backfills: tuple[tuple[int, int, str], ...] = ()
+    cut_ms: int | None = None
+    cut_by: str = ""
+    via_conflict: str = ""
 
     def copy(self) -> RunRecord:
         """Return a record that may be changed alone."""
@@ -187,4 +211,87 @@ class RunRecord(Record):
             self.note,
             self.stopping,
             self.gpus_desired,
+            self.since_ms,
+            self.reservation,
+            self.reservations_ever,
+            self.backfills,
+            self.cut_ms,
+            self.cut_by,
+            self.via_conflict,
         )
+
+
+@dataclass(slots=True)
+class ReservationRecord:
+    """A promised start: what was promised when it was made, and how it stands now.
+
+    ``conflict`` is the last conflict that made room for it.
+    """
+
+    made: ReservationMade
+    seq: int
+    status: ReservationStatus
+    slice: Slice
+    payers: tuple[Share, ...]
+    planned_start_ms: int | None
+    natural_start_ms: int | None
+    by_conflict: bool
+    cause: str = ""
+    conflict: str = ""
+    attempts: int = 0
+
+    def copy(self) -> ReservationRecord:
+        """Return a record that may be changed alone."""
+        return ReservationRecord(
+            self.made,
+            self.seq,
+            self.status,
+            self.slice,
+            self.payers,
+            self.planned_start_ms,
+            self.natural_start_ms,
+            self.by_conflict,
+            self.cause,
+            self.conflict,
+            self.attempts,
+        )
+
+
+class Lottery(Struct, frozen=True, array_like=True):
+    """The committed hash chain: the last link known (hex), and the number of the next one."""
+
+    commitment: str = ""
+    length: int = 0
+    link: str = ""
+    next_index: int = 1
+
+
+@dataclass(slots=True)
+class ConflictRecord:
+    """A conflict, and what came of it once it is settled."""
+
+    declared: ConflictDeclared
+    resolved: ConflictResolved | None = None
+
+    def copy(self) -> ConflictRecord:
+        """Return a record that may be changed alone."""
+        return ConflictRecord(self.declared, self.resolved)
+
+
+class ClaimRecord(Record):
+    """A filled spare: what it was, so that it can come back when ``filler`` is gone."""
+
+    claim: str
+    run: str
+    comp_path: str
+    bundle: int
+    payer: EnvelopeId
+    tier: Tier
+    slots: Slots
+    gpus: int
+    hold_gpu_ms: int
+    filler: str
+
+    def copy(self) -> ClaimRecord:
+        """Return itself: it never changes."""
+        return self

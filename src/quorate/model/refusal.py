@@ -23,6 +23,9 @@ class RefusalCode(Word):
     NO_SINGLE_DOMAIN = "no-single-domain"
     FUNDS_ELSEWHERE = "funds-elsewhere"
     SEARCH_LIMIT = "search-limit"
+    RESERVED = "reserved"
+    JUST_CUT = "just-cut"
+    NOT_RESOLVABLE = "not-resolvable"
     WAITING_FOR_UPSTREAM = "waiting-for-upstream"
     UPSTREAM_FAILED = "upstream-failed"
     INVALID = "invalid"
@@ -66,7 +69,7 @@ SHORTAGES_MAX = 12
 """How many shortages a refusal keeps; the rest would only repeat them."""
 
 
-def sentence(refusal: Refusal) -> str:  # noqa: C901, PLR0911 - one line per code, nothing else
+def sentence(refusal: Refusal) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per code, nothing else
     """Return the refusal as one English sentence with its numbers."""
     wanted, short, subject = refusal.wanted, refusal.short, refusal.subject
     gpus = counted(wanted, "GPU")
@@ -91,6 +94,14 @@ def sentence(refusal: Refusal) -> str:  # noqa: C901, PLR0911 - one line per cod
             )
         case RefusalCode.SEARCH_LIMIT:
             return f"no way to pay for {gpus} was found within the search limit"
+        case RefusalCode.RESERVED:
+            return (
+                f"it would not be gone in time: room is kept for {subject}, {short} of {gpus} short"
+            )
+        case RefusalCode.NOT_RESOLVABLE:
+            return f"ending all that may be ended for {subject} leaves {short} of {gpus} short"
+        case RefusalCode.JUST_CUT:
+            return f"it was cut by conflict {subject}, made by hand, and stays away for one notice"
         case RefusalCode.WAITING_FOR_UPSTREAM:
             return f"waiting for {subject} to complete"
         case RefusalCode.UPSTREAM_FAILED:

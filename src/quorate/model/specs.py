@@ -177,6 +177,16 @@ class Pool(Spec, frozen=True, kw_only=True):
     expected_duration_ms: int = HOUR_MS
     reservation_depth: int = 100
 
+    @property
+    def least_runtime_ms(self) -> int:
+        """How long a bundle runs before it enters a lottery: unless stated, four notices."""
+        return 4 * self.notice_ms if self.runtime_min_ms is None else self.runtime_min_ms
+
+    @property
+    def pause_ms(self) -> int:
+        """How long after a cut a run may not ask for one itself: unless stated, eight notices."""
+        return 8 * self.notice_ms if self.cool_down_ms is None else self.cool_down_ms
+
 
 class System(Spec, frozen=True, kw_only=True):
     """What holds for the whole installation and changes decisions."""

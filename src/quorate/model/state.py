@@ -15,9 +15,13 @@ from quorate.model.events import NodeStatus, Slots
 from quorate.model.island import Island, IslandKey, all_slots
 from quorate.model.records import (
     CapAccount,
+    ClaimRecord,
+    ConflictRecord,
     EnvelopeAccount,
     Lease,
+    Lottery,
     NodeRecord,
+    ReservationRecord,
     RunRecord,
 )
 from quorate.model.selector import matches
@@ -32,7 +36,7 @@ from quorate.model.specs import (
     System,
 )
 from quorate.model.tables import Table
-from quorate.model.view import Family
+from quorate.model.view import Ends, Family
 
 
 class State:
@@ -45,13 +49,19 @@ class State:
         "_nodes",
         "_openings",
         "_owner_leases",
+        "_payer_leases",
         "_pending_free",
         "_pending_nodes",
         "_stale",
         "at_ms",
+        "backfilled",
+        "barred",
         "budgets",
         "caps",
         "children",
+        "claims",
+        "conflicts",
+        "ends_cache",
         "envelopes",
         "family_cache",
         "growable",
@@ -60,14 +70,19 @@ class State:
         "leases_indexed",
         "ledger_id",
         "lenders",
+        "losses",
+        "lottery",
         "node_status",
+        "open_conflicts",
         "owner_budgets",
         "owners",
         "pending",
         "pools",
         "public_key",
+        "reservations",
         "runs",
         "seq",
+        "spares",
         "system",
     )
 
@@ -76,6 +91,7 @@ class State:
         self.at_ms = 0
         self.ledger_id = ""
         self.public_key = ""
+        self.lottery = Lottery()
         self.system = System()
         self.pools: Table[str, Pool] = Table({DEFAULT_POOL: Pool(name=DEFAULT_POOL)})
         self.owners: Table[str, Owner] = Table()
@@ -93,9 +109,19 @@ class State:
         self.growable: Table[str, None] = Table()
         self.leases: Table[str, Lease] = Table()
         self._node_leases: Table[str, dict[str, None]] = Table()
+        self.reservations: Table[str, ReservationRecord] = Table()
+        self.conflicts: Table[str, ConflictRecord] = Table()
+        self.open_conflicts: Table[str, None] = Table()
+        self.claims: Table[str, ClaimRecord] = Table()
+        self.losses: Table[str, tuple[tuple[int, int], ...]] = Table()
+        self.barred: Table[str, int] = Table()
+        self.backfilled: Table[str, None] = Table()
+        self.spares: Table[str, None] = Table()
         self._owner_leases: Table[str, dict[str, None]] = Table()
+        self._payer_leases: Table[EnvelopeId, dict[str, None]] = Table()
         self.leases_indexed = False
         self.family_cache: dict[tuple[str, str], Family] = {}
+        self.ends_cache: dict[int, Ends] = {}
         self._domains: Table[tuple[str, str], DomainIndex] = Table()
         # The islands changed since the last refresh, with the free count that is still listed.
         self._stale: list[tuple[IslandKey, int]] = []
@@ -115,10 +141,12 @@ class State:
         over = State.__new__(State)
         over.seq, over.at_ms = self.seq, self.at_ms
         over.ledger_id, over.public_key, over.system = self.ledger_id, self.public_key, self.system
+        over.lottery = self.lottery
         for name in _TABLES:
             setattr(over, name, getattr(self, name).layer())
         # Shared until a budget or owner changes in the overlay, which then gets its own (apply.py).
         over.family_cache = self.family_cache
+        over.ends_cache = self.ends_cache
         over._stale = []  # noqa: SLF001 - another state, the same class
         over._pending_nodes, over._pending_free = {}, {}  # noqa: SLF001
         over._holds_due = None  # noqa: SLF001
@@ -154,8 +182,14 @@ class State:
         self._index_leases()
         return self._owner_leases
 
+    @property
+    def payer_leases(self) -> Table[EnvelopeId, dict[str, None]]:
+        """The open leases of each envelope that pays or paid for any."""
+        self._index_leases()
+        return self._payer_leases
+
     def _index_leases(self) -> None:
-        """Index the open leases by node and owner on first use: a replay does not pay for it."""
+        """Index the open leases on first use: a replay does not pay for it."""
         if self.leases_indexed:
             return
         self.leases_indexed = True
@@ -163,7 +197,8 @@ class State:
             self.list_lease(name, lease)
 
     def list_lease(self, name: str, lease: Lease) -> None:
-        """Add ``lease`` to the indexes by node and owner."""
+        """Add ``lease`` to the indexes by node, owner and payer."""
+        self.ends_cache = {}
         nodes = self._node_leases
         for node, _ in lease.fact.slots:
             if node in nodes:
@@ -175,13 +210,20 @@ class State:
             self._owner_leases.own(owner)[name] = None
         else:
             self._owner_leases[owner] = {name: None}
+        payer = lease.fact.payer
+        if payer in self._payer_leases:
+            self._payer_leases.own(payer)[name] = None
+        else:
+            self._payer_leases[payer] = {name: None}
 
     def unlist_lease(self, name: str, lease: Lease) -> None:
-        """Take ``lease`` out of the indexes by node and owner."""
+        """Take ``lease`` out of the indexes by node, owner and payer."""
+        self.ends_cache = {}
         for node, _ in lease.fact.slots:
             del self._node_leases.own(node)[name]
         owner = self.runs[lease.fact.run].spec.owner
         del self._owner_leases.own(owner)[name]
+        del self._payer_leases.own(lease.fact.payer)[name]
 
     def occupy(self, slots: Slots) -> int:
         """Take ``slots``, all of them free, out of the topology; return how many they are."""
@@ -271,6 +313,7 @@ class State:
 
     def mark_node(self, name: str, status: NodeStatus) -> None:
         """Note the status of a node, and offer or withhold its slots accordingly."""
+        self.ends_cache = {}
         record = self.nodes[name]
         island = self._own_island(record.island)
         if status is NodeStatus.READY:
@@ -287,6 +330,7 @@ class State:
 
     def add_node(self, node: Node, *, free: int) -> None:
         """Place ``node``, with ``free`` slots, into the topology; done in bulk by ``refresh``."""
+        self.ends_cache = {}
         self._pending_nodes[node.name] = node
         self._pending_free[node.name] = free
 
@@ -310,6 +354,16 @@ class State:
         """Return the up-to-date index of the domains of ``pool`` with ``flavor``."""
         self.refresh()
         return self._domains.get((pool, flavor), _NO_DOMAINS)
+
+    def pool_gpus(self, pool: str) -> int:
+        """Return how many GPUs ``pool`` has, in use or not."""
+        self.refresh()
+        return sum(
+            self.islands[key].gpus_total
+            for (name, _), index in self._domains.items()
+            if name == pool
+            for key in index.keys
+        )
 
     def domain_order(self, pool: str, flavor: str) -> list[tuple[int, str]]:
         """Return (-free, domain) of those domains, most free first, then by key."""
@@ -337,6 +391,17 @@ class State:
             self._openings = sorted({account.spec.start_ms for account in self.envelopes.values()})
         at = bisect_right(self._openings, after_ms)
         return at < len(self._openings) and self._openings[at] <= now_ms
+
+    def next_opening_ms(self, after_ms: int) -> int | None:
+        """Return when the first window after ``after_ms`` begins; None when none does."""
+        self.window_opened(after_ms, after_ms)
+        assert self._openings is not None
+        at = bisect_right(self._openings, after_ms)
+        return self._openings[at] if at < len(self._openings) else None
+
+    def ends_changed(self) -> None:
+        """Forget what was found out about expected ends."""
+        self.ends_cache = {}
 
     def budgets_changed(self) -> None:
         """Forget what was derived from budgets and owners."""
@@ -443,5 +508,14 @@ _TABLES = (
     "leases",
     "_node_leases",
     "_owner_leases",
+    "_payer_leases",
     "_domains",
+    "reservations",
+    "conflicts",
+    "open_conflicts",
+    "claims",
+    "losses",
+    "barred",
+    "backfilled",
+    "spares",
 )

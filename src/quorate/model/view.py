@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -10,7 +11,17 @@ from msgspec import Struct
 from quorate.model.domain_index import DomainIndex
 from quorate.model.events import NodeStatus, Tier
 from quorate.model.island import Island, IslandKey
-from quorate.model.records import CapAccount, EnvelopeAccount, Lease, NodeRecord, RunRecord
+from quorate.model.records import (
+    CapAccount,
+    ClaimRecord,
+    ConflictRecord,
+    EnvelopeAccount,
+    Lease,
+    Lottery,
+    NodeRecord,
+    ReservationRecord,
+    RunRecord,
+)
 from quorate.model.specs import (
     Budget,
     CapId,
@@ -33,6 +44,21 @@ class Family(Struct, frozen=True, gc=False):
 
     payers: Payers
     by_rack: bool
+
+
+Curve = tuple[list[int], list[int]]
+"""Instants in order, and how many GPUs have come free by each of them."""
+
+
+@dataclass(slots=True)
+class Ends:
+    """What was found out about expected ends, told at one instant; dropped when a lease changes."""
+
+    runs: dict[str, int] = field(default_factory=dict)
+    leases: dict[IslandKey, list[tuple[int, int, str]]] = field(default_factory=dict)
+    islands: dict[IslandKey, Curve] = field(default_factory=dict)
+    payers: dict[tuple[EnvelopeId, bool], list[tuple[int, int]]] = field(default_factory=dict)
+    widths: dict[tuple[EnvelopeId, bool], Curve] = field(default_factory=dict)
 
 
 class StateView(Protocol):
@@ -134,6 +160,51 @@ class StateView(Protocol):
         ...
 
     @property
+    def reservations(self) -> Mapping[str, ReservationRecord]:
+        """The promised starts, in the order in which they were made."""
+        ...
+
+    @property
+    def lottery(self) -> Lottery:
+        """The committed hash chain, and how far it has been revealed."""
+        ...
+
+    @property
+    def conflicts(self) -> Mapping[str, ConflictRecord]:
+        """Every conflict ever declared, in order."""
+        ...
+
+    @property
+    def open_conflicts(self) -> Mapping[str, None]:
+        """The conflicts that are not settled yet."""
+        ...
+
+    @property
+    def claims(self) -> Mapping[str, ClaimRecord]:
+        """The filled spares, which come back when their fillers are gone."""
+        ...
+
+    @property
+    def losses(self) -> Mapping[str, tuple[tuple[int, int], ...]]:
+        """For each pool (instant, GPU-milliseconds) of work lost to cuts, one day back."""
+        ...
+
+    @property
+    def spares(self) -> Mapping[str, None]:
+        """The open leases that are spares."""
+        ...
+
+    @property
+    def backfilled(self) -> Mapping[str, None]:
+        """The runs with bundles that must be gone when a reservation needs their room."""
+        ...
+
+    @property
+    def barred(self) -> Mapping[str, int]:
+        """Owners that may not ask for a conflict, and until when."""
+        ...
+
+    @property
     def node_leases(self) -> Mapping[str, Mapping[str, None]]:
         """The open leases on each node that has or had any."""
         ...
@@ -144,12 +215,26 @@ class StateView(Protocol):
         ...
 
     @property
+    def payer_leases(self) -> Mapping[EnvelopeId, Mapping[str, None]]:
+        """The open leases of each envelope that pays or paid for any."""
+        ...
+
+    @property
     def family_cache(self) -> dict[tuple[str, str], Family]:
         """Families found so far, by owner and flavor; dropped when a budget or an owner changes."""
         ...
 
+    @property
+    def ends_cache(self) -> dict[int, Ends]:
+        """Expected ends found so far, by the instant at which they were told."""
+        ...
+
     def domains(self, pool: str, flavor: str) -> DomainIndex:
         """Return the up-to-date index of the domains of ``pool`` with ``flavor``."""
+        ...
+
+    def pool_gpus(self, pool: str) -> int:
+        """Return how many GPUs ``pool`` has, in use or not."""
         ...
 
     def domain_order(self, pool: str, flavor: str) -> list[tuple[int, str]]:
@@ -162,6 +247,10 @@ class StateView(Protocol):
 
     def pool_of(self, node: Node) -> str:
         """Return the pool that ``node`` belongs to."""
+        ...
+
+    def next_opening_ms(self, after_ms: int) -> int | None:
+        """Return when the first window after ``after_ms`` begins; None when none does."""
         ...
 
     def window_opened(self, after_ms: int, now_ms: int) -> bool:

@@ -114,7 +114,11 @@ def pools() -> st.SearchStrategy[sp.Pool]:
         notice_ms=durations_ms,
         runtime_min_ms=st.none() | durations_ms,
         cool_down_ms=st.none() | durations_ms,
+        grace_max_ms=durations_ms,
         disruption_gpu_ms_per_day=st.none() | amounts,
+        collateral_max=st.integers(1, 100),
+        expected_duration_ms=durations_ms,
+        reservation_depth=st.integers(0, 1_000),
     )
 
 
@@ -231,9 +235,133 @@ def _lease_ends() -> st.SearchStrategy[ev.Event]:
     )
 
 
+def _shares() -> st.SearchStrategy[tuple[ev.Share, ...]]:
+    share = st.builds(
+        ev.Share,
+        payer=names.map(sp.EnvelopeId),
+        tier=st.sampled_from(ev.Tier),
+        gpus=gpus,
+        hold_ms=durations_ms,
+    )
+    return st.lists(share, max_size=2).map(tuple)
+
+
+def _slices() -> st.SearchStrategy[ev.Slice]:
+    domains = st.lists(st.tuples(names, gpus), max_size=3).map(tuple)
+    return st.builds(ev.Slice, flavor=names, gpus=gpus, domains=domains)
+
+
+def _plans() -> st.SearchStrategy[ev.Event]:
+    """Return a strategy for what is promised: reservations, backfill, filled spares."""
+    maybe_ms = st.none() | times_ms
+    return st.one_of(
+        st.builds(
+            ev.ReservationMade,
+            times_ms,
+            texts,
+            reservation=names,
+            run=names,
+            slice=_slices(),
+            payers=_shares(),
+            planned_start_ms=times_ms,
+            natural_start_ms=maybe_ms,
+            by_conflict=st.booleans(),
+        ),
+        st.builds(
+            ev.ReservationMoved,
+            times_ms,
+            texts,
+            reservation=names,
+            status=st.sampled_from(ev.ReservationStatus),
+            slice=_slices(),
+            payers=_shares(),
+            planned_start_ms=maybe_ms,
+            natural_start_ms=maybe_ms,
+            by_conflict=st.booleans(),
+            cause=texts,
+        ),
+        st.builds(
+            ev.ReservationClosed, times_ms, texts, names, st.sampled_from(ev.ReservationOutcome)
+        ),
+        st.builds(
+            ev.BackfillNoted,
+            times_ms,
+            texts,
+            run=names,
+            bundle=gpus,
+            vacate_ms=times_ms,
+            reservation=names,
+        ),
+        st.builds(
+            ev.SpareFilled,
+            times_ms,
+            texts,
+            claim=names,
+            lease=names,
+            filler=names,
+            slots=slots,
+            hold_gpu_ms=amounts,
+        ),
+        st.builds(ev.ClaimClosed, times_ms, texts, names),
+    )
+
+
+def _conflicts() -> st.SearchStrategy[ev.Event]:
+    """Return a strategy for conflicts, declared and settled, and the lottery they draw by."""
+    token = st.builds(ev.Token, owner=names, run=names, gpus=gpus, nonce=texts)
+    cut = st.builds(
+        ev.Cut,
+        step=st.sampled_from(ev.CutStep),
+        run=names,
+        bundle=gpus,
+        gpus=gpus,
+        leases=name_lists,
+    )
+    drawn = st.builds(ev.DrawnToken, owner=names, run=names, spared=st.booleans())
+    scope = st.builds(ev.Scope, pool=names, flavor=names, domains=name_lists, limit=texts)
+    links = st.binary(min_size=32, max_size=32).map(bytes.hex)
+    return st.one_of(
+        st.builds(
+            ev.LotteryCommitted, times_ms, texts, commitment=links, length=st.integers(1, 1 << 20)
+        ),
+        st.builds(
+            ev.ConflictDeclared,
+            times_ms,
+            texts,
+            conflict=names,
+            cause=st.sampled_from(ev.ConflictCause),
+            scope=scope,
+            reservation=texts,
+            deficit=gpus,
+            short=gpus,
+            size_max=gpus,
+            due_ms=times_ms,
+            attempt=st.integers(1, 1_000),
+            preimage_index=st.integers(1, 1 << 20),
+            commitment=links,
+            tokens=st.lists(token, max_size=3).map(tuple),
+        ),
+        st.builds(
+            ev.ConflictResolved,
+            times_ms,
+            texts,
+            conflict=names,
+            outcome=st.sampled_from(ev.ConflictOutcome),
+            preimage=st.just("") | links,
+            beacon=texts,
+            seed=st.just("") | links,
+            cuts=st.lists(cut, max_size=2).map(tuple),
+            draws=st.lists(drawn, max_size=2).map(tuple),
+            lost_gpu_ms=amounts,
+        ),
+    )
+
+
 def events() -> st.SearchStrategy[ev.Event]:
     """Return a strategy that draws from every type of event."""
     return st.one_of(
+        _plans(),
+        _conflicts(),
         st.builds(ev.LedgerOpened, times_ms, texts, ledger_id=names, public_key=texts),
         st.builds(ev.SystemApplied, times_ms, texts, systems()),
         st.builds(

@@ -18,9 +18,17 @@ from quorate.model.state import State
 
 # Marks that say how far an index has been brought up to date; asking for the index does that.
 _MARKS: Final = frozenset({"_stale", "_pending_free", "_pending_nodes", "leases_indexed"})
-_SPECIAL: Final = frozenset({"family_cache", "_holds_due", "_openings"})
+_SPECIAL: Final = frozenset({"ends_cache", "family_cache", "_holds_due", "_openings"})
 _INDEXES: Final = frozenset(
-    {"children", "owner_budgets", "lenders", "_node_leases", "_owner_leases", "_domains"}
+    {
+        "children",
+        "owner_budgets",
+        "lenders",
+        "_node_leases",
+        "_owner_leases",
+        "_payer_leases",
+        "_domains",
+    }
 )
 
 

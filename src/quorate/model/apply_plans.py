@@ -1,0 +1,185 @@
+"""What plans and conflicts do to the state: reservations, filled spares, the lottery.
+
+Called by ``model/apply.py`` and like it: total, and alike on the owned state and on an overlay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from quorate.model import events as e
+from quorate.model.amounts import HOUR_MS
+from quorate.model.records import ClaimRecord, ConflictRecord, Lottery, ReservationRecord, RunRecord
+from quorate.model.specs import EnvelopeId
+from quorate.model.state import State
+
+LOSS_WINDOW_MS: Final = 24 * HOUR_MS
+"""How long work lost to cuts counts against a pool's disruption budget."""
+
+
+def _lottery_committed(state: State, event: e.LotteryCommitted) -> None:
+    assert not state.lottery.commitment, "a lottery is committed once"
+    state.lottery = Lottery(event.commitment, event.length, event.commitment, 1)
+
+
+def _backfill_noted(state: State, event: e.BackfillNoted) -> None:
+    run = state.runs.own(event.run)
+    others = tuple(entry for entry in run.backfills if entry[0] != event.bundle)
+    run.backfills = (*others, (event.bundle, event.vacate_ms, event.reservation))
+    state.backfilled[event.run] = None
+
+
+def _spare_filled(state: State, event: e.SpareFilled) -> None:
+    fact = state.leases[event.lease].fact
+    assert event.claim not in state.claims, event
+    claim = ClaimRecord(
+        event.claim,
+        fact.run,
+        fact.comp_path,
+        fact.bundle,
+        fact.payer,
+        fact.tier,
+        event.slots,
+        e.lease_gpus(event.slots),
+        event.hold_gpu_ms,
+        event.filler,
+    )
+    state.claims[event.claim] = claim
+    _set_aside(state, claim, 1)
+
+
+def _claim_closed(state: State, event: e.ClaimClosed) -> None:
+    _set_aside(state, state.claims.pop(event.claim), -1)
+
+
+def _set_aside(state: State, claim: ClaimRecord, sign: int) -> None:
+    """Keep room and money of a filled spare on its payer, or (-1) let go of them."""
+    state.ends_changed()
+    account = state.envelopes.own(claim.payer)
+    account.gpus_reserved += sign * claim.gpus
+    for key in account.caps:
+        state.caps.own(key).gpus_reserved += sign * claim.gpus
+    if claim.tier is e.Tier.BORROWED:
+        account.lent_gpus_active += sign * claim.gpus
+    hold_money(state, claim.payer, claim.tier, sign * claim.hold_gpu_ms)
+
+
+def hold_money(state: State, payer: EnvelopeId, tier: e.Tier, gpu_ms: int) -> None:
+    """Promise ``gpu_ms`` more (negative: less) of a payer's money."""
+    account = state.envelopes.own(payer)
+    account.committed_gpu_ms += gpu_ms
+    if tier is e.Tier.BORROWED:
+        account.lent_committed_gpu_ms += gpu_ms
+    for key in account.caps:
+        state.caps.own(key).committed_gpu_ms += gpu_ms
+
+
+def _hold_shares(state: State, payers: Iterable[e.Share], sign: int) -> None:
+    for share in payers:
+        hold_money(state, share.payer, share.tier, sign * share.gpus * share.hold_ms)
+
+
+def _reservation_made(state: State, event: e.ReservationMade) -> None:
+    run = state.runs.own(event.run)
+    assert run.reservation is None, event
+    run.reservation = event.reservation
+    run.reservations_ever += 1
+    _hold_shares(state, event.payers, 1)
+    state.reservations[event.reservation] = ReservationRecord(
+        event,
+        state.seq + 1,
+        e.ReservationStatus.PLANNED,
+        event.slice,
+        event.payers,
+        event.planned_start_ms,
+        event.natural_start_ms,
+        event.by_conflict,
+    )
+
+
+def _reservation_moved(state: State, event: e.ReservationMoved) -> None:
+    record = state.reservations.own(event.reservation)
+    _hold_shares(state, record.payers, -1)
+    _hold_shares(state, event.payers, 1)
+    record.status, record.cause = event.status, event.cause
+    record.slice, record.payers = event.slice, event.payers
+    record.planned_start_ms = event.planned_start_ms
+    record.natural_start_ms = event.natural_start_ms
+    record.by_conflict = event.by_conflict
+
+
+def _reservation_closed(state: State, event: e.ReservationClosed) -> None:
+    record = state.reservations.pop(event.reservation)
+    _hold_shares(state, record.payers, -1)
+    run = state.runs.own(record.made.run)
+    run.reservation = None
+    if event.outcome is e.ReservationOutcome.ACTIVATED:
+        run.via_conflict = record.conflict
+
+
+def _conflict_declared(state: State, event: e.ConflictDeclared) -> None:
+    assert event.conflict not in state.conflicts, event
+    state.conflicts[event.conflict] = ConflictRecord(event)
+    state.open_conflicts[event.conflict] = None
+    if event.reservation:
+        state.reservations.own(event.reservation).attempts += 1
+
+
+def _conflict_resolved(state: State, event: e.ConflictResolved) -> None:
+    record = state.conflicts.own(event.conflict)
+    assert record.resolved is None, event
+    record.resolved = event
+    del state.open_conflicts[event.conflict]
+    if event.preimage:
+        known = state.lottery
+        state.lottery = replace(known, link=event.preimage, next_index=known.next_index + 1)
+    declared = record.declared
+    if event.outcome is not e.ConflictOutcome.CLEARED:
+        return
+    if declared.reservation in state.reservations:
+        state.reservations.own(declared.reservation).conflict = event.conflict
+    for cut in event.cuts:
+        if cut.bundle == 0 and cut.step is not e.CutStep.SPARE:
+            run = state.runs.own(cut.run)
+            run.cut_ms, run.cut_by = event.at_ms, event.conflict
+    recent = tuple(
+        entry
+        for entry in state.losses.get(declared.scope.pool, ())
+        if entry[0] > event.at_ms - LOSS_WINDOW_MS
+    )
+    state.losses[declared.scope.pool] = (*recent, (event.at_ms, event.lost_gpu_ms))
+
+
+def leave_running(state: State, run: RunRecord, event: e.RunRequeued | e.RunEnded) -> None:
+    """Forget what held only while ``run`` ran.
+
+    An owner that takes a run back which has just started at others' cost may not ask for a conflict
+    again for one cool-down.
+    """
+    pool = state.pools[run.spec.pool]
+    if (
+        run.via_conflict
+        and isinstance(event, e.RunEnded)
+        and event.outcome is e.Outcome.CANCELLED
+        and run.since_ms is not None
+        and event.at_ms - run.since_ms < pool.least_runtime_ms
+    ):
+        state.barred[run.spec.owner] = event.at_ms + pool.pause_ms
+    run.via_conflict, run.backfills = "", ()
+    state.backfilled.pop(run.spec.name, None)
+
+
+PLANS: Final[dict[type, Callable[[State, Any], None]]] = {
+    e.LotteryCommitted: _lottery_committed,
+    e.BackfillNoted: _backfill_noted,
+    e.SpareFilled: _spare_filled,
+    e.ClaimClosed: _claim_closed,
+    e.ReservationMade: _reservation_made,
+    e.ReservationMoved: _reservation_moved,
+    e.ReservationClosed: _reservation_closed,
+    e.ConflictDeclared: _conflict_declared,
+    e.ConflictResolved: _conflict_resolved,
+}
