@@ -60,11 +60,19 @@ class _Attempt(Struct, frozen=True):
 
 
 def admit(
-    view: StateView, run: Run, now_ms: int, *, has_executor: bool = False
+    view: StateView,
+    run: Run,
+    now_ms: int,
+    *,
+    has_executor: bool = False,
+    asked_ms: int | None = None,
 ) -> Admitted | Refusal:
-    """Return how ``run`` starts now, or why it cannot; the refusal is that of its least width."""
+    """Return how ``run`` starts at ``now_ms``, or why it cannot, told of its least width.
+
+    ``asked_ms`` is when a start is planned, where that is earlier.
+    """
     covers = [
-        cover_request(view, run, flavor, now_ms, has_executor=has_executor)
+        cover_request(view, run, flavor, now_ms, has_executor=has_executor, asked_ms=asked_ms)
         for flavor in run.flavors
     ]
     *wider, least = run.widths()
@@ -136,6 +144,7 @@ def cover_request(  # noqa: PLR0913 - what, when, and what is there already
     *,
     leases: Iterable[Lease] = (),
     has_executor: bool = False,
+    asked_ms: int | None = None,
 ) -> CoverRequest:
     """Return what covering a start of ``run`` now asks of its payers.
 
@@ -154,6 +163,7 @@ def cover_request(  # noqa: PLR0913 - what, when, and what is there already
         borrow_gpus_left=left,
         sponsors=run.funding.sponsors,
         outlast_ms=now_ms + (grace_ms(run, view.pools[run.pool]) if has_executor else 0),
+        asked_ms=asked_ms,
     )
 
 

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
+from quorate.core.backfill import backfill_stops_ms
+from quorate.core.follow import follow_due_ms
+from quorate.core.held_back import release_due_ms
+from quorate.core.spares import claims_due_ms
 from quorate.model.view import StateView
 
 
-def next_due_ms(view: StateView, *, has_executor: bool) -> int | None:
+def next_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None = None) -> int | None:
     """Return the first instant at which a ``Tick`` has something to do; None when it never will.
 
     That is when the first hold must be renewed: with an executor one grace before it runs out, so
     that what nobody pays for is gone in time. A lease that is ending makes nothing due: its hold is
     looked at whenever anything is decided, its confirmation included. Looks at the top of the heap
     of holds only, however many leases there are; without an executor, also at those whose grace
-    begins before the first hold ends.
+    begins before the first hold ends. What a tick at ``after_ms`` has seen to is left out: a start
+    that waits for something expected at that very instant is looked at again right after it.
     """
+    found = _plan_due_ms(view, has_executor=has_executor, after_ms=after_ms)
     heap = view.holds_due()
     while heap and _is_outdated(view, heap[0]):
         heappop(heap)  # Nobody needs it any more, and it would be passed over each time.
-    found: int | None = None
     places = [(*heap[0], 0)] if heap else []
     while places:
         renew_ms, name, place = heappop(places)
@@ -33,6 +38,28 @@ def next_due_ms(view: StateView, *, has_executor: bool) -> int | None:
             if below < len(heap):
                 heappush(places, (*heap[below], below))
     return found
+
+
+def _plan_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None) -> int | None:
+    """Return when the first reservation starts or the first bundle has to make room for one.
+
+    Or when the first follower fails, the first claim on a filled spare lapses, or, while anybody
+    waits, the next window opens.
+    """
+    least_ms = 0 if after_ms is None else after_ms + 1
+    starts = (record.planned_start_ms for record in view.reservations.values())
+    dues = [max(start_ms, least_ms) for start_ms in starts if start_ms is not None]
+    stops = backfill_stops_ms(view, has_executor=has_executor)
+    dues.extend(stop_ms for stop_ms in stops if stop_ms >= least_ms)
+    conflicts = (view.conflicts[name].declared.due_ms for name in view.open_conflicts)
+    dues.extend(due_ms for due_ms in conflicts if due_ms >= least_ms)
+    others = [follow_due_ms(view), claims_due_ms(view)]
+    if view.pending:
+        # What opens or is let go then may be what somebody waits for.
+        seen_ms = view.at_ms if after_ms is None else max(view.at_ms, after_ms)
+        others += [view.next_opening_ms(seen_ms), release_due_ms(view, seen_ms)]
+    dues.extend(due_ms for due_ms in others if due_ms is not None)
+    return min(dues, default=None)
 
 
 def _is_outdated(view: StateView, entry: tuple[int, str]) -> bool:

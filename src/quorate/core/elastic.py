@@ -6,10 +6,13 @@ first when it grows, so a run's width is always its minimum and some steps.
 
 from __future__ import annotations
 
-from quorate.core.admit import admit_bundles
+from quorate.core.admit import Admitted, admit_bundles
+from quorate.core.expected import run_end_ms
+from quorate.core.holds import grace_ms
 from quorate.core.layout import step_bundles
-from quorate.core.lifecycle import write_start
+from quorate.core.promises import backfills, room_left
 from quorate.core.scribe import Scribe
+from quorate.core.starts import write_start
 from quorate.core.stops import stop_bundle
 from quorate.model.events import EndReason, RunResized, StartReason
 from quorate.model.records import Phase, RunRecord
@@ -62,16 +65,15 @@ def shrink_run(scribe: Scribe, record: RunRecord, gpus: int) -> Refusal | None:
 
 
 def grow_running(scribe: Scribe) -> None:
-    """Start missing steps of running malleable runs, oldest run first, while nobody waits.
+    """Start missing steps of running malleable runs, oldest run first, beside every promise.
 
-    A run that waits in the same pool would have been started if it could: growing would take what
-    it is waiting for, and what was taken from a run by a cut would be taken back at once.
+    What waits and could start has been started before, and what was promised a start keeps its
+    room: a run that was cut for it does not take that back.
     """
     view = scribe.view
-    waiting = {view.runs[name].spec.pool for name in view.pending}
     for name in sorted(view.growable, key=lambda found: view.runs[found].seq):
         record = scribe.view.runs[name]
-        if record.spec.pool not in waiting and record.stopping is None:
+        if record.stopping is None:
             _grow(scribe, record)
 
 
@@ -87,13 +89,25 @@ def _grow(scribe: Scribe, record: RunRecord) -> None:
         missing = [step for step in range(1, wanted + 1) if step not in busy]
         if not missing or any(view.leases[lease].ending for lease in now.leases):
             return
-        found = admit_bundles(
-            view,
-            now,
-            step_bundles(run, missing[0]),
-            scribe.now_ms,
-            has_executor=scribe.has_executor,
-        )
+        found = _step_beside(scribe, now, missing[0])
         if found is None:
             return
+        notes = tuple(backfills(view, run, found, scribe.now_ms, scribe.actor))
         write_start(scribe, run, found, leases_ever=now.leases_ever, reason=StartReason.GROW)
+        for note in notes:
+            scribe.write(note)
+
+
+def _step_beside(scribe: Scribe, record: RunRecord, step: int) -> Admitted | None:
+    """Return how a run gets one more step without delaying a reservation, or None."""
+    view, run = scribe.view, record.spec
+    bundles = step_bundles(run, step)
+    found = admit_bundles(view, record, bundles, scribe.now_ms, has_executor=scribe.has_executor)
+    if found is None or not view.reservations:
+        return found
+    # The step ends with its run, whenever that began.
+    until_ms = run_end_ms(view, record, scribe.now_ms) + grace_ms(run, view.pools[run.pool])
+    room = room_left(view, run, scribe.now_ms, until_ms=until_ms)
+    if room is view:
+        return found
+    return admit_bundles(room, record, bundles, scribe.now_ms, has_executor=scribe.has_executor)

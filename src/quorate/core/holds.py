@@ -20,12 +20,15 @@ def grace_ms(run: Run, pool: Pool) -> int:
     return min(run.checkpoint_ms, pool.grace_max_ms)
 
 
+def expected_ms(run: Run, pool: Pool) -> int:
+    """Return how long ``run`` is expected to take, once it has started."""
+    said_ms = run.expected_duration_ms
+    return max(pool.expected_duration_ms if said_ms is None else said_ms, HOLD_QUANTUM_MS)
+
+
 def hold_duration_ms(run: Run, pool: Pool) -> int:
     """Return how long a start of ``run`` is paid for in advance: what it expects, plus grace."""
-    expected = (
-        pool.expected_duration_ms if run.expected_duration_ms is None else run.expected_duration_ms
-    )
-    return max(expected, HOLD_QUANTUM_MS) + grace_ms(run, pool)
+    return expected_ms(run, pool) + grace_ms(run, pool)
 
 
 def extension_ms(view: StateView, lease: Lease, now_ms: int) -> int:

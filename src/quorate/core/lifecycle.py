@@ -2,96 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from quorate.core.admit import Admitted, admit
-from quorate.core.bind import LeaseDraft, bind
+from quorate.core.admit import Admitted
+from quorate.core.beside import admit_beside, write_beside
+from quorate.core.fill import fill_beside, write_fill
+from quorate.core.follow import waits_for_upstream
+from quorate.core.glance import still_no_room
+from quorate.core.held_back import held_back
 from quorate.core.scribe import Scribe
 from quorate.core.stops import end_lease, finish
-from quorate.model.events import (
-    EndReason,
-    LeaseStarted,
-    Outcome,
-    RunRefused,
-    StartReason,
-    lease_gpus,
-)
-from quorate.model.records import Phase, RunRecord
-from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.events import EndReason, Outcome, RunRefused
+from quorate.model.records import RunRecord
+from quorate.model.refusal import Refusal
 from quorate.model.specs import Run
-from quorate.model.view import StateView
 
 
 def try_start(scribe: Scribe, run: Run, *, leases_ever: int, known: Refusal | None) -> None:
     """Write the start of ``run``, or why it waits if that is news."""
     view = scribe.view
-    answer = waits_for_upstream(view, run) or admit(
-        view, run, scribe.now_ms, has_executor=scribe.has_executor
-    )
+    if still_no_room(view, run, known):
+        return
+    waits = waits_for_upstream(view, run) or held_back(view, run.name, scribe.now_ms)
+    answer = waits or admit_beside(view, run, scribe.now_ms, has_executor=scribe.has_executor)
     if isinstance(answer, Admitted):
-        write_start(scribe, run, answer, leases_ever=leases_ever)
+        write_beside(scribe, run, answer, leases_ever=leases_ever)
+        return
+    filled = None
+    if waits is None:
+        filled = fill_beside(view, run, scribe.now_ms, has_executor=scribe.has_executor)
+    if filled is not None:
+        write_fill(scribe, run, filled, leases_ever=leases_ever)
     elif known is None or known.code is not answer.code:
         scribe.write(
             RunRefused(at_ms=scribe.now_ms, actor=scribe.actor, run=run.name, refusal=answer)
         )
-
-
-def write_start(
-    scribe: Scribe,
-    run: Run,
-    admitted: Admitted,
-    *,
-    leases_ever: int,
-    reason: StartReason = StartReason.START,
-) -> None:
-    """Write one lease per group and payer: Bind-Now, all of it or none."""
-    drafts = bind(admitted.plan, admitted.demands, admitted.legs)
-    write_leases(scribe, run.name, drafts, leases_ever, reason, start_ms=scribe.now_ms)
-
-
-def write_leases(  # noqa: PLR0913 - the parts of one event
-    scribe: Scribe,
-    run: str,
-    drafts: Iterable[LeaseDraft],
-    leases_ever: int,
-    reason: StartReason,
-    *,
-    start_ms: int,
-) -> None:
-    """Write a lease for each of ``drafts``, numbered on from ``leases_ever``."""
-    for number, draft in enumerate(drafts, start=leases_ever):
-        scribe.write(
-            LeaseStarted(
-                at_ms=scribe.now_ms,
-                actor=scribe.actor,
-                lease=f"{run}/{number}",
-                run=run,
-                partner=None,
-                comp_path=draft.comp_path,
-                bundle=draft.bundle,
-                role=draft.role,
-                slots=draft.slots,
-                payer=draft.payer,
-                tier=draft.tier,
-                hold_gpu_ms=lease_gpus(draft.slots) * draft.hold_ms,
-                start_ms=start_ms,
-                reason=reason,
-            )
-        )
-
-
-def waits_for_upstream(view: StateView, run: Run) -> Refusal | None:
-    """Return why ``run`` may not be tried yet because of the runs it follows."""
-    if run.follow is None:
-        return None
-    phases = [(name, view.runs[name].phase) for name in run.follow.after]
-    for name, phase in phases:
-        if phase in (Phase.FAILED, Phase.CANCELLED):
-            return Refusal(code=RefusalCode.UPSTREAM_FAILED, subject=f"run {name}")
-    for name, phase in phases:
-        if phase is not Phase.COMPLETED:
-            return Refusal(code=RefusalCode.WAITING_FOR_UPSTREAM, subject=f"run {name}")
-    return None
 
 
 def complete_run(scribe: Scribe, record: RunRecord, outcome: Outcome, note: str = "") -> None:
@@ -105,9 +48,11 @@ def complete_run(scribe: Scribe, record: RunRecord, outcome: Outcome, note: str 
 
 
 def try_waiting(scribe: Scribe) -> None:
-    """Try every waiting run, in the order of submission."""
+    """Try every waiting run that has no reservation, in the order of submission."""
     if not scribe.somebody_waits:
         return
     for name, _ in sorted(scribe.view.pending.items(), key=lambda entry: entry[1]):
         record = scribe.view.runs[name]
+        if record.reservation is not None:
+            continue
         try_start(scribe, record.spec, leases_ever=record.leases_ever, known=record.refusal)

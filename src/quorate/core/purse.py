@@ -24,7 +24,8 @@ class CoverRequest(Struct, frozen=True, kw_only=True, gc=False):
 
     ``duration_ms`` is the expected duration plus grace (``holds.hold_duration_ms``).
     ``borrow_gpus_left`` is what the run may still borrow; None means any number. A payer whose
-    window ends by ``outlast_ms`` does not pay: it would have to be told to stop at once.
+    window ends by ``outlast_ms`` does not pay: it would have to be told to stop at once. A start
+    planned at ``asked_ms`` may count on a window that opens later only where reservations may.
     """
 
     owner: str
@@ -35,6 +36,7 @@ class CoverRequest(Struct, frozen=True, kw_only=True, gc=False):
     borrow_gpus_left: int | None = None
     sponsors: tuple[str, ...] = ()
     outlast_ms: int = 0
+    asked_ms: int | None = None
 
 
 class Leg(Struct, frozen=True, gc=False):
@@ -155,7 +157,11 @@ class Purse:
         """Return whether ``account`` may pay for a start now."""
         now, spec = self.request.now_ms, account.spec
         lasts = max(now, self.request.outlast_ms) < spec.end_ms
-        return lasts and (spec.start_ms <= now or spec.allow_admission)
+        if not lasts or spec.allow_admission:
+            return lasts
+        asked = self.request.asked_ms
+        foreseen = asked is None or spec.start_ms <= asked or spec.allow_reservations
+        return spec.start_ms <= now and foreseen
 
     def room(self, key: EnvelopeId, tier: Tier) -> int:
         """Return how many more GPUs the envelope can pay, after what this decision takes."""

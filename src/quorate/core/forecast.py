@@ -1,0 +1,80 @@
+"""Forecast: when a run that cannot start now will, found and not guessed.
+
+The first instant at which cover and pack both hold, in the state expected then, without delaying
+any reservation made before. docs/adr/0012-reservations.md.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from quorate.core.admit import Admitted, admit, cover_request
+from quorate.core.layout import pack_request
+from quorate.core.outlook import Outlook
+from quorate.core.promises import take_out
+from quorate.core.timeline import Timeline
+from quorate.model.events import Share, Slice
+from quorate.model.specs import Run
+from quorate.model.view import StateView
+
+
+class Found(Struct, frozen=True):
+    """A start that is expected to work: when, where and paid by whom."""
+
+    start_ms: int
+    slice: Slice
+    shares: tuple[Share, ...]
+
+
+def slice_of(admitted: Admitted) -> Slice:
+    """Return where ``admitted`` goes: GPUs by domain, spares included, in pack order."""
+    domains: dict[str, int] = {}
+    for group in admitted.plan.groups:
+        spares = sum(mask.bit_count() for _, mask in group.spare_slots)
+        domains[group.domain] = domains.get(group.domain, 0) + group.gpus + spares
+    return Slice(admitted.flavor, admitted.width, tuple(domains.items()))
+
+
+def shares_of(admitted: Admitted) -> tuple[Share, ...]:
+    """Return who pays how much of ``admitted``, in cover order."""
+    found: dict[tuple[object, ...], Share] = {}
+    for leg in admitted.legs:
+        key = (leg.payer, leg.tier, leg.hold_ms)
+        known = found.get(key)
+        gpus = leg.gpus + (0 if known is None else known.gpus)
+        found[key] = Share(leg.payer, leg.tier, gpus, leg.hold_ms)
+    return tuple(found.values())
+
+
+def find_start(  # noqa: PLR0913 - whose start, and beside which promises
+    view: StateView,
+    run: Run,
+    now_ms: int,
+    *,
+    exempt: str = "",
+    before_seq: int | None = None,
+    has_executor: bool = False,
+) -> Found | None:
+    """Return the first start that is expected to work, or None when nothing known leads to one.
+
+    Reservations from ``before_seq`` on were made later and give way; ``exempt`` is the run's own,
+    whose money must not be counted as taken (its hold is released in ``view``).
+    """
+    outlook = Outlook.of(view, now_ms, exempt=exempt, before_seq=before_seq)
+    pool, least = view.pools[run.pool], run.widths()[-1]
+    asks = [
+        (
+            pack_request(run, pool, flavor, least),
+            cover_request(view, run, flavor, now_ms, has_executor=has_executor),
+        )
+        for flavor in run.flavors
+    ]
+    timeline = Timeline.of(view, outlook, asks)
+    duration_ms = asks[0][1].duration_ms
+    for at_ms in timeline.instants():
+        state = timeline.at(at_ms)
+        room = take_out(state, outlook, run, at_ms, at_ms + duration_ms)
+        answer = admit(room, run, at_ms, has_executor=has_executor, asked_ms=now_ms)
+        if isinstance(answer, Admitted):
+            return Found(at_ms, slice_of(answer), shares_of(answer))
+    return None

@@ -1,0 +1,74 @@
+"""Intents: the start that is to be promised to a run, by itself or by a conflict before that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from quorate.core.disruption import foresee_conflict, may_call
+from quorate.core.forecast import Found
+from quorate.core.layout import pack_request
+from quorate.core.scribe import Scribe
+from quorate.core.slices import least_deficit
+from quorate.core.yard import Yards
+from quorate.model.events import Slice
+from quorate.model.specs import Run
+from quorate.model.view import StateView
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A start that is to be promised: by itself, or by a conflict before that."""
+
+    natural: Found
+    start_ms: int
+    place: Slice
+    by_conflict: bool
+
+
+def with_conflict(scribe: Scribe, name: str, natural: Found, reservation: str = "") -> Intent:
+    """Return the start of a run: at its natural time, or by a conflict if that is sooner.
+
+    A conflict is announced one notice ahead, and only by whoever may ask for one.
+    """
+    view, record = scribe.view, scribe.view.runs[name]
+    usual = Intent(natural, natural.start_ms, natural.slice, by_conflict=False)
+    run, pool = record.spec, view.pools[record.spec.pool]
+    first_ms = scribe.now_ms + pool.notice_ms
+    if natural.start_ms <= first_ms or may_call(view, record, scribe.now_ms):
+        return usual
+    if view.lottery.next_index > view.lottery.length:
+        return usual  # Without a chain to draw by no conflict can be declared.
+    known = view.reservations.get(reservation)
+    made_ms = scribe.now_ms if known is None else known.made.at_ms
+    best = usual
+    for flavor in run.flavors:
+        place = _least_short(view, run, flavor)
+        if place is None:
+            continue
+        found = foresee_conflict(
+            view,
+            run,
+            place,
+            made_ms=made_ms,
+            now_ms=first_ms,
+            has_executor=scribe.has_executor,
+            reservation=reservation,
+            before_seq=None if known is None else known.seq,
+        )
+        if found is None or found.start_ms >= best.start_ms:
+            continue
+        if not found.deficit:
+            continue  # What is going leaves room enough: it starts by itself when that has gone.
+        if not may_call(view, record, scribe.now_ms, lost_gpu_ms=found.lost_gpu_ms):
+            paid = Found(natural.start_ms, natural.slice, found.shares)
+            best = Intent(paid, found.start_ms, found.slice, by_conflict=True)
+    return best
+
+
+def _least_short(view: StateView, run: Run, flavor: str) -> Slice | None:
+    """Return where the least is missing to start ``run`` at its least width."""
+    request = pack_request(run, view.pools[run.pool], flavor, run.widths()[-1])
+    parts = least_deficit(request, list(Yards(view, request).most_free()))
+    if parts is None:
+        return None
+    return Slice(flavor, request.gpus, tuple((part.domain, part.wanted) for part in parts))

@@ -1,0 +1,238 @@
+"""Replanning: a promised start moves earlier when it can, and later only with a recorded cause.
+
+What was promised later gives way to what was promised before, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from quorate.core.activate import in_order, is_due, try_reserved, without_hold
+from quorate.core.conflicts import declare_conflict
+from quorate.core.disruption import may_call
+from quorate.core.expected import is_overdue
+from quorate.core.forecast import Found, find_start
+from quorate.core.intent import Intent, with_conflict
+from quorate.core.outlook import Outlook, plan_of
+from quorate.core.promises import plan_levels
+from quorate.core.question import for_reservation
+from quorate.core.scribe import Scribe
+from quorate.model.events import ConflictDeclared, ReservationMoved, ReservationStatus
+from quorate.model.island import IslandKey
+from quorate.model.records import Phase, ReservationRecord
+from quorate.model.refusal import Refusal, sentence
+from quorate.model.view import StateView
+
+_NAMED_MAX: Final = 3
+
+
+def replan(scribe: Scribe, *, changed: bool) -> None:
+    """Give every reservation that is due and has not started another start, and say why.
+
+    Where something changed, those without a start are looked at again too, and the first one of
+    each pool may come sooner.
+    """
+    for name, record in in_order(scribe.view):
+        if is_due(record, scribe.now_ms):
+            # Before anybody else moves: they are planned around it.
+            _wait_for_cuts(scribe, scribe.view.reservations[name])
+    pools: set[str] = set()
+    for name, _ in in_order(scribe.view):
+        record = scribe.view.reservations[name]
+        run = scribe.view.runs[record.made.run].spec
+        is_first = run.pool not in pools
+        pools.add(run.pool)
+        is_blocked = record.planned_start_ms is None
+        if is_due(record, scribe.now_ms) and _makes_room(scribe, record):
+            continue
+        if is_due(record, scribe.now_ms) or (changed and is_blocked):
+            _defer(scribe, scribe.view.reservations[name])
+        elif changed and is_first and record.status is not ReservationStatus.CLEARING:
+            # One for which room is being made has its start: asking anew would only put it off.
+            _hasten(scribe, record)
+
+
+def _find(
+    scribe: Scribe, record: ReservationRecord, *, before_seq: int | None = None
+) -> Found | None:
+    """Return the next start of a reservation; those made from ``before_seq`` on give way."""
+    name = record.made.reservation
+    return find_start(
+        without_hold(scribe, name),
+        scribe.view.runs[record.made.run].spec,
+        scribe.now_ms,
+        exempt=name,
+        before_seq=before_seq,
+        has_executor=scribe.has_executor,
+    )
+
+
+def _makes_room(scribe: Scribe, record: ReservationRecord) -> bool:
+    """Return whether room is being made for a reservation that is due; have it made if it may."""
+    view, name = scribe.view, record.made.reservation
+    if any(view.conflicts[key].declared.reservation == name for key in view.open_conflicts):
+        return True
+    going = _going_ms(view, record)
+    if not record.by_conflict or going is not None:
+        return False
+    if may_call(view, view.runs[record.made.run], scribe.now_ms):
+        return False
+    answer = declare_conflict(scribe, for_reservation(view, name))
+    return isinstance(answer, ConflictDeclared)
+
+
+def _wait_for_cuts(scribe: Scribe, record: ReservationRecord) -> None:
+    """Time a start by what was cut for it: with an executor that takes its grace to go."""
+    going_ms = _going_ms(scribe.view, record)
+    if going_ms is None or going_ms <= scribe.now_ms:
+        return
+    natural = Found(going_ms, record.slice, record.payers)
+    place = Intent(natural, going_ms, record.slice, by_conflict=True)
+    before = set(_fitting(scribe, record.seq))
+    cause = f"conflict {record.conflict} makes room for it"
+    _move(scribe, record, place, ReservationStatus.CLEARING, cause)
+    _push_later(scribe, record, before)
+
+
+def _going_ms(view: StateView, record: ReservationRecord) -> int | None:
+    """Return when the last lease that was cut for a reservation has to be gone."""
+    if not record.conflict:
+        return None
+    resolved = view.conflicts[record.conflict].resolved
+    assert resolved is not None, record
+    cut = [name for each in resolved.cuts for name in each.leases if name in view.leases]
+    if not cut:
+        return None
+    # What was going there anyway counted as room, and may have longer.
+    pool, flavor = view.runs[record.made.run].spec.pool, record.slice.flavor
+    known = view.domains(pool, flavor).numbers
+    beside = (
+        name
+        for domain, _ in record.slice.domains
+        if domain in known
+        for node in view.island(IslandKey(pool, flavor, domain)).nodes
+        for name in view.node_leases.get(node.name, ())
+    )
+    endings = (view.leases[name].ending for name in {*cut, *beside})
+    return max((ending.deadline_ms for ending in endings if ending is not None), default=None)
+
+
+def _is_cleared(view: StateView, record: ReservationRecord, asking: ReservationRecord) -> bool:
+    """Return whether room is being made for ``record`` in the pool of ``asking``, another one."""
+    pools = {view.runs[each.made.run].spec.pool for each in (record, asking)}
+    if record.seq == asking.seq or len(pools) > 1:
+        return False
+    name = record.made.reservation
+    is_open = any(view.conflicts[key].declared.reservation == name for key in view.open_conflicts)
+    return is_open or _going_ms(view, record) is not None
+
+
+def _hasten(scribe: Scribe, record: ReservationRecord) -> None:
+    """Move a reservation to an earlier start, if there is one now that delays nobody."""
+    found = _find(scribe, record)
+    planned_ms = record.planned_start_ms
+    if found is None or planned_ms is None:
+        return
+    others = scribe.view.reservations.values()
+    intent = with_conflict(scribe, record.made.run, found, record.made.reservation)
+    if intent.by_conflict and any(_is_cleared(scribe.view, other, record) for other in others):
+        return  # Room is being made for another, and is not to be taken from it.
+    if intent.start_ms < planned_ms:
+        why = "it may ask for a conflict" if intent.by_conflict else "room is expected sooner"
+        _move(scribe, record, intent, ReservationStatus.PLANNED, why)
+
+
+def _defer(scribe: Scribe, record: ReservationRecord) -> None:
+    """Give a reservation the next start there is, or none, with the cause."""
+    found = _find(scribe, record, before_seq=record.seq)
+    planned_ms = record.planned_start_ms
+    if found is not None and planned_ms is not None and found.start_ms <= scribe.now_ms:
+        return  # What it waits for is expected to end at this very instant.
+    if found is None and planned_ms is None:
+        return
+    answer = try_reserved(scribe, record)
+    intent = None
+    if found is not None:
+        intent = Intent(found, found.start_ms, found.slice, by_conflict=False)
+        if planned_ms is None:
+            intent = with_conflict(scribe, record.made.run, found, record.made.reservation)
+    cause = sentence(answer) if isinstance(answer, Refusal) else "it can start sooner"
+    overdue = list(_overdue(scribe.view, record, scribe.now_ms))
+    if overdue:
+        cause += f"; overdue: {', '.join(overdue[:_NAMED_MAX])}"
+    before = set(_fitting(scribe, record.seq))
+    status = ReservationStatus.BLOCKED if found is None else ReservationStatus.DEFERRED
+    if found is not None and planned_ms is None:
+        status = ReservationStatus.PLANNED
+    _move(scribe, record, intent, status, cause)
+    _push_later(scribe, record, before)
+
+
+def _move(
+    scribe: Scribe,
+    record: ReservationRecord,
+    intent: Intent | None,
+    status: ReservationStatus,
+    cause: str,
+) -> None:
+    scribe.write(
+        ReservationMoved(
+            at_ms=scribe.now_ms,
+            actor=scribe.actor,
+            reservation=record.made.reservation,
+            status=status,
+            slice=record.slice if intent is None else intent.place,
+            payers=() if intent is None else intent.natural.shares,
+            planned_start_ms=None if intent is None else intent.start_ms,
+            natural_start_ms=None if intent is None else intent.natural.start_ms,
+            by_conflict=intent is not None and intent.by_conflict,
+            cause=cause,
+        )
+    )
+
+
+def _push_later(scribe: Scribe, moved: ReservationRecord, fitted: set[str]) -> None:
+    """Move what was made after ``moved`` and, because of its move, does not fit any more."""
+    for name, record in in_order(scribe.view):
+        if record.seq <= moved.seq or name not in fitted:
+            continue
+        if name in _fitting(scribe, moved.seq, only=name):
+            continue
+        found = _find(scribe, scribe.view.reservations[name], before_seq=record.seq)
+        cause = f"reservation {moved.made.reservation}, made before it, has moved"
+        status = ReservationStatus.BLOCKED if found is None else ReservationStatus.DEFERRED
+        intent = None
+        if found is not None:
+            intent = Intent(found, found.start_ms, found.slice, by_conflict=False)
+        _move(scribe, scribe.view.reservations[name], intent, status, cause)
+
+
+def _fitting(scribe: Scribe, after_seq: int, only: str = "") -> Iterator[str]:
+    """Yield the reservations made after ``after_seq`` that fit beside those made before them."""
+    view = scribe.view
+    for name, record in in_order(view):
+        plan = plan_of(view, record, scribe.now_ms)
+        if record.seq <= after_seq or plan is None or (only and only != name):
+            continue
+        outlook = Outlook.of(view, scribe.now_ms, exempt=name, before_seq=record.seq)
+        levels = plan_levels(outlook, plan)
+        if all(level.least(plan.start_ms, plan.end_ms) >= gpus for level, gpus in levels):
+            yield name
+
+
+def _overdue(view: StateView, record: ReservationRecord, now_ms: int) -> Iterator[str]:
+    """Yield the runs in a reservation's domains that take longer than they said."""
+    pool = view.runs[record.made.run].spec.pool
+    index = view.domains(pool, record.slice.flavor)
+    seen: set[str] = set()
+    for domain, _ in record.slice.domains:
+        if domain not in index.numbers:
+            continue
+        for node in view.island(IslandKey(pool, record.slice.flavor, domain)).nodes:
+            for lease in view.node_leases.get(node.name, ()):
+                run = view.runs[view.leases[lease].fact.run]
+                if run.spec.name not in seen and run.phase is Phase.RUNNING:
+                    seen.add(run.spec.name)
+                    if is_overdue(view, run, now_ms):
+                        yield run.spec.name

@@ -1,0 +1,55 @@
+"""Starts: what was admitted, written as leases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from quorate.core.admit import Admitted
+from quorate.core.bind import LeaseDraft, bind
+from quorate.core.scribe import Scribe
+from quorate.model.events import LeaseStarted, StartReason, lease_gpus
+from quorate.model.specs import Run
+
+
+def write_start(
+    scribe: Scribe,
+    run: Run,
+    admitted: Admitted,
+    *,
+    leases_ever: int,
+    reason: StartReason = StartReason.START,
+) -> None:
+    """Write one lease per group and payer: Bind-Now, all of it or none."""
+    drafts = bind(admitted.plan, admitted.demands, admitted.legs)
+    write_leases(scribe, run.name, drafts, leases_ever, reason, start_ms=scribe.now_ms)
+
+
+def write_leases(  # noqa: PLR0913 - the parts of one event
+    scribe: Scribe,
+    run: str,
+    drafts: Iterable[LeaseDraft],
+    leases_ever: int,
+    reason: StartReason,
+    *,
+    start_ms: int,
+) -> None:
+    """Write a lease for each of ``drafts``, numbered on from ``leases_ever``."""
+    for number, draft in enumerate(drafts, start=leases_ever):
+        scribe.write(
+            LeaseStarted(
+                at_ms=scribe.now_ms,
+                actor=scribe.actor,
+                lease=f"{run}/{number}",
+                run=run,
+                partner=None,
+                comp_path=draft.comp_path,
+                bundle=draft.bundle,
+                role=draft.role,
+                slots=draft.slots,
+                payer=draft.payer,
+                tier=draft.tier,
+                hold_gpu_ms=lease_gpus(draft.slots) * draft.hold_ms,
+                start_ms=start_ms,
+                reason=reason,
+            )
+        )

@@ -1,0 +1,208 @@
+"""The timeline of one run: the instants at which it might start, and the state it would find.
+
+Instants come from counting: at which of them the domains it may use have enough free for all the
+while it would run, and its payers enough width. Whoever asks then has the state of that instant
+made, in which everything expected to end by then has ended, and tries for real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from quorate.core.cover import payer_phases
+from quorate.core.layout import PackRequest
+from quorate.core.outlook import FOREVER_MS, Level, Outlook
+from quorate.core.purse import CoverRequest
+from quorate.core.spread import items_of
+from quorate.model.events import Slots, Tier
+from quorate.model.island import IslandKey
+from quorate.model.records import Lease
+from quorate.model.selector import contradicts
+from quorate.model.specs import EnvelopeId
+from quorate.model.state import State
+from quorate.model.view import StateView
+
+
+@dataclass(slots=True)
+class Counter:
+    """Whether one flavor has, by count, what a request needs; one domain changes at a time."""
+
+    need: int
+    group: int
+    groups: int
+    one_domain: bool
+    usable: dict[IslandKey, int] = field(default_factory=dict)
+    width: dict[EnvelopeId, int] = field(default_factory=dict)
+    total: int = 0
+    groups_fit: int = 0
+    holding: int = 0
+    width_total: int = 0
+
+    @classmethod
+    def of(cls, request: PackRequest) -> Counter:
+        """Return the counter of what ``request`` needs at least."""
+        spares, items = request.spares_per_group, items_of(request)
+        first = items[0]
+        if first.divisible:
+            return cls(request.gpus + spares, 1, 0, request.one_domain)
+        need = sum((item.gpus + spares) * item.count for item in items)
+        return cls(need, first.gpus + spares, first.count, request.one_domain)
+
+    def set_domain(self, key: IslandKey, gpus: int) -> None:
+        """Note that ``gpus`` of a domain can be used."""
+        gpus = max(0, gpus)
+        was = self.usable.get(key, 0)
+        self.usable[key] = gpus
+        self.total += gpus - was
+        self.groups_fit += gpus // self.group - was // self.group
+        self.holding += (gpus >= self.need) - (was >= self.need)
+
+    def set_payer(self, key: EnvelopeId, gpus: int) -> None:
+        """Note that a payer can pay ``gpus`` at once."""
+        gpus = max(0, gpus)
+        self.width_total += gpus - self.width.get(key, 0)
+        self.width[key] = gpus
+
+    @property
+    def may_fit(self) -> bool:
+        """Whether counting does not speak against it."""
+        if self.width_total < self.need or self.total < self.need:
+            return False
+        return self.holding > 0 if self.one_domain else self.groups_fit >= self.groups
+
+
+Change = tuple[int, int, IslandKey | EnvelopeId, int]
+"""(instant, counter, what, how much of it can be used from then on)."""
+
+
+@dataclass(slots=True)
+class Timeline:
+    """What one run would find, instant by instant."""
+
+    outlook: Outlook
+    state: State
+    counters: list[Counter] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    ends: dict[str, int] = field(default_factory=dict)
+    _queue: list[tuple[int, str]] = field(default_factory=list)
+    _returns: list[tuple[int, Slots]] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls, view: StateView, outlook: Outlook, asks: Sequence[tuple[PackRequest, CoverRequest]]
+    ) -> Timeline:
+        """Return the timeline of a run that ``asks`` for one of these, flavor by flavor."""
+        timeline = cls(outlook, view.overlay())
+        for request, cover in asks:
+            timeline._add(request, cover)
+        timeline._queue = sorted((end_ms, name) for name, end_ms in timeline.ends.items())
+        timeline._queue.reverse()
+        timeline._returns = sorted(
+            ((outlook.claim_span(claim)[1], claim.slots) for claim in view.claims.values()),
+            reverse=True,
+        )
+        timeline.changes.sort(key=lambda change: change[:2])
+        return timeline
+
+    def _add(self, request: PackRequest, cover: CoverRequest) -> None:
+        number, view, outlook = len(self.counters), self.outlook.view, self.outlook
+        self.counters.append(Counter.of(request))
+        for key in view.domains(request.pool, request.flavor).keys:
+            if not request.selector or not contradicts(request.selector, view.island(key).labels):
+                for end_ms, _, lease in outlook.island_ends(key):
+                    self.ends[lease] = end_ms
+                self._list(number, key, outlook.island(key), cover.duration_ms)
+        for payer, _ in payer_phases(view, cover)[-1]:
+            spec = view.envelopes[payer].spec
+            level = outlook.payer(payer)
+            for lease in view.payer_leases.get(payer, ()):
+                self.ends.setdefault(lease, outlook.lease_end_ms(lease))
+            opens_ms = outlook.now_ms
+            if spec.start_ms > outlook.now_ms and not spec.allow_admission:
+                if not spec.allow_reservations:
+                    continue
+                opens_ms = spec.start_ms
+            if opens_ms < spec.end_ms:
+                self._list(number, payer, level, cover.duration_ms, opens_ms)
+
+    def _list(
+        self,
+        number: int,
+        key: IslandKey | EnvelopeId,
+        level: Level,
+        duration_ms: int,
+        from_ms: int | None = None,
+    ) -> None:
+        """List how much can be used from each instant at which that changes for the better."""
+        first_ms = self.outlook.now_ms if from_ms is None else from_ms
+        if not level.takings:
+            # Nothing is ever taken, so what is free stays free.
+            self.changes.append((first_ms, number, key, level.at(first_ms)))
+            self.changes.extend(
+                (at_ms, number, key, level.base + gained)
+                for at_ms, gained in zip(level.ends_ms, level.gained, strict=True)
+                if at_ms > first_ms
+            )
+            return
+        instants = {first_ms, *(at_ms for at_ms in level.ends_ms if at_ms > first_ms)}
+        for start_ms, until_ms, _ in level.takings:
+            # Room grows when a reservation ends, and shrinks one duration before it starts.
+            instants |= {at_ms for at_ms in (until_ms,) if first_ms < at_ms < FOREVER_MS}
+            gone_ms = start_ms - duration_ms + 1
+            if gone_ms > first_ms:
+                instants.add(gone_ms)
+        for at_ms in instants:
+            self.changes.append((at_ms, number, key, level.least(at_ms, at_ms + duration_ms)))
+
+    def instants(self) -> Iterator[int]:
+        """Yield, in order, each instant at which the run might start."""
+        place, changes = 0, self.changes
+        while place < len(changes):
+            at_ms = changes[place][0]
+            while place < len(changes) and changes[place][0] == at_ms:
+                _, number, key, gpus = changes[place]
+                if isinstance(key, IslandKey):
+                    self.counters[number].set_domain(key, gpus)
+                else:
+                    self.counters[number].set_payer(key, gpus)
+                place += 1
+            if any(counter.may_fit for counter in self.counters):
+                yield at_ms
+
+    def at(self, at_ms: int) -> State:
+        """Return the state at ``at_ms``, which is not before the last one asked for."""
+        while self._queue and self._queue[-1][0] <= at_ms:
+            release(self.state, self.state.leases[self._queue.pop()[1]])
+        while self._returns and self._returns[-1][0] <= at_ms:
+            self.state.vacate(self._returns.pop()[1])
+        return self.state
+
+
+def release(state: State, lease: Lease) -> None:
+    """Free the slots of ``lease`` and the width it takes; what is held for it stays promised.
+
+    Nothing that is promised now is counted on: it may be used up by then. Slots that a spare will
+    come back to stay taken.
+    """
+    freed = _without_claims(state, lease)
+    if freed:
+        state.vacate(freed)
+    account = state.envelopes.own(lease.fact.payer)
+    account.gpus_active -= lease.gpus
+    if lease.fact.tier is Tier.BORROWED:
+        account.lent_gpus_active -= lease.gpus
+    for key in account.caps:
+        state.caps.own(key).gpus_active -= lease.gpus
+
+
+def _without_claims(state: State, lease: Lease) -> Slots:
+    kept: dict[str, int] = {}
+    for claim in state.claims.values():
+        if claim.filler == lease.fact.run:
+            for node, mask in claim.slots:
+                kept[node] = kept.get(node, 0) | mask
+    if not kept:
+        return lease.fact.slots
+    left = ((node, mask & ~kept.get(node, 0)) for node, mask in lease.fact.slots)
+    return tuple((node, mask) for node, mask in left if mask)
