@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from quorate.core.admit import cover_request
 from quorate.core.bind import LeaseDraft, bind
 from quorate.core.cover import Covered, plan_cover
-from quorate.core.lifecycle import write_leases
 from quorate.core.pack import PackPlan, PlacedGroup
 from quorate.core.purse import Demand, Place
 from quorate.core.scribe import Scribe
+from quorate.core.starts import write_leases
 from quorate.core.stops import end_lease
 from quorate.model.apply import apply
-from quorate.model.events import EndReason, LeaseEnded, Role, Slots, StartReason
+from quorate.model.events import EndReason, LeaseEnded, NodeStatus, Role, Slots, StartReason
 from quorate.model.records import Lease
 from quorate.model.view import StateView
 
@@ -31,6 +31,8 @@ def hand_over(scribe: Scribe, run: str, bundle: int, *, at_ms: int) -> list[str]
         for name in record.leases
         if (lease := view.leases[name]).fact.bundle == bundle and lease.ending is None
     ]
+    if any(view.node_status.get(n) is NodeStatus.FAILED for le in leases for n, _ in le.fact.slots):
+        return []  # It waits for a spare, and nobody new pays for slots that are lost.
     at_ms = max(at_ms, *(lease.fact.start_ms for lease in leases))
     others = [view.leases[n] for n in record.leases if view.leases[n].fact.bundle != bundle]
     drafts = _repaid(scribe, leases, others, at_ms)

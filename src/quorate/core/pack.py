@@ -171,13 +171,8 @@ class _Draft:
             self._take(min(gpus, room), outside, found)
             gpus -= min(gpus, room)
         if gpus:
-            self._take(gpus, nodes, found)
+            self._take(gpus, nodes, found)  # Nothing is left outside: these are other nodes.
         known = self.island.nodes
-        if avoid:
-            masks: dict[int, int] = {}
-            for position, mask in found:
-                masks[position] = masks.get(position, 0) | mask
-            found = list(masks.items())
         return [(known[position].name, mask) for position, mask in found]
 
     def bits_of(self, slots: Slots) -> int:
