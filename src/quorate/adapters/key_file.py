@@ -1,12 +1,15 @@
-"""The ledger's signing key: an Ed25519 private key in a PEM file beside it.
+"""What a ledger keeps secret, in files beside it: its signing key, and its lottery's secret.
 
-Whoever has the key can sign checkpoints of a ledger they rewrote, so the file is the owner's alone
-and one that others may read is refused. ``openssl pkey -in FILE -noout -text`` shows it.
+The key is an Ed25519 private key in a PEM file; ``openssl pkey -in FILE -noout -text`` shows it.
+The lottery's secret is 32 bytes in hex. Whoever has the key can sign checkpoints of a ledger they
+rewrote, and whoever has the secret knows every draw to come, so both files are the owner's alone
+and one that others may read is refused.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -15,11 +18,46 @@ from typing import Final
 from quorate.ports.errors import KeyFileError
 
 _PEM_BYTES_MAX: Final = 4096
+_SECRET_BYTES: Final = 32
+_NO_CHECKPOINT: Final = "without it no checkpoint can be signed"
+_NO_DRAW: Final = "without it no conflict that needs a draw can be settled"
 
 
 def key_path(ledger: Path) -> Path:
     """Return where the key of ``ledger`` lies."""
     return ledger.with_name(ledger.name + ".key")
+
+
+def lottery_path(ledger: Path) -> Path:
+    """Return where the lottery's secret of ``ledger`` lies."""
+    return ledger.with_name(ledger.name + ".lottery")
+
+
+def create_lottery_secret(path: Path) -> bytes:
+    """Return a new secret, kept in the new file ``path`` that only its owner may read.
+
+    Raises ``KeyFileError`` when there is a file already, which is left alone, or none can be made.
+    """
+    secret = secrets.token_bytes(_SECRET_BYTES)
+    _create(path, f"{secret.hex()}\n".encode(), "lottery's secret file")
+    return secret
+
+
+def load_lottery_secret(path: Path) -> bytes:
+    """Return the lottery's secret that the file ``path`` holds.
+
+    Raises ``KeyFileError`` when it is missing, not a plain file, readable by others, or no secret.
+    """
+    text = _read_private(path, "lottery's secret file", _NO_DRAW)
+    try:
+        secret = bytes.fromhex(text.decode("ascii").strip())
+    except ValueError:
+        secret = b""
+    if len(secret) != _SECRET_BYTES:
+        raise KeyFileError(
+            f"{path} is not {_SECRET_BYTES} bytes in hex; restore it from a backup: {_NO_DRAW}"
+        )
+    return secret
 
 
 def create_key(path: Path) -> bytes:
@@ -38,14 +76,7 @@ def create_key(path: Path) -> bytes:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-    try:
-        _write_new(path, pem)
-    except FileExistsError as error:
-        raise KeyFileError(
-            f"{path} exists already and was left alone; move it away if it is not needed"
-        ) from error
-    except OSError as error:
-        raise KeyFileError(f"the key file {path} cannot be created: {error.strerror}") from error
+    _create(path, pem, "key file")
     return key.private_bytes_raw()
 
 
@@ -60,7 +91,7 @@ def load_key(path: Path) -> bytes:
         Ed25519PrivateKey,
     )
 
-    pem = _read_private(path)
+    pem = _read_private(path, "key file", _NO_CHECKPOINT)
     try:
         key = serialization.load_pem_private_key(pem, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
@@ -72,12 +103,23 @@ def load_key(path: Path) -> bytes:
     return key.private_bytes_raw()
 
 
-def _write_new(path: Path, pem: bytes) -> None:
-    """Write ``pem`` to the new file ``path``, durably; a failure leaves no file."""
+def _create(path: Path, content: bytes, what: str) -> None:
+    try:
+        _write_new(path, content)
+    except FileExistsError as error:
+        raise KeyFileError(
+            f"{path} exists already and was left alone; move it away if it is not needed"
+        ) from error
+    except OSError as error:
+        raise KeyFileError(f"the {what} {path} cannot be created: {error.strerror}") from error
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    """Write ``content`` to the new file ``path``, durably; a failure leaves no file."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode=0o600)
     try:
         with os.fdopen(fd, "wb") as file:
-            file.write(pem)
+            file.write(content)
             file.flush()
             os.fsync(fd)
     except OSError:
@@ -86,16 +128,14 @@ def _write_new(path: Path, pem: bytes) -> None:
         raise
 
 
-def _read_private(path: Path) -> bytes:
+def _read_private(path: Path, what: str, loss: str) -> bytes:
     """Return the contents of the plain file ``path`` that nobody but its owner may touch."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError as error:
-        raise KeyFileError(
-            f"there is no key file {path}; restore it: without it no checkpoint can be signed"
-        ) from error
+        raise KeyFileError(f"there is no {what} {path}; restore it: {loss}") from error
     except OSError as error:
-        raise KeyFileError(f"the key file {path} cannot be read: {error.strerror}") from error
+        raise KeyFileError(f"the {what} {path} cannot be read: {error.strerror}") from error
     with os.fdopen(fd, "rb") as file:
         mode = os.fstat(fd).st_mode
         if not stat.S_ISREG(mode):

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from quorate.core.claim_audit import ClaimBooks
 from quorate.core.continuity import Continuity
 from quorate.core.invariants import (
     END_REASONS,
@@ -22,8 +23,14 @@ from quorate.core.invariants import (
     check_payer,
     check_shape,
 )
+from quorate.core.lottery_audit import Lotteries
+from quorate.core.promise_audit import Promises
 from quorate.model.events import (
     BudgetApplied,
+    ClaimClosed,
+    ConflictDeclared,
+    ConflictResolved,
+    EndReason,
     Event,
     HoldExtended,
     LeaseEnded,
@@ -31,10 +38,17 @@ from quorate.model.events import (
     LeaseStarted,
     NodeApplied,
     OwnerApplied,
+    PoolApplied,
+    ReservationClosed,
+    ReservationMade,
+    ReservationMoved,
     RunEnded,
     RunRequeued,
     RunSubmitted,
+    Share,
+    SpareFilled,
     StartReason,
+    SystemApplied,
     Tier,
     lease_gpus,
 )
@@ -53,6 +67,16 @@ from quorate.model.specs import (
 )
 from quorate.model.view import StateView
 
+_NEW: Final = frozenset((StartReason.START, StartReason.GROW))
+_APPLIED: Final = (
+    SystemApplied,
+    PoolApplied,
+    NodeApplied,
+    OwnerApplied,
+    BudgetApplied,
+    RunSubmitted,
+    ConflictDeclared,
+)
 VIOLATIONS_MAX: Final = 1_000
 """How many violations an audit names before it stops looking."""
 
@@ -60,19 +84,23 @@ VIOLATIONS_MAX: Final = 1_000
 def audit(events: Iterable[Event], *, view: StateView | None = None) -> list[Violation]:
     """Return everything that was ever wrong in ``events``, a ledger from its first event on.
 
-    I1, I2, I3, I5, I6, I7 and I11 after every event, in ledger order; a run is looked at when the
-    events about it are interrupted by others, so a start of several leases counts as one. With
+    I1, I2, I3, I5, I6, I7, I9 and I11 after every event, in ledger order; a run is looked at when
+    the events about it are interrupted by others, so a start of several leases counts as one. With
     ``view``, the state those events add up to, also that it spent exactly what leases cost: I10.
     """
-    books, continuity = _Books(), Continuity()
+    books, continuity, promises = _Books(), Continuity(), Promises()
+    others = (continuity, ClaimBooks(), Lotteries(), promises)
     found: list[Violation] = []
     for event in events:
         found.extend(books.enter(event))
-        found.extend(continuity.enter(event))
+        for other in others:
+            found.extend(other.enter(event))
         if len(found) >= VIOLATIONS_MAX:
             return found[:VIOLATIONS_MAX]
     found.extend(books.settle(None))
+    found.extend(books.kept())
     found.extend(continuity.settle())
+    found.extend(promises.settle())
     if view is not None:
         found.extend(_compare(books, view))
     return found[:VIOLATIONS_MAX]
@@ -122,15 +150,27 @@ class _Books:
     held_by: dict[str, dict[str, None]] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
     over: set[str] = field(default_factory=set)
+    claims: dict[str, tuple[LeaseStarted, SpareFilled]] = field(default_factory=dict)
+    promised: dict[str, tuple[Share, ...]] = field(default_factory=dict)
     unsettled: str | None = None
+    tightening: set[str] = field(default_factory=set)
+    to_reach: set[str] = field(default_factory=set)
+    conflicts: dict[str, str] = field(default_factory=dict)
 
-    def enter(self, event: Event) -> Iterator[Violation]:
+    def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901, PLR0912 - one case per kind
         """Write ``event`` down, and yield what is wrong with it or with what it leaves behind."""
         if event.at_ms < self.at_ms:
             yield Violation("I6", f"event at {event.at_ms}", f"comes after one at {self.at_ms}")
         self.at_ms = max(self.at_ms, event.at_ms)
         yield from self.settle(self._run_of(event))
+        if self.tightening and not _is_of_an_apply(event):
+            yield from self.kept()
         match event:
+            case ConflictDeclared() if event.scope.limit:
+                self.conflicts[event.conflict] = event.scope.limit
+                self.to_reach.add(event.scope.limit)
+            case ConflictResolved() if event.conflict in self.conflicts:
+                self.to_reach.discard(self.conflicts.pop(event.conflict))
             case LeaseStarted():
                 yield from self._start(event)
             case LeaseEnding() | HoldExtended():
@@ -145,6 +185,10 @@ class _Books:
                 yield from self._budget(event.budget)
             case NodeApplied():
                 yield from self._node(event.node)
+            case SpareFilled() | ClaimClosed():
+                self._claim(event)
+            case ReservationMade() | ReservationMoved() | ReservationClosed():
+                yield from self._hold(event)
             case OwnerApplied():
                 self.parents[event.owner.name] = event.owner.parents
             case _:
@@ -222,7 +266,10 @@ class _Books:
             key = envelope_id(budget.name, envelope.name)
             line = self.lines.setdefault(key, _Line(envelope, Tally()))
             line.spec = envelope
-            yield from check_envelope(key, envelope, line.tally)
+            # Whether a limit that was lowered is kept is looked at when what follows is written.
+            limits = {f"envelope {key}", f"lending {key}"}
+            self.tightening.update(limits)
+            yield from check_envelope(key, envelope, line.tally, limits)
         for cap in budget.caps:
             keys = [envelope_id(budget.name, name) for name in cap.envelopes]
             members = [self.lines[key] for key in keys if key in self.lines]
@@ -231,11 +278,14 @@ class _Books:
             tally = Tally(
                 gpus=sum(line.tally.gpus for line in members),
                 gpu_ms=sum(line.tally.gpu_ms for line in members),
+                reserved=sum(line.tally.reserved for line in members),
+                going=sum(line.tally.going for line in members),
             )
             shared = _CapLine(cap_id(budget.name, cap.name), cap, tally)
             for line in members:
                 line.caps = (*line.caps, shared)
-            yield from check_cap(shared.cap_id, cap, tally)
+            self.tightening.add(f"cap {shared.cap_id}")
+            yield from check_cap(shared.cap_id, cap, tally, self.tightening)
 
     def _promise(self, fact: LeaseStarted, *, gpus: int, gpu_ms: int) -> Iterator[Violation]:
         """Count what the payer of ``fact`` now has in use or promised, and check its limits."""
@@ -244,12 +294,83 @@ class _Books:
             line = self.lines[fact.payer] = _Line(None, Tally())
         line.tally.add(fact.tier, gpus=gpus, gpu_ms=gpu_ms)
         more = gpus > 0 or gpu_ms > 0
+        # What is new may not come under a limit that is still to be reached.
+        is_new = gpus > 0 and fact.reason in _NEW
+        excused = () if is_new else self.tightening | self.to_reach
         if more and line.spec is not None:
-            yield from check_envelope(fact.payer, line.spec, line.tally)
+            yield from check_envelope(fact.payer, line.spec, line.tally, excused)
         for cap in line.caps:
             cap.tally.add(fact.tier, gpus=gpus, gpu_ms=gpu_ms)
             if more:
-                yield from check_cap(cap.cap_id, cap.spec, cap.tally)
+                yield from check_cap(cap.cap_id, cap.spec, cap.tally, excused)
+
+    def _tell(self, lease: _Open, sign: int) -> None:
+        """Count a lease (-1: no longer) as told to stop."""
+        line = self.lines[lease.fact.payer]
+        for tally in (line.tally, *(cap.tally for cap in line.caps)):
+            tally.tell(lease.fact.tier, sign * lease.gpus)
+
+    def kept(self) -> Iterator[Violation]:
+        """Yield the limits that were lowered, are not kept, and that no conflict is about."""
+        names, self.tightening = self.tightening, set()
+        for key in sorted({name.partition(" ")[2].partition("/")[0] for name in names}):
+            for envelope in self.budgets[key].envelopes:
+                line = self.lines[envelope_id(key, envelope.name)]
+                yield from check_envelope(
+                    envelope_id(key, envelope.name), envelope, line.tally, self.to_reach
+                )
+                for cap in line.caps:
+                    yield from check_cap(cap.cap_id, cap.spec, cap.tally, self.to_reach)
+
+    def _hold(
+        self, event: ReservationMade | ReservationMoved | ReservationClosed
+    ) -> Iterator[Violation]:
+        """Write down what is held for a planned start, and look at the limits of who holds it."""
+        for share in self.promised.pop(event.reservation, ()):
+            self._keep(share, -1)
+        if isinstance(event, ReservationClosed):
+            return
+        self.promised[event.reservation] = event.payers
+        for share in event.payers:
+            if share.payer not in self.lines:
+                self.lines[share.payer] = _Line(None, Tally())
+            self._keep(share, 1)
+            yield from self._limits(share.payer)
+
+    def _keep(self, share: Share, sign: int) -> None:
+        line = self.lines[share.payer]
+        gpu_ms = sign * share.gpus * share.hold_ms
+        for tally in (line.tally, *(cap.tally for cap in line.caps)):
+            tally.add(share.tier, gpus=0, gpu_ms=gpu_ms)
+
+    def _claim(self, event: SpareFilled | ClaimClosed) -> None:
+        if isinstance(event, SpareFilled):
+            lease = self.open.get(event.lease)
+            if lease is not None:
+                self.claims[event.claim] = (lease.fact, event)
+                self._set_aside(lease.fact, event, 1)
+        elif event.claim in self.claims:
+            self._set_aside(*self.claims.pop(event.claim), -1)
+
+    def _set_aside(self, fact: LeaseStarted, filled: SpareFilled, sign: int) -> None:
+        """Count (-1: no longer) what the payer of a filled spare keeps for its return.
+
+        Its limits are looked at when the spare's own lease has ended, which counts until then.
+        """
+        gpus, gpu_ms = lease_gpus(filled.slots) * sign, filled.hold_gpu_ms * sign
+        line = self.lines[fact.payer]
+        for tally in (line.tally, *(cap.tally for cap in line.caps)):
+            tally.add(fact.tier, gpus=0, gpu_ms=gpu_ms)
+            tally.reserved += gpus
+            tally.lent_gpus += gpus if fact.tier is Tier.BORROWED else 0
+
+    def _limits(self, payer: EnvelopeId) -> Iterator[Violation]:
+        """Yield the limits that a payer or its caps exceed."""
+        line = self.lines[payer]
+        if line.spec is not None:
+            yield from check_envelope(payer, line.spec, line.tally, self.to_reach)
+        for cap in line.caps:
+            yield from check_cap(cap.cap_id, cap.spec, cap.tally, self.to_reach)
 
     def _continue(self, event: LeaseEnding | HoldExtended) -> Iterator[Violation]:
         """Write down what happens to a lease between its start and its end."""
@@ -260,6 +381,8 @@ class _Books:
             lease.hold_gpu_ms += event.gpu_ms
             yield from self._promise(lease.fact, gpus=0, gpu_ms=event.gpu_ms)
         else:
+            if not lease.is_ending:
+                self._tell(lease, 1)
             lease.is_ending = True
             if event.reason not in END_REASONS:
                 yield Violation("I6", event.lease, f"ends by reason {event.reason}")
@@ -279,6 +402,10 @@ class _Books:
         if used > lease.hold_gpu_ms:
             yield Violation("I2", name, f"used {used} GPU-ms of {lease.hold_gpu_ms} held")
         yield from self._promise(fact, gpus=-lease.gpus, gpu_ms=used - lease.hold_gpu_ms)
+        if lease.is_ending:
+            self._tell(lease, -1)
+        if event.reason is EndReason.FILLED:
+            yield from self._limits(fact.payer)
         key = (fact.run, fact.payer, fact.tier)
         self.charges[key] = self.charges.get(key, 0) + used
         for node, mask in fact.slots:
@@ -307,6 +434,13 @@ class _Books:
             yield Violation("I1", node.name, "lost slots that are leased")
         if taken and old is not None and old.domain_key != node.domain_key:
             yield Violation("I5", node.name, "moved to another domain under its leases")
+
+
+def _is_of_an_apply(event: Event) -> bool:
+    """Return whether ``event`` may be part of what a tightened budget leads to at once."""
+    if isinstance(event, LeaseStarted | LeaseEnded):
+        return event.reason in (StartReason.HANDOVER, EndReason.HANDOVER)
+    return isinstance(event, _APPLIED)
 
 
 def _compare(books: _Books, view: StateView) -> Iterator[Violation]:

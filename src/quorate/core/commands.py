@@ -85,11 +85,46 @@ class Shrink:
 
 
 @dataclass(frozen=True, slots=True)
+class Resolve:
+    """Make ``gpus`` more GPUs free in a scope, one notice from now; no domains means all."""
+
+    pool: str
+    flavor: str
+    domains: tuple[str, ...]
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Settle a conflict that is due. ``preimage`` (hex) is the link it was declared with.
+
+    Empty where nobody entered a lottery. ``beacon`` is public chance from elsewhere, where used.
+    """
+
+    conflict: str
+    preimage: str = ""
+    beacon: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Do what is due: renew or end holds that ran out, and try what waits."""
 
 
-Command = Apply | Submit | Complete | Fail | Cancel | Confirm | MarkNode | Drain | Shrink | Tick
+Command = (
+    Apply
+    | Submit
+    | Complete
+    | Fail
+    | Cancel
+    | Confirm
+    | MarkNode
+    | Drain
+    | Shrink
+    | Resolve
+    | Draw
+    | Tick
+)
 
 
 class Change(StrEnum):

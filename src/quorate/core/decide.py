@@ -6,8 +6,10 @@ tries the runs that wait, because what was asked may have made room for them.
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Final, assert_never
 
+from quorate.core.activate import start_reserved
+from quorate.core.backfill import settle_backfills
 from quorate.core.commands import (
     Apply,
     Cancel,
@@ -17,23 +19,36 @@ from quorate.core.commands import (
     Confirm,
     Decision,
     Drain,
+    Draw,
     Fail,
     MarkNode,
+    Resolve,
     Shrink,
     Submit,
     Tick,
 )
+from quorate.core.conflicts import resolve_by_hand, settle_conflict
 from quorate.core.declare import check_run, declare
 from quorate.core.elastic import grow_running, shrink_run
-from quorate.core.failure import drain_node, mark_node
+from quorate.core.failure import drain_node, mark_node, settle_spares
+from quorate.core.follow import fail_followers
 from quorate.core.lifecycle import complete_run, try_start, try_waiting
+from quorate.core.replan import replan
+from quorate.core.reserve import reserve_waiting
 from quorate.core.scribe import Scribe
 from quorate.core.settle import settle_holds
 from quorate.core.stops import confirm, stop_run
-from quorate.model.events import EndReason, LeaseStarted, Outcome, RunSubmitted
+from quorate.model.events import EndReason, LeaseStarted, Outcome, RunRefused, RunSubmitted
 from quorate.model.records import TERMINAL, Phase, RunRecord
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.view import StateView
+
+_PASSES_MAX: Final = 16
+"""How often starts are tried again in one decision because another promise has moved."""
+
+_Immediate = (
+    Apply | Complete | Fail | Cancel | Confirm | MarkNode | Drain | Shrink | Resolve | Draw | Tick
+)
 
 
 def decide(
@@ -44,23 +59,57 @@ def decide(
     ``has_executor`` says that somebody runs the work, and confirms when a stop is done.
     """
     scribe = Scribe(view, now_ms=now_ms, actor=actor, has_executor=has_executor)
-    settle_holds(scribe)
+    _settle(scribe)
     if isinstance(command, Submit):
         return _submit(scribe, command)
     decision = _carry_out(scribe, command)
     if decision.refusals:
         return Decision(refusals=decision.refusals, warnings=decision.warnings)
+    settle_spares(scribe)
+    fail_followers(scribe)
     _give_out(scribe)
     return Decision(tuple(scribe.events), (), decision.changes, decision.warnings)
+
+
+def _settle(scribe: Scribe) -> None:
+    """Do what time has made due; a spare that is given up leaves money to those that run dry."""
+    while True:
+        settle_holds(scribe)
+        settle_backfills(scribe)
+        if not settle_spares(scribe):
+            break
+    fail_followers(scribe)
 
 
 def _give_out(scribe: Scribe) -> None:
     """Start what waits and grow what runs, until that leaves nothing to start and nothing to say.
 
-    What starts may change why another still waits. Starting makes no room, so this ends soon.
+    Promised starts come first, in their order. What starts may change why another still waits.
+    Starting makes no room, so this ends soon; what still waits then is promised a start, unless
+    nothing has happened since that was last looked at.
     """
+    changed = bool(scribe.events) or scribe.view.window_opened(scribe.began_ms, scribe.now_ms)
+    for _ in range(_PASSES_MAX):
+        _start_all(scribe)
+        if not scribe.somebody_waits:
+            return
+        written = len(scribe.events)
+        replan(scribe, changed=changed)
+        if len(scribe.events) == written:
+            break  # Nobody has moved, so nobody has made room for another.
+    if changed or scribe.events:
+        written = len(scribe.events)
+        reserve_waiting(scribe)
+        if len(scribe.events) > written:
+            # What was promised just now may be why another waits.
+            try_waiting(scribe)
+
+
+def _start_all(scribe: Scribe) -> None:
+    """Start and grow, until that leaves nothing to start."""
     while True:
         written = len(scribe.events)
+        start_reserved(scribe)
         try_waiting(scribe)
         grow_running(scribe)
         if not any(isinstance(event, LeaseStarted) for event in scribe.events[written:]):
@@ -69,7 +118,7 @@ def _give_out(scribe: Scribe) -> None:
 
 def _carry_out(  # noqa: PLR0911 - one answer per command
     scribe: Scribe,
-    command: Apply | Complete | Fail | Cancel | Confirm | MarkNode | Drain | Shrink | Tick,
+    command: _Immediate,
 ) -> Decision:
     """Write what ``command`` asks for; the decision returned has no events of its own."""
     match command:
@@ -101,8 +150,8 @@ def _carry_out(  # noqa: PLR0911 - one answer per command
             else:
                 mark_node(scribe, command.node, command.status, command.note)
             return Decision()
-        case Tick():
-            return Decision()
+        case Resolve() | Draw() | Tick():
+            return _resolve(scribe, command)
         case _:
             assert_never(command)
 
@@ -113,7 +162,7 @@ def _submit(scribe: Scribe, command: Submit) -> Decision:
     if known is not None and known.spec == run:
         # The very same run is there already, as when a command is typed twice.
         if scribe.events:
-            try_waiting(scribe)
+            _give_out(scribe)
         return Decision(tuple(scribe.events), changes=(("Run", run.name, Change.UNCHANGED),))
     refusals = check_run(scribe.view, run)
     if refusals:
@@ -121,13 +170,16 @@ def _submit(scribe: Scribe, command: Submit) -> Decision:
     before_ms = scribe.began_ms
     if scribe.events or scribe.view.window_opened(before_ms, scribe.now_ms):
         # What has ended or opened since may be what others wait for, and they waited longer.
-        try_waiting(scribe)
+        _give_out(scribe)
     view = scribe.view
     submitted = RunSubmitted(at_ms=scribe.now_ms, actor=scribe.actor, run=run)
     start = Scribe(view, now_ms=scribe.now_ms, actor=scribe.actor, has_executor=scribe.has_executor)
     try_start(start, run, leases_ever=0, known=None)
-    events = (*scribe.events, submitted, *start.events)
-    return Decision(events, changes=(("Run", run.name, Change.SUBMITTED),))
+    for event in (submitted, *start.events):
+        scribe.write(event)
+    if start.events and isinstance(start.events[0], RunRefused):
+        reserve_waiting(scribe)
+    return Decision(tuple(scribe.events), changes=(("Run", run.name, Change.SUBMITTED),))
 
 
 def _change_run(scribe: Scribe, command: Complete | Fail | Cancel | Shrink) -> Decision:
@@ -166,6 +218,16 @@ def _finished(scribe: Scribe, record: RunRecord, command: Complete | Fail) -> De
     else:
         complete_run(scribe, record, Outcome.FAILED, command.note)
     return Decision()
+
+
+def _resolve(scribe: Scribe, command: Resolve | Draw | Tick) -> Decision:
+    """Declare or settle a conflict; time alone asks for nothing."""
+    refusal: Refusal | None = None
+    if isinstance(command, Resolve):
+        refusal = resolve_by_hand(scribe, command)
+    elif isinstance(command, Draw):
+        refusal = settle_conflict(scribe, command)
+    return Decision() if refusal is None else Decision(refusals=(refusal,))
 
 
 def _refused(code: RefusalCode, subject: str, remedy: str) -> Decision:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from quorate.core.commands import Applied, Apply, Change, Decision
 from quorate.core.scribe import Scribe
+from quorate.core.tighten import tighten
 from quorate.model.amounts import hours_text
 from quorate.model.events import (
     BudgetApplied,
@@ -71,6 +72,9 @@ def declare(scribe: Scribe, command: Apply) -> Decision:
         scribe.write(event)
         change = Change.CREATED if old is None else Change.CONFIGURED
         changes.append((type(spec).__name__, name, change))
+    for spec in specs:
+        if isinstance(spec, Budget):
+            refusals += tighten(scribe, spec)
     if refusals:
         return Decision(refusals=tuple(refusals))
     warnings = (*_promises(scribe.view, specs), *_quotas(specs))
@@ -345,20 +349,17 @@ def _check_budget(view: StateView, budget: Budget, owners: set[str]) -> Iterator
 
 
 def _overdrawn(view: StateView, where: str, account: EnvelopeAccount) -> Iterator[Refusal]:
-    """Yield each limit of ``account`` that is below what it has already promised."""
+    """Yield each limit of ``account`` that is below what it has spent or promised to spend.
+
+    How many GPUs it may pay at once can be lowered: ``core/tighten.py`` does the rest.
+    """
     spec = account.spec
-    if account.gpus_active + account.gpus_reserved > spec.concurrency:
-        yield _in_use(f"{where}.concurrency", account.gpus_active, f"{spec.concurrency} is too low")
     if account.committed_gpu_ms > spec.gpu_ms_granted:
         yield _spent(f"{where}.maxGPUHours", account.committed_gpu_ms, spec.gpu_ms_granted)
     lending = spec.lending
     lent = account.lent_gpus_active
     if lent and not lending.allow:
         yield _in_use(f"{where}.lending.allow", lent, "lending cannot stop")
-    if lending.concurrency_max is not None and lent > lending.concurrency_max:
-        yield _in_use(
-            f"{where}.lending.maxConcurrency", lent, f"{lending.concurrency_max} is too low"
-        )
     if lending.gpu_ms_max is not None and account.lent_committed_gpu_ms > lending.gpu_ms_max:
         yield _spent(
             f"{where}.lending.maxGPUHours", account.lent_committed_gpu_ms, lending.gpu_ms_max
@@ -380,18 +381,15 @@ def _overdrawn(view: StateView, where: str, account: EnvelopeAccount) -> Iterato
 
 
 def _caps_overdrawn(view: StateView, path: str, budget: Budget) -> Iterator[Refusal]:
-    """Yield each cap that its envelopes' use already exceeds."""
+    """Yield each cap on GPU-hours that its envelopes have already promised more than."""
     for cap in budget.caps:
         accounts = [
             account
             for name in cap.envelopes
             if (account := view.envelopes.get(envelope_id(budget.name, name))) is not None
         ]
-        active = sum(account.gpus_active + account.gpus_reserved for account in accounts)
         committed = sum(account.committed_gpu_ms for account in accounts)
         where = f"{path}.aggregateCaps[{cap.name}]"
-        if cap.concurrency_max is not None and active > cap.concurrency_max:
-            yield _in_use(f"{where}.maxConcurrency", active, f"{cap.concurrency_max} is too low")
         if cap.gpu_ms_max is not None and committed > cap.gpu_ms_max:
             yield _spent(f"{where}.maxGPUHours", committed, cap.gpu_ms_max)
 

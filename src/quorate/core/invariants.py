@@ -7,12 +7,13 @@ same over a whole sequence of events. Both return what is wrong and raise nothin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from quorate.core.claim_audit import check_claims
 from quorate.core.shape import Violation, check_shape
-from quorate.model.events import EndReason, LeaseStarted, StartReason, Tier
+from quorate.model.events import ConflictCause, EndReason, LeaseStarted, StartReason, Tier
 from quorate.model.island import all_slots
 from quorate.model.records import TERMINAL, Lease, Phase, RunRecord
 from quorate.model.selector import matches
@@ -44,17 +45,31 @@ __all__ = [
     "check_shape",
     "sweep",
     "tallies_of",
+    "tightened",
 ]
 
 
 @dataclass(slots=True)
 class Tally:
-    """What one envelope has in use, and has spent or promised; ``lent`` is the part lent out."""
+    """What one envelope has in use, and has spent or promised; ``lent`` is the part lent out.
+
+    ``reserved`` is the width kept for filled spares, and ``going`` what was told to stop: a limit
+    that was tightened is kept when all that is too much is on its way out.
+    """
 
     gpus: int = 0
     gpu_ms: int = 0
     lent_gpus: int = 0
     lent_gpu_ms: int = 0
+    reserved: int = 0
+    going: int = 0
+    lent_going: int = 0
+
+    def tell(self, tier: Tier, gpus: int) -> None:
+        """Count ``gpus`` (negative: no longer) as told to stop."""
+        self.going += gpus
+        if tier is Tier.BORROWED:
+            self.lent_going += gpus
 
     def add(self, tier: Tier, *, gpus: int, gpu_ms: int) -> None:
         """Count ``gpus`` in use and ``gpu_ms`` promised (negative: no longer)."""
@@ -71,7 +86,7 @@ def sweep(view: StateView) -> list[Violation]:
     Checks I1, I2, I3, I5, I6 as far as a state shows it, I7, I10, I11, and of I8 that counters and
     indexes are what the tables add up to. Takes time in proportion to the state.
     """
-    found = [*_slots(view), *_money(view), *_indexes(view)]
+    found = [*_slots(view), *_money(view), *_indexes(view), *check_claims(view)]
     for lease in view.leases.values():
         found += check_lease(view, lease)
     for record in view.runs.values():
@@ -99,19 +114,38 @@ def check_payer(
         yield Violation("I3", fact.lease, f"starts before the window of {fact.payer}")
 
 
-def check_envelope(key: EnvelopeId, envelope: Envelope, tally: Tally) -> Iterator[Violation]:
-    """Yield each limit of ``envelope`` and of its lending that ``tally`` exceeds: I2."""
+def check_envelope(
+    key: EnvelopeId, envelope: Envelope, tally: Tally, excused: Collection[str] = ()
+) -> Iterator[Violation]:
+    """Yield each limit of ``envelope`` and of its lending that ``tally`` exceeds: I2.
+
+    ``excused`` names limits that were tightened and are still to be reached.
+    """
     lending = envelope.lending
-    yield from _over(key, "GPUs", tally.gpus, envelope.concurrency)
+    if f"envelope {key}" not in excused:
+        used = tally.gpus + tally.reserved - tally.going
+        yield from _over(key, "GPUs", used, envelope.concurrency)
     yield from _over(key, "GPU-ms", tally.gpu_ms, envelope.gpu_ms_granted)
-    yield from _over(key, "lent GPUs", tally.lent_gpus, lending.concurrency_max)
+    if f"lending {key}" not in excused:
+        lent = tally.lent_gpus - tally.lent_going
+        yield from _over(key, "lent GPUs", lent, lending.concurrency_max)
     yield from _over(key, "lent GPU-ms", tally.lent_gpu_ms, lending.gpu_ms_max)
 
 
-def check_cap(key: CapId, cap: Cap, tally: Tally) -> Iterator[Violation]:
+def check_cap(
+    key: CapId, cap: Cap, tally: Tally, excused: Collection[str] = ()
+) -> Iterator[Violation]:
     """Yield each limit of ``cap`` that ``tally``, the sum over its envelopes, exceeds: I2."""
-    yield from _over(key, "GPUs", tally.gpus, cap.concurrency_max)
+    if f"cap {key}" not in excused:
+        used = tally.gpus + tally.reserved - tally.going
+        yield from _over(key, "GPUs", used, cap.concurrency_max)
     yield from _over(key, "GPU-ms", tally.gpu_ms, cap.gpu_ms_max)
+
+
+def tightened(view: StateView) -> set[str]:
+    """Return the limits that were tightened below their use, and that a conflict is to reach."""
+    declared = (view.conflicts[name].declared for name in view.open_conflicts)
+    return {each.scope.limit for each in declared if each.cause is ConflictCause.TIGHTENED}
 
 
 def _over(key: str, what: str, used: int, limit: int | None) -> Iterator[Violation]:
@@ -132,6 +166,17 @@ def tallies_of(view: StateView) -> dict[EnvelopeId, Tally]:
         gpus = sum(mask.bit_count() for _, mask in lease.fact.slots)
         tally = tallies.setdefault(lease.fact.payer, Tally())
         tally.add(lease.fact.tier, gpus=gpus, gpu_ms=lease.hold_gpu_ms)
+        if lease.ending is not None:
+            tally.tell(lease.fact.tier, gpus)
+    for promise in view.reservations.values():
+        for share in promise.payers:
+            tally = tallies.setdefault(share.payer, Tally())
+            tally.add(share.tier, gpus=0, gpu_ms=share.gpus * share.hold_ms)
+    for claim in view.claims.values():
+        tally = tallies.setdefault(claim.payer, Tally())
+        tally.add(claim.tier, gpus=0, gpu_ms=claim.hold_gpu_ms)
+        tally.reserved += claim.gpus
+        tally.lent_gpus += claim.gpus if claim.tier is Tier.BORROWED else 0
     return tallies
 
 
@@ -171,11 +216,11 @@ class _Account:
 
 def _money(view: StateView) -> Iterator[Violation]:
     """Yield limits passed (I2), wrong bills (I10) and accounts that do not add up (I8)."""
-    tallies = tallies_of(view)
+    tallies, excused = tallies_of(view), tightened(view)
     for budget in view.budgets.values():
         for envelope in budget.envelopes:
             key = envelope_id(budget.name, envelope.name)
-            yield from check_envelope(key, envelope, tallies.get(key, Tally()))
+            yield from check_envelope(key, envelope, tallies.get(key, Tally()), excused)
     accounts = {key: _Account(tally=tally) for key, tally in tallies.items()}
     for record in view.runs.values():
         for (payer, _), gpu_ms in record.charges.items():
@@ -189,9 +234,10 @@ def _money(view: StateView) -> Iterator[Violation]:
         if account.spent_gpu_ms(view.at_ms) != spent:
             spent_is = account.spent_gpu_ms(view.at_ms)
             yield Violation("I10", key, f"{spent_is} GPU-ms on its account, {spent} used")
-        kept = (account.gpus_active, account.committed_gpu_ms)
+        kept = (account.gpus_active, account.committed_gpu_ms, account.gpus_reserved)
         lent = (account.lent_gpus_active, account.lent_committed_gpu_ms)
-        if kept != (tally.gpus, tally.gpu_ms) or lent != (tally.lent_gpus, tally.lent_gpu_ms):
+        told = (tally.gpus, tally.gpu_ms, tally.reserved)
+        if kept != told or lent != (tally.lent_gpus, tally.lent_gpu_ms):
             yield Violation("I8", key, f"counts {kept} and lent {lent}, leases say {tally}")
     for key in accounts:
         yield Violation("I3", key, "pays and does not exist")
@@ -205,11 +251,14 @@ def _caps(view: StateView, tallies: Mapping[EnvelopeId, Tally]) -> Iterator[Viol
             key = cap_id(budget.name, cap.name)
             members = [tallies.get(envelope_id(budget.name, n), Tally()) for n in cap.envelopes]
             gpus, gpu_ms = sum(m.gpus for m in members), sum(m.gpu_ms for m in members)
-            yield from check_cap(key, cap, Tally(gpus=gpus, gpu_ms=gpu_ms))
+            reserved, going = sum(m.reserved for m in members), sum(m.going for m in members)
+            total = Tally(gpus=gpus, gpu_ms=gpu_ms, reserved=reserved, going=going)
+            yield from check_cap(key, cap, total, tightened(view))
             account = view.caps[key]
-            kept = (account.gpus_active, account.committed_gpu_ms)
-            if kept != (gpus, gpu_ms):
-                yield Violation("I8", key, f"counts {kept}, its envelopes {(gpus, gpu_ms)}")
+            kept = (account.gpus_active, account.committed_gpu_ms, account.gpus_reserved)
+            if kept != (gpus, gpu_ms, reserved):
+                told = (gpus, gpu_ms, reserved)
+                yield Violation("I8", key, f"counts {kept}, its envelopes {told}")
 
 
 def _indexes(view: StateView) -> Iterator[Violation]:
@@ -229,6 +278,11 @@ def _indexes(view: StateView) -> Iterator[Violation]:
         yield Violation("I8", "owners", "their leases are not the open ones")
     if {node: set(names) for node, names in view.node_leases.items() if names} != by_node:
         yield Violation("I8", "nodes", "their leases are not the open ones")
+    promised = {r.made.run: name for name, r in view.reservations.items()}
+    if {n: r.reservation for n, r in view.runs.items() if r.reservation} != promised:
+        yield Violation("I8", "reservations", "are not those of the runs")
+    if not promised.keys() <= view.pending.keys():
+        yield Violation("I11", "reservations", "are kept for runs that do not wait")
     waiting = {n: r.seq for n, r in view.runs.items() if r.phase is Phase.PENDING}
     if dict(view.pending) != waiting:
         yield Violation("I8", "queue", "is not the runs that are pending")

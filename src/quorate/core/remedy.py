@@ -64,7 +64,8 @@ class Remedy:
 
     ``command`` is the argument vector to type, ``changes`` its fields and values (None: removed),
     ``target_kind`` and ``target_name`` what it changes: a run to copy, a budget, or a run to end.
-    ``trial`` is the command that was decided to prove it.
+    ``trial`` is the command that was decided to prove it. ``instead`` says that the run it copies
+    has to be cancelled before: room or money is kept for that one.
     """
 
     kind: RemedyKind
@@ -74,6 +75,7 @@ class Remedy:
     effect: str
     command: tuple[str, ...]
     trial: Command
+    instead: bool = False
 
 
 @dataclass(slots=True)

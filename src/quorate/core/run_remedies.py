@@ -11,10 +11,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from quorate.core.commands import Submit
+from quorate.core.commands import Cancel, Submit
+from quorate.core.decide import decide
 from quorate.core.holds import hold_duration_ms
 from quorate.core.layout import pack_request
 from quorate.core.remedy import (
+    ACTOR,
     Proof,
     Remedy,
     RemedyKind,
@@ -26,6 +28,7 @@ from quorate.core.remedy import (
 )
 from quorate.core.spread import items_of
 from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS
+from quorate.model.apply import apply_all
 from quorate.model.island import IslandKey
 from quorate.model.specs import Funding, Run
 from quorate.model.view import StateView
@@ -51,17 +54,34 @@ Changes = tuple[tuple[str, Value], ...]
 
 
 class _Copies:
-    """Tries changed copies of one run and words what works."""
+    """Tries changed copies of one run and words what works.
+
+    Beside the run itself first. One that was promised a start keeps room and money for that, so a
+    copy that finds none is tried once more as if the run had been cancelled just before.
+    """
 
     def __init__(self, view: StateView, run: Run, now_ms: int) -> None:
         self.view = view
         self.run = run
         self.name = _free_name(view, run.name)
         self.trials = Trials(view, now_ms, DRY_RUNS_MAX)
+        self._alone: Trials | None = None
+        self._instead: set[Run] = set()
+        if view.runs[run.name].reservation is not None:
+            without = view.overlay()
+            decision = decide(view, Cancel(run.name), now_ms=now_ms, actor=ACTOR)
+            apply_all(without, decision.events)
+            self._alone = Trials(without, now_ms, DRY_RUNS_MAX)
 
     def proof(self, run: Run) -> Proof:
         """Return the leases with which ``run``, under the copy's name, would start."""
-        return self.trials.start_of(self.name, Submit(replace(run, name=self.name)))
+        command = Submit(replace(run, name=self.name))
+        found = self.trials.start_of(self.name, command)
+        if not found and self._alone is not None:
+            found = self._alone.start_of(self.name, command)
+            if found:
+                self._instead.add(run)
+        return found
 
     def remedy(self, kind: RemedyKind, run: Run, changes: Changes, proof: Proof) -> Remedy:
         """Return the remedy that ``proof`` proves."""
@@ -74,6 +94,7 @@ class _Copies:
             effect=f"the copy starts now with {started_with(proof)}",
             command=(*command, *setting(changes)),
             trial=Submit(replace(run, name=self.name)),
+            instead=run in self._instead,
         )
 
     def once(self, kind: RemedyKind, run: Run, *changes: tuple[str, Value]) -> Iterator[Remedy]:

@@ -13,6 +13,8 @@ from quorate.model.events import (
     LeaseEnding,
     NodeStatus,
     Outcome,
+    ReservationClosed,
+    ReservationOutcome,
     RunEnded,
     RunRequeued,
     RunStopping,
@@ -29,10 +31,12 @@ def stop_run(  # noqa: PLR0913 - who, why, and what comes after
     *,
     end_ms: int | None = None,
     note: str = "",
+    detail: str = "",
 ) -> None:
     """Stop every lease of the run; then it is over with ``outcome``, or waits again for None.
 
-    ``end_ms`` is the instant up to which it is charged when nothing has to be waited for.
+    ``end_ms`` is the instant up to which it is charged when nothing has to be waited for, and
+    ``detail`` goes with the reason on every lease.
     """
     if record.stopping is not None and (outcome is None or record.stopping.outcome is not None):
         return  # It is on its way out; what it was told first holds, unless it is now cancelled.
@@ -48,25 +52,33 @@ def stop_run(  # noqa: PLR0913 - who, why, and what comes after
             )
         )
     for name in tuple(record.leases):
-        stop_lease(scribe, name, reason, end_ms=end_ms)
+        stop_lease(scribe, name, reason, end_ms=end_ms, detail=detail)
     if not scribe.view.runs[record.spec.name].leases:
         finish(scribe, record.spec.name, reason, outcome, note)
 
 
-def stop_bundle(
-    scribe: Scribe, run: str, bundle: int, reason: EndReason, *, end_ms: int | None = None
+def stop_bundle(  # noqa: PLR0913 - what, why, and when
+    scribe: Scribe,
+    run: str,
+    bundle: int,
+    reason: EndReason,
+    *,
+    end_ms: int | None = None,
+    detail: str = "",
 ) -> None:
     """Stop one bundle; without its first bundle the run goes back to the queue."""
     record = scribe.view.runs[run]
     if bundle == 0:
-        stop_run(scribe, record, reason, None, end_ms=end_ms)
+        stop_run(scribe, record, reason, None, end_ms=end_ms, detail=detail)
         return
     for name in tuple(record.leases):
         if scribe.view.leases[name].fact.bundle == bundle:
-            stop_lease(scribe, name, reason, end_ms=end_ms)
+            stop_lease(scribe, name, reason, end_ms=end_ms, detail=detail)
 
 
-def stop_lease(scribe: Scribe, name: str, reason: EndReason, *, end_ms: int | None = None) -> None:
+def stop_lease(
+    scribe: Scribe, name: str, reason: EndReason, *, end_ms: int | None = None, detail: str = ""
+) -> None:
     """Tell a lease to stop: within its grace, or by ``end_ms``; without an executor it has.
 
     A lease that is stopping already is left to it.
@@ -82,10 +94,12 @@ def stop_lease(scribe: Scribe, name: str, reason: EndReason, *, end_ms: int | No
             lease=name,
             reason=reason,
             deadline_ms=scribe.now_ms + lease.grace_ms if gone_ms is None else gone_ms,
+            detail=detail,
         )
     )
     if not scribe.has_executor or _is_fenced(scribe.view, lease):
-        end_lease(scribe, name, reason, end_ms=scribe.now_ms if gone_ms is None else gone_ms)
+        gone_ms = scribe.now_ms if gone_ms is None else gone_ms
+        end_lease(scribe, name, reason, end_ms=gone_ms, detail=detail)
 
 
 def _is_fenced(view: StateView, lease: Lease) -> bool:
@@ -102,7 +116,8 @@ def confirm(scribe: Scribe, lease: Lease) -> None:
     assert lease.ending is not None, lease
     fact = lease.fact
     end_ms = max(fact.start_ms, min(scribe.now_ms, lease.hold_ends_ms))
-    end_lease(scribe, fact.lease, lease.ending.reason, end_ms=end_ms)
+    ending = lease.ending
+    end_lease(scribe, fact.lease, ending.reason, end_ms=end_ms, detail=ending.detail)
     record = scribe.view.runs[fact.run]
     if record.stopping is not None and not record.leases:
         finish(
@@ -114,11 +129,18 @@ def confirm(scribe: Scribe, lease: Lease) -> None:
         )
 
 
-def end_lease(scribe: Scribe, name: str, reason: EndReason, *, end_ms: int) -> None:
+def end_lease(
+    scribe: Scribe, name: str, reason: EndReason, *, end_ms: int, detail: str = ""
+) -> None:
     """Write that a lease has ended, charged up to ``end_ms``."""
     scribe.write(
         LeaseEnded(
-            at_ms=scribe.now_ms, actor=scribe.actor, lease=name, reason=reason, end_ms=end_ms
+            at_ms=scribe.now_ms,
+            actor=scribe.actor,
+            lease=name,
+            reason=reason,
+            end_ms=end_ms,
+            detail=detail,
         )
     )
 
@@ -128,6 +150,16 @@ def finish(scribe: Scribe, run: str, reason: EndReason, outcome: Outcome | None,
     if outcome is None:
         scribe.write(RunRequeued(at_ms=scribe.now_ms, actor=scribe.actor, run=run, reason=reason))
     else:
+        reservation = scribe.view.runs[run].reservation
+        if reservation is not None:
+            scribe.write(
+                ReservationClosed(
+                    at_ms=scribe.now_ms,
+                    actor=scribe.actor,
+                    reservation=reservation,
+                    outcome=ReservationOutcome.CANCELLED,
+                )
+            )
         scribe.write(
             RunEnded(at_ms=scribe.now_ms, actor=scribe.actor, run=run, outcome=outcome, note=note)
         )

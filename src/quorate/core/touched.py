@@ -16,6 +16,7 @@ from quorate.core.invariants import (
     check_envelope,
     check_lease,
     check_run_record,
+    tightened,
 )
 from quorate.model.events import (
     BudgetApplied,
@@ -92,12 +93,29 @@ def _payer(view: StateView, key: EnvelopeId) -> Iterator[Violation]:
         account.lent_gpus_active,
         account.lent_committed_gpu_ms,
     )
+    lent_max = account.spec.lending.concurrency_max
+    if tally.gpus > account.spec.concurrency or tally.lent_gpus > (lent_max or 0):
+        _tell(view, (key,), tally)
+    excused = tightened(view)
     if not account.retired:
-        yield from check_envelope(key, account.spec, tally)
+        yield from check_envelope(key, account.spec, tally, excused)
     for cap_key in account.caps:
         cap = view.caps[cap_key]
         total = Tally(cap.gpus_active + cap.gpus_reserved, cap.committed_gpu_ms)
-        yield from check_cap(cap_key, cap.spec, total)
+        limit = cap.spec.concurrency_max
+        if limit is not None and total.gpus > limit:
+            members = [envelope_id(account.budget, name) for name in cap.spec.envelopes]
+            _tell(view, members, total)
+        yield from check_cap(cap_key, cap.spec, total, excused)
+
+
+def _tell(view: StateView, payers: Iterable[EnvelopeId], tally: Tally) -> None:
+    """Count into ``tally`` what was told to stop of what ``payers`` pay for."""
+    for payer in payers:
+        for name in view.payer_leases.get(payer, ()):
+            lease = view.leases[name]
+            if lease.ending is not None:
+                tally.tell(lease.fact.tier, lease.gpus)
 
 
 def _node(view: StateView, node: str) -> Iterator[Violation]:

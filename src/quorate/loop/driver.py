@@ -1,7 +1,8 @@
 """The driver: sleeps until something is due, and then has it done.
 
-It brings what the executor reports into the ledger, and ticks when a hold must be renewed. Waiting
-is handed in, so that a daemon may be woken early, and a simulation need not sleep at all.
+It brings what the executor reports into the ledger, has conflicts settled that are due, and ticks
+when a hold must be renewed or a start is promised. Waiting is handed in, so that a daemon may be
+woken early, and a simulation need not sleep at all.
 """
 
 from __future__ import annotations
@@ -37,9 +38,11 @@ class Driver:
         Doing it twice at one instant changes nothing the second time.
         """
         self._relay()
-        if self._is_due():
+        self._engine.settle_due()
+        now_ms = self._engine.now_ms()
+        if self._is_due(now_ms):
             self._engine.execute(Tick(), actor=ACTOR)
-        return self._due_ms()
+        return self._due_ms(after_ms=now_ms)
 
     def run(self, wait: Wait) -> None:
         """Step, wait, and step again until ``wait`` says that it is enough."""
@@ -56,9 +59,13 @@ class Driver:
         if commands:
             self._engine.execute_all(commands, actor=EXECUTOR_ACTOR)
 
-    def _due_ms(self) -> int | None:
-        return next_due_ms(self._engine.view, has_executor=self._engine.executor is not None)
+    def _due_ms(self, *, after_ms: int | None = None) -> int | None:
+        return next_due_ms(
+            self._engine.view,
+            has_executor=self._engine.executor is not None,
+            after_ms=after_ms,
+        )
 
-    def _is_due(self) -> bool:
+    def _is_due(self, now_ms: int) -> bool:
         due_ms = self._due_ms()
-        return due_ms is not None and due_ms <= self._engine.now_ms()
+        return due_ms is not None and due_ms <= now_ms

@@ -6,6 +6,9 @@ block is durable. When a commit fails, what was decided is forgotten and the sta
 
 With an executor, stops are two facts, and the executor is told what each commit means to it.
 What it missed because this program ended in between, it is told when the ledger is opened again.
+
+With the lottery's secret, conflicts that are due are settled in blocks of their own, after the one
+that declared them is durable: nobody can have known the link before who entered was fixed.
 """
 
 from __future__ import annotations
@@ -15,14 +18,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from quorate.core.commands import Command, Decision
+from quorate.core.commands import Command, Decision, Draw
 from quorate.core.decide import decide
+from quorate.core.lottery import CHAIN_LENGTH
 from quorate.ledger.chain import GENESIS, Head, seal
 from quorate.ledger.fold import replay
 from quorate.ledger.snapshot import restore, take
 from quorate.loop.orders import orders_of, standing_orders
+from quorate.loop.preimages import Preimages
 from quorate.model.apply import apply_all
-from quorate.model.events import Event, LedgerOpened
+from quorate.model.events import ConflictDeclared, Event, LedgerOpened, LotteryCommitted
 from quorate.model.state import State
 from quorate.model.view import StateView
 from quorate.ports.clock import Clock
@@ -34,6 +39,10 @@ _LOG = logging.getLogger(__name__)
 
 SNAPSHOT_EVENTS: Final = 50_000
 """A snapshot is kept when this many events have come since the last one, unless told otherwise."""
+DRAWS_MAX: Final = 1_000
+"""How many conflicts are settled after one commit; the rest wait for the next."""
+DRAW_ACTOR: Final = "lottery"
+"""Who settles conflicts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +65,12 @@ class Engine:
         executor: Executor | None = None,
         *,
         snapshot_seq: int = 0,
+        lottery_secret: bytes | None = None,
     ) -> None:
         self.executor = executor
+        self._secret = lottery_secret
+        self._preimages: Preimages | None = None
+        self._has_warned = False
         self._store = store
         self._clock = clock
         self._state = state
@@ -67,10 +80,18 @@ class Engine:
         self.snapshot_events = SNAPSHOT_EVENTS
 
     @classmethod
-    def open(cls, store: EventStore, clock: Clock, *, executor: Executor | None = None) -> Self:
+    def open(
+        cls,
+        store: EventStore,
+        clock: Clock,
+        *,
+        executor: Executor | None = None,
+        lottery_secret: bytes | None = None,
+    ) -> Self:
         """Return the engine of a ledger, read from its last snapshot and the log after it.
 
-        ``executor`` is told every open lease and every stop that is under way. Raises
+        ``executor`` is told every open lease and every stop that is under way. Without the secret
+        that the ledger was made with, conflicts that need a draw stay open. Raises
         ``CorruptLedgerError`` when the log does not verify, ``LedgerEmptyError`` when it was
         created and never begun.
         """
@@ -79,7 +100,15 @@ class Engine:
             raise LedgerEmptyError
         if executor is not None:
             executor.resume(standing_orders(state))
-        return cls(store, clock, state, head, executor, snapshot_seq=snapshot_seq)
+        return cls(
+            store,
+            clock,
+            state,
+            head,
+            executor,
+            snapshot_seq=snapshot_seq,
+            lottery_secret=lottery_secret,
+        )
 
     @classmethod
     def create(  # noqa: PLR0913 - what a ledger begins with
@@ -91,14 +120,28 @@ class Engine:
         public_key: str,
         actor: str,
         executor: Executor | None = None,
+        lottery_secret: bytes | None = None,
+        lottery_length: int = CHAIN_LENGTH,
     ) -> Self:
-        """Return the engine of a new ledger in the empty ``store``."""
-        engine = cls(store, clock, State(), store.head(), executor)
+        """Return the engine of a new ledger in the empty ``store``.
+
+        With a secret its lottery is fixed from the first block on, for so many draws; without,
+        nothing is ever drawn.
+        """
+        engine = cls(store, clock, State(), store.head(), executor, lottery_secret=lottery_secret)
         assert engine._head == GENESIS, engine._head
-        opened = LedgerOpened(
-            at_ms=clock.now_ms(), actor=actor, ledger_id=ledger_id, public_key=public_key
-        )
-        engine._commit([opened])
+        at_ms = clock.now_ms()
+        events: list[Event] = [
+            LedgerOpened(at_ms=at_ms, actor=actor, ledger_id=ledger_id, public_key=public_key)
+        ]
+        if lottery_secret is not None:
+            commitment = Preimages(lottery_secret, lottery_length).link(0).hex()
+            events.append(
+                LotteryCommitted(
+                    at_ms=at_ms, actor=actor, commitment=commitment, length=lottery_length
+                )
+            )
+        engine._commit(events)
         return engine
 
     @property
@@ -124,8 +167,15 @@ class Engine:
         """Decide ``commands`` in order and commit them as one block; return when it is durable.
 
         A refused command records nothing and does not keep the others from being recorded. Raises
-        a ``StoreError`` when the block cannot be committed; then none of them happened.
+        a ``StoreError`` when the block cannot be committed; then none of them happened. Conflicts
+        that are due are settled after it.
         """
+        receipts = self.execute_block(commands, actor=actor)
+        self.settle_due()
+        return receipts
+
+    def execute_block(self, commands: Sequence[Command], *, actor: str) -> list[Receipt]:
+        """Decide and commit one block, and leave the conflicts that are due alone."""
         decisions: list[Decision] = []
         events: list[Event] = []
         self._reload_if_unsure()
@@ -147,6 +197,54 @@ class Engine:
             self.executor.carry_out(orders_of(self._state, events))
         self._maybe_snapshot()
         return [Receipt(decision, self._head) for decision in decisions]
+
+    def settle_due(self) -> None:
+        """Settle every conflict that is due, each in a block of its own.
+
+        What cannot be settled stays open, and is tried again after the next commit.
+        """
+        for _ in range(DRAWS_MAX):
+            declared = self._next_due()
+            if declared is None:
+                return
+            link = self._links().link(declared.preimage_index) if declared.tokens else b""
+            try:
+                draw = Draw(declared.conflict, link.hex())
+                (receipt,) = self.execute_block([draw], actor=DRAW_ACTOR)
+            except QuorateError as error:
+                # What was asked for is committed; the conflict is not lost with this attempt.
+                _LOG.warning("conflict %s is not settled yet: %s", declared.conflict, error)
+                return
+            assert not receipt.decision.refusals, receipt.decision.refusals
+
+    def _links(self) -> Preimages:
+        """Return the lottery's chain, which takes a moment the first time it is looked into."""
+        if self._preimages is None:
+            assert self._secret is not None, "asked for only where there is one"
+            self._preimages = Preimages(self._secret, self._state.lottery.length)
+        return self._preimages
+
+    def _next_due(self) -> ConflictDeclared | None:
+        """Return the first conflict that is due and that this engine can settle."""
+        view = self.view
+        now_ms = self.now_ms()
+        for name in view.open_conflicts:
+            declared = view.conflicts[name].declared
+            if declared.due_ms <= now_ms and (not declared.tokens or self._has_secret(view)):
+                return declared
+        return None
+
+    def _has_secret(self, view: StateView) -> bool:
+        """Return whether the secret is the one that the ledger was made with; if not, say so."""
+        what = "no secret was given"
+        if self._secret is not None:
+            if self._links().link(0).hex() == view.lottery.commitment:
+                return True
+            what = "the secret is not the one that the ledger was made with"
+        if not self._has_warned:
+            self._has_warned = True
+            _LOG.warning("conflicts that need a draw stay open: %s", what)
+        return False
 
     def _reload_if_unsure(self) -> None:
         """Read the state anew if it may hold what was never committed.

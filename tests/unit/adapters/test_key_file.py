@@ -1,4 +1,4 @@
-"""The signing key's file."""
+"""The files of the signing key and of the lottery's secret."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from quorate.adapters.key_file import create_key, key_path, load_key
+from quorate.adapters.key_file import (
+    create_key,
+    create_lottery_secret,
+    key_path,
+    load_key,
+    load_lottery_secret,
+    lottery_path,
+)
 from quorate.ledger.chain import Head
 from quorate.ledger.checkpoint import sign_checkpoint, verify_signature
 from quorate.ports.errors import KeyFileError
@@ -111,3 +118,32 @@ def test_key_of_another_kind_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(KeyFileError, match="another kind"):
         load_key(_written(tmp_path / "key", pem))
+
+
+def test_the_lotterys_secret_lies_beside_its_ledger_and_is_its_owners_alone(tmp_path: Path) -> None:
+    path = lottery_path(tmp_path / "lab.db")
+    assert path == tmp_path / "lab.db.lottery"
+    secret = create_lottery_secret(path)
+    assert len(secret) == 32
+    assert load_lottery_secret(path) == secret
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert create_lottery_secret(tmp_path / "other") != secret
+    with pytest.raises(KeyFileError, match="exists already"):
+        create_lottery_secret(path)
+    path.chmod(0o644)
+    with pytest.raises(KeyFileError, match="chmod 600"):
+        load_lottery_secret(path)
+
+
+@pytest.mark.parametrize("text", ["", "00" * 31, "00" * 33, "xy" * 32, "\xff"])
+def test_what_is_no_secret_is_said(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "lottery"
+    path.write_text(text, encoding="latin-1")
+    path.chmod(0o600)
+    with pytest.raises(KeyFileError, match="32 bytes in hex"):
+        load_lottery_secret(path)
+
+
+def test_missing_secret_is_said(tmp_path: Path) -> None:
+    with pytest.raises(KeyFileError, match="there is no lottery's secret file"):
+        load_lottery_secret(tmp_path / "lottery")

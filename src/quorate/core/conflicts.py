@@ -1,0 +1,343 @@
+"""Conflicts: declared before anything ends, and settled when they are due.
+
+A declaration fixes who enters the lottery and which link of the committed chain will be revealed.
+What is cut is found anew from the state as it is when it is due; nothing is unless all of it
+together is enough. docs/adr/0013-resolver.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from quorate.core.commands import Draw, Resolve
+from quorate.core.cuts import Burst, Candidate
+from quorate.core.lottery import chain_before, draw, link_of, seed_of, seed_parts, tokens_by_owner
+from quorate.core.question import Prepared, Question, prepare, question_of
+from quorate.core.resolver import Drawn, Resolver
+from quorate.core.scribe import Scribe
+from quorate.core.spares import close_claims
+from quorate.core.stops import stop_bundle, stop_lease
+from quorate.model.events import (
+    ConflictCause,
+    ConflictDeclared,
+    ConflictOutcome,
+    ConflictResolved,
+    Cut,
+    CutStep,
+    DrawnToken,
+    EndReason,
+    Scope,
+    Token,
+)
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.view import StateView
+
+_REASONS = {
+    CutStep.BACKFILL: EndReason.OVERSTAYED,
+    CutStep.SPARE: EndReason.DROP_SPARE,
+    CutStep.SHRINK: EndReason.SHRINK,
+    CutStep.BURST: EndReason.BURST_CUT,
+    CutStep.LOTTERY: EndReason.RANDOM_PREEMPT,
+}
+
+
+# --- Declaring ------------------------------------------------------------------------------------
+
+
+def declare_conflict(
+    scribe: Scribe,
+    question: Question,
+    *,
+    due_ms: int | None = None,
+    attempt: int | None = None,
+    burst: Burst | None = None,
+) -> ConflictDeclared | Refusal | None:
+    """Write that room will be made at ``due_ms``, or return why not; None where nothing is short.
+
+    Unless told, that is now; for a limit, when enough of what it pays for may be drawn. A conflict
+    that is open for the same question is returned as it is.
+    """
+    view, now_ms = scribe.view, scribe.now_ms
+    for name in view.open_conflicts:
+        declared = view.conflicts[name].declared
+        if _asks_the_same(question_of(declared), question):
+            return declared
+    resolver = question.resolver(view, now_ms, has_executor=scribe.has_executor, burst=burst)
+    if resolver is None or not resolver.deficit:
+        return None
+    if due_ms is None:
+        due_ms = _first_due_ms(view, question, resolver, now_ms)
+    prepared = prepare(view, question, resolver, due_ms)
+    if isinstance(prepared, int):
+        return not_resolvable(question, resolver.deficit, prepared)
+    if view.lottery.next_index > view.lottery.length:
+        return _no_chain(question, resolver)
+    if attempt is None:
+        known_as = view.reservations.get(question.reservation)
+        attempt = 1 if known_as is None else known_as.attempts + 1
+    declared = _declared(scribe, question, prepared, due_ms, attempt)
+    scribe.write(declared)
+    return declared
+
+
+def _asks_the_same(one: Question, other: Question) -> bool:
+    """Return whether two conflicts would be about the same thing, wherever that is now."""
+    if one.cause is not other.cause or one.reservation or one.scope.limit:
+        return (one.cause, one.reservation, one.scope.limit) == (
+            other.cause,
+            other.reservation,
+            other.scope.limit,
+        )
+    return one == other
+
+
+def _first_due_ms(view: StateView, question: Question, resolver: Resolver, now_ms: int) -> int:
+    """Return when a conflict is due: now, or for a limit when enough has run long enough.
+
+    Whoever lowers a limit does not know who has just started under it.
+    """
+    if question.cause is not ConflictCause.TIGHTENED:
+        return now_ms
+    ripe = {now_ms}
+    for token in resolver.tokens(lambda record: record.since_ms is not None):
+        record = view.runs[token.run]
+        assert record.since_ms is not None, token
+        ripe.add(max(now_ms, record.since_ms + view.pools[record.spec.pool].least_runtime_ms))
+    for at_ms in sorted(ripe):
+        if resolver.suffices(resolver.tokens(question.enters(view, at_ms))):
+            return at_ms
+    return max(ripe)
+
+
+def _declared(
+    scribe: Scribe, question: Question, prepared: Prepared, due_ms: int, attempt: int
+) -> ConflictDeclared:
+    view, resolver = scribe.view, prepared.resolver
+    tokens = tuple(
+        Token(prepared.owners[token.run], token.run, token.gpus, view.runs[token.run].spec.nonce)
+        for token in prepared.tokens
+    )
+    return ConflictDeclared(
+        at_ms=scribe.now_ms,
+        actor=scribe.actor,
+        conflict=str(len(view.conflicts) + 1),
+        cause=question.cause,
+        scope=question.scope,
+        reservation=question.reservation,
+        deficit=resolver.deficit,
+        short=resolver.short,
+        size_max=prepared.size_max,
+        due_ms=due_ms,
+        attempt=attempt,
+        preimage_index=view.lottery.next_index,
+        commitment=view.lottery.link,
+        tokens=tokens,
+    )
+
+
+def not_resolvable(question: Question, deficit: int, short: int) -> Refusal:
+    """Return that everything together leaves ``short`` of ``deficit`` GPUs missing."""
+    return Refusal(
+        code=RefusalCode.NOT_RESOLVABLE,
+        subject=question_words(question),
+        wanted=deficit,
+        short=short,
+    )
+
+
+def _no_chain(question: Question, resolver: Resolver) -> Refusal:
+    return Refusal(
+        code=RefusalCode.NOT_RESOLVABLE,
+        subject=question_words(question),
+        wanted=resolver.deficit,
+        short=resolver.deficit,
+        remedy="this ledger has no lottery left to draw by: begin a new one with quorate init",
+    )
+
+
+def question_words(question: Question) -> str:
+    """Return what a conflict is about, for people."""
+    if question.scope.limit:
+        return question.scope.limit
+    where = ", ".join(question.scope.domains) or f"pool {question.scope.pool}"
+    what = f"{question.scope.flavor} in {where}"
+    return f"reservation {question.reservation}, {what}" if question.reservation else what
+
+
+def resolve_by_hand(scribe: Scribe, command: Resolve) -> Refusal | None:
+    """Declare a conflict one notice ahead, or return why not."""
+    view = scribe.view
+    pool = view.pools.get(command.pool)
+    if pool is None:
+        return _unknown(f"there is no pool {command.pool!r}", "list them: quorate get pools")
+    index = view.domains(command.pool, command.flavor)
+    if not index.keys:
+        subject = f"pool {command.pool!r} has no node of flavor {command.flavor!r}"
+        return _unknown(subject, "list them: quorate get nodes")
+    for domain in command.domains:
+        if domain not in index.numbers:
+            subject = f"pool {command.pool!r} has no {command.flavor} in domain {domain!r}"
+            return _unknown(subject, f"choose of {', '.join(sorted(index.numbers))}")
+    if command.gpus < 1:
+        return Refusal(
+            code=RefusalCode.INVALID,
+            subject=f"cannot make room for {command.gpus} GPUs",
+            remedy="ask for one or more",
+        )
+    scope = Scope(command.pool, command.flavor, tuple(sorted(set(command.domains))))
+    question = Question(ConflictCause.BY_HAND, scope, gpus=command.gpus)
+    answer = declare_conflict(scribe, question, due_ms=scribe.now_ms + pool.notice_ms)
+    return answer if isinstance(answer, Refusal) else None
+
+
+def _unknown(subject: str, remedy: str) -> Refusal:
+    return Refusal(code=RefusalCode.UNKNOWN_NAME, subject=subject, remedy=remedy)
+
+
+# --- Settling -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What came of a conflict, before it is written."""
+
+    outcome: ConflictOutcome
+    cuts: tuple[Candidate, ...] = ()
+    drawn: Drawn | None = None
+    preimage: str = ""
+    seed: str = ""
+
+
+def settle_conflict(scribe: Scribe, command: Draw, *, burst: Burst | None = None) -> Refusal | None:
+    """Write what comes of a conflict that is due, and the stops that it takes; or why it cannot.
+
+    A limit that stays exceeded, and a lottery whose link another one has used, are declared anew.
+    """
+    refusal = _refused(scribe, command)
+    if refusal is not None:
+        return refusal
+    declared = scribe.view.conflicts[command.conflict].declared
+    found = _outcome(scribe, declared, command, burst)
+    _write(scribe, declared, command, found)
+    if found.outcome is ConflictOutcome.INSUFFICIENT:
+        stale = declared.tokens and declared.commitment != scribe.view.lottery.link
+        if stale or declared.cause is ConflictCause.TIGHTENED:
+            _declare_anew(scribe, declared, burst)
+    return None
+
+
+def _refused(scribe: Scribe, command: Draw) -> Refusal | None:
+    """Return why a conflict cannot be settled by ``command`` now, if anything."""
+    record = scribe.view.conflicts.get(command.conflict)
+    name = f"conflict {command.conflict!r}"
+    if record is None:
+        return _unknown(f"there is no {name}", "list them: quorate get resolveroutcomes")
+    if record.resolved is not None:
+        return _conflict(f"{name} is settled already: {record.resolved.outcome}")
+    declared = record.declared
+    if declared.due_ms > scribe.now_ms:
+        return _conflict(f"{name} is due in {declared.due_ms - scribe.now_ms} ms")
+    return _preimage_refused(declared, command)
+
+
+def _preimage_refused(declared: ConflictDeclared, command: Draw) -> Refusal | None:
+    name = f"conflict {command.conflict!r}"
+    if not declared.tokens:
+        if command.preimage or command.beacon:
+            return _conflict(f"{name} has no lottery, so it takes no preimage and no beacon")
+        return None
+    preimage = link_of(command.preimage)
+    if preimage is None or chain_before(preimage).hex() != declared.commitment:
+        subject = f"the preimage is not link {declared.preimage_index} of the lottery's chain"
+        return _conflict(f"{name}: {subject}", "use the secret that the ledger was made with")
+    return None
+
+
+def _conflict(subject: str, remedy: str = "") -> Refusal:
+    return Refusal(code=RefusalCode.CONFLICT, subject=subject, remedy=remedy)
+
+
+def _outcome(
+    scribe: Scribe, declared: ConflictDeclared, command: Draw, burst: Burst | None
+) -> _Outcome:
+    """Return what comes of ``declared`` in the state as it is now."""
+    view = scribe.view
+    question = question_of(declared)
+    resolver = question.resolver(view, scribe.now_ms, has_executor=scribe.has_executor, burst=burst)
+    if resolver is None or not resolver.deficit:
+        return _Outcome(ConflictOutcome.NOT_NEEDED)
+    if not resolver.short:
+        return _Outcome(ConflictOutcome.CLEARED, resolver.cuts)
+    if not declared.tokens or declared.commitment != view.lottery.link:
+        return _Outcome(ConflictOutcome.INSUFFICIENT)
+    entered = {token.run for token in declared.tokens}
+    # Whoever began anew since then is not what entered.
+    tokens = resolver.tokens(
+        lambda record: record.spec.name in entered and (record.since_ms or 0) <= declared.at_ms
+    )
+    preimage = link_of(command.preimage)
+    assert preimage is not None, command
+    seed = seed_of(seed_parts(declared, preimage, command.beacon))
+    drawn = resolver.draw(tokens, draw(seed, tokens_by_owner(declared)))
+    if drawn is None:
+        return _Outcome(ConflictOutcome.INSUFFICIENT)
+    return _Outcome(
+        ConflictOutcome.CLEARED,
+        (*resolver.cuts, *drawn.victims),
+        drawn,
+        command.preimage,
+        seed.hex(),
+    )
+
+
+def _write(scribe: Scribe, declared: ConflictDeclared, command: Draw, found: _Outcome) -> None:
+    """Write the outcome, and then the stops."""
+    view = scribe.view
+    draws = () if found.drawn is None else found.drawn.draws
+    spared = frozenset[str]() if found.drawn is None else found.drawn.spared
+    scribe.write(
+        ConflictResolved(
+            at_ms=scribe.now_ms,
+            actor=scribe.actor,
+            conflict=declared.conflict,
+            outcome=found.outcome,
+            preimage=found.preimage,
+            beacon=command.beacon if found.preimage else "",
+            seed=found.seed,
+            cuts=tuple(Cut(c.step, c.run, c.bundle, c.gpus, c.leases) for c in found.cuts),
+            draws=tuple(DrawnToken(owner, run, run in spared) for owner, run in draws),
+            lost_gpu_ms=sum(lost_gpu_ms(view, cut, scribe.now_ms) for cut in found.cuts),
+        )
+    )
+    for cut in found.cuts:
+        close_claims(scribe, [view.claims[name] for name in cut.claims])
+        reason = _REASONS[cut.step]
+        if cut.step is CutStep.SPARE:
+            for lease in cut.leases:
+                stop_lease(scribe, lease, reason)
+        else:
+            detail = found.seed if cut.step is CutStep.LOTTERY else ""
+            stop_bundle(scribe, cut.run, cut.bundle, reason, detail=detail)
+
+
+def lost_gpu_ms(view: StateView, cut: Candidate, now_ms: int) -> int:
+    """Return what ending ``cut`` is reckoned to cost in work: nothing for a spare.
+
+    What it has done since it started, at most the minimum runtime of its pool: whoever runs longer
+    than that is expected to checkpoint.
+    """
+    if cut.step is CutStep.SPARE:
+        return 0
+    record = view.runs[cut.run]
+    assert record.since_ms is not None, cut
+    least_ms = view.pools[record.spec.pool].least_runtime_ms
+    return cut.gpus * min(now_ms - record.since_ms, least_ms)
+
+
+def _declare_anew(scribe: Scribe, declared: ConflictDeclared, burst: Burst | None) -> None:
+    """Declare what could not be settled again, with those who may be drawn now.
+
+    Where nothing helps, it stays as it is: what changes next is looked at then.
+    """
+    question = question_of(declared)
+    declare_conflict(scribe, question, attempt=declared.attempt + 1, burst=burst)

@@ -1,0 +1,208 @@
+"""Who may have others' work ended, when it could be, and how much of that a pool bears.
+
+A reservation may ask for a conflict unless its run was itself cut a while ago, its owner has just
+thrown away what others made room for, or the pool has lost enough work today.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.core.admit import Admitted, admit
+from quorate.core.conflicts import lost_gpu_ms
+from quorate.core.forecast import shares_of, slice_of
+from quorate.core.goals import Start
+from quorate.core.lottery import dummy_seed
+from quorate.core.question import Prepared, matured
+from quorate.core.resolver import Resolver
+from quorate.core.survey import Survey, survey_domains
+from quorate.core.trial import Trial
+from quorate.model.amounts import DAY_MS, hours_text
+from quorate.model.events import Share, Slice
+from quorate.model.records import RunRecord
+from quorate.model.specs import Pool, Run
+from quorate.model.view import StateView
+
+BUDGET_PERCENT: Final = 1
+"""How much of a pool's GPUs, all day, conflicts may cost where it says nothing."""
+
+Soft = Callable[[StateView, RunRecord], str]
+"""Why an owner's soft budgets or its share forbid a conflict; empty where they do not."""
+
+
+def may_call(
+    view: StateView,
+    record: RunRecord,
+    now_ms: int,
+    *,
+    lost_gpu_ms: int = 0,
+    soft: Soft | None = None,
+) -> str:
+    """Return why ``record`` may not ask for a conflict at ``now_ms``; empty when it may.
+
+    ``lost_gpu_ms`` is what that conflict is expected to cost.
+    """
+    run = record.spec
+    pool = view.pools[run.pool]
+    until_ms = view.barred.get(run.owner, 0)
+    if now_ms < until_ms:
+        return f"{run.owner} cancelled a run that had just started at others' cost"
+    if record.cut_ms is not None and now_ms < record.cut_ms + pool.pause_ms:
+        return "it was itself cut within the cool-down"
+    lost, budget = lost_today(view, pool.name, now_ms), disruption_budget(view, pool)
+    if lost >= budget or lost + lost_gpu_ms > budget:
+        return (
+            f"pool {pool.name} has lost {hours_text(lost, up=True)} of {hours_text(budget)} "
+            "GPU-hours to conflicts within a day"
+            + (f", and this would cost {hours_text(lost_gpu_ms, up=True)}" if lost_gpu_ms else "")
+        )
+    return "" if soft is None else soft(view, record)
+
+
+def lost_today(view: StateView, pool: str, now_ms: int) -> int:
+    """Return the GPU-milliseconds of work that conflicts cost ``pool`` within the last day."""
+    entries = view.losses.get(pool, ())
+    return sum(gpu_ms for at_ms, gpu_ms in entries if at_ms > now_ms - DAY_MS)
+
+
+def disruption_budget(view: StateView, pool: Pool) -> int:
+    """Return how much work, in GPU-milliseconds, conflicts may cost ``pool`` in a day."""
+    if pool.disruption_gpu_ms_per_day is not None:
+        return pool.disruption_gpu_ms_per_day
+    return view.pool_gpus(pool.name) * DAY_MS * BUDGET_PERCENT // 100
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """A conflict that would work at ``start_ms``; ``lost_gpu_ms`` is what it may cost.
+
+    ``slice`` and ``shares`` are where the run would start then, some of it perhaps on what is free
+    elsewhere, and who would pay for it there.
+    """
+
+    start_ms: int
+    deficit: int
+    short: int
+    lost_gpu_ms: int
+    slice: Slice
+    shares: tuple[Share, ...]
+
+
+def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which promises
+    view: StateView,
+    run: Run,
+    place: Slice,
+    *,
+    made_ms: int,
+    now_ms: int,
+    has_executor: bool = False,
+    reservation: str = "",
+    before_seq: int | None = None,
+) -> Foreseen | None:
+    """Return the first conflict from ``now_ms`` on that would make room for ``run`` in ``place``.
+
+    None where ending all that may be ended is never enough. What runs now counts, as if it went on:
+    it may be drawn from when it has run for its pool's minimum, or at once if it began past
+    ``made_ms``. ``reservation`` is the run's own, and those from ``before_seq`` on give way.
+    """
+    domains = tuple(sorted(domain for domain, _ in place.domains))
+    survey = survey_domains(view, run.pool, place.flavor, domains)
+    trial = Trial(view, reservation)
+    goal = Start.of(
+        trial.without(survey.going),
+        run,
+        place.flavor,
+        domains,
+        now_ms,
+        before_seq=before_seq,
+        has_executor=has_executor,
+    )
+    resolver = Resolver(survey, goal, trial, now_ms=now_ms, reservation=reservation)
+    at_ms = _first_enough(view, survey, resolver, made_ms, now_ms)
+    if at_ms is None:
+        return None
+    enters = matured(view, at_ms, made_ms)
+    lost = _expected_loss(view, run, resolver, enters, at_ms)
+    # With all of them gone: whoever pays then pays there, and perhaps nowhere else.
+    room = resolver.view_without(resolver.tokens(enters))
+    answer = admit(room, goal.run, at_ms, has_executor=has_executor)
+    if not isinstance(answer, Admitted):
+        return None
+    paid = shares_of(answer)
+    return Foreseen(at_ms, resolver.deficit, resolver.short, lost, slice_of(answer), paid)
+
+
+def conflict_start_ms(  # noqa: PLR0913 - as foresee_conflict
+    view: StateView,
+    run: Run,
+    place: Slice,
+    *,
+    made_ms: int,
+    now_ms: int,
+    has_executor: bool = False,
+    reservation: str = "",
+    before_seq: int | None = None,
+) -> int | None:
+    """Return when the first conflict that would work is, from ``now_ms`` on."""
+    found = foresee_conflict(
+        view,
+        run,
+        place,
+        made_ms=made_ms,
+        now_ms=now_ms,
+        has_executor=has_executor,
+        reservation=reservation,
+        before_seq=before_seq,
+    )
+    return None if found is None else found.start_ms
+
+
+def _first_enough(
+    view: StateView, survey: Survey, resolver: Resolver, made_ms: int, now_ms: int
+) -> int | None:
+    """Return the first instant at which enough has run long enough, by halving."""
+    if not resolver.short:
+        return now_ms
+
+    def enough(at_ms: int) -> bool:
+        return resolver.suffices(resolver.tokens(matured(view, at_ms, made_ms)))
+
+    ripe = {
+        record.since_ms + view.pools[record.spec.pool].least_runtime_ms
+        for record in (view.runs[name] for name in survey.runs)
+        if record.since_ms is not None
+    }
+    instants = [now_ms, *sorted(at_ms for at_ms in ripe if at_ms > now_ms)]
+    if not enough(instants[-1]):
+        return None
+    low, high = -1, len(instants) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if enough(instants[middle]):
+            high = middle
+        else:
+            low = middle
+    return instants[high]
+
+
+def _expected_loss(
+    view: StateView,
+    run: Run,
+    resolver: Resolver,
+    enters: Callable[[RunRecord], bool],
+    at_ms: int,
+) -> int:
+    """Return what a conflict may cost: the cuts, and whoever one dummy draw would end."""
+    ended = list(resolver.cuts)
+    if resolver.short:
+        tokens = resolver.tokens(enters)
+        most = view.pools[run.pool].collateral_max * resolver.short
+        entered = resolver.entrants(tokens, most)
+        assert entered is not None, run.name
+        owners = {token.run: view.runs[token.run].spec.owner for token in entered[0]}
+        drawn = Prepared(resolver, tuple(entered[0]), entered[1], owners).draw(dummy_seed(0))
+        assert drawn is not None, run.name
+        ended += drawn.victims
+    return sum(lost_gpu_ms(view, cut, at_ms) for cut in ended)

@@ -1,0 +1,226 @@
+"""Goals: what a conflict is to achieve, and how far from it a state is.
+
+A goal is reached when what it is for really packs (or is within its limit), which is asked of the
+same admission that would start it. Counting comes first because it is quick, and only ever says
+that a state cannot be enough: each GPU made free brings a goal nearer by one at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from msgspec.structs import replace
+
+from quorate.core.admit import Admitted, admit, cover_request
+from quorate.core.cover import payer_phases
+from quorate.core.layout import pack_request
+from quorate.core.promises import room_left
+from quorate.core.purse import names_racks
+from quorate.core.spread import items_of
+from quorate.model.island import Island
+from quorate.model.refusal import RefusalCode
+from quorate.model.selector import RACK, contradicts, names_label
+from quorate.model.specs import Run
+from quorate.model.view import StateView
+
+_NO_ROOM: Final = frozenset(
+    (
+        RefusalCode.INSUFFICIENT_CAPACITY,
+        RefusalCode.NO_SINGLE_DOMAIN,
+        RefusalCode.FUNDS_ELSEWHERE,
+    )
+)
+
+Room = Mapping[str, int]
+"""GPUs that come free, by domain; for a limit, under the empty name, those it no longer pays."""
+
+
+class Goal(Protocol):
+    """What has to be reached."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether any GPU of a domain is as good as any other, so that counting tells how far."""
+        ...
+
+    def lacking(self, room: Room) -> int:
+        """Return how many GPUs more are missing at least when ``room`` has come free.
+
+        Never rises with more room, and falls by no more than the room grows.
+        """
+        ...
+
+    def missing(self, view: Callable[[], StateView]) -> int:
+        """Return 0 if ``view`` reaches the goal, else how much is missing as far as is known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """So many GPUs, wherever in scope: room made by hand, or a limit that is exceeded."""
+
+    gpus: int
+    is_plain: bool = True
+
+    def lacking(self, room: Room) -> int:
+        """Return what is missing of the number."""
+        return max(0, self.gpus - sum(room.values()))
+
+    def missing(self, view: Callable[[], StateView]) -> int:
+        """Return nothing: the number is all there is to it, and nobody has to look."""
+        del view
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A run is to start at its least width.
+
+    ``free`` and ``total`` are of the domains in scope where somebody may pay. Elsewhere nothing is
+    cut, and what is free there counts: ``apart`` full groups, ``apart_gpus`` GPUs, at most
+    ``apart_most`` in one domain.
+    """
+
+    run: Run
+    is_plain: bool
+    at_ms: int
+    before_seq: int | None
+    has_executor: bool
+    groups: int
+    group_gpus: int
+    gpus: int
+    one_domain: bool
+    free: Mapping[str, int]
+    total: Mapping[str, int]
+    apart: int
+    apart_gpus: int
+    apart_most: int
+
+    @classmethod
+    def of(  # noqa: PLR0913 - what, where, when, and beside which promises
+        cls,
+        view: StateView,
+        run: Run,
+        flavor: str,
+        domains: Iterable[str],
+        at_ms: int,
+        *,
+        before_seq: int | None,
+        has_executor: bool,
+    ) -> Start:
+        """Return the goal of starting ``run`` at ``at_ms`` with cuts in ``domains`` only.
+
+        What is free in ``view`` and promised to others does not count, unless they were promised it
+        from ``before_seq`` on.
+        """
+        width = run.gpus if run.malleable is None else run.malleable.gpus_min
+        run = replace(run, gpus=width, flavors=(flavor,))
+        request = pack_request(run, view.pools[run.pool], flavor, width)
+        first, *_ = items = items_of(request)
+        spares = run.spares_per_group
+        # A divisible run has its spares at least once, and the parts they go with are not known.
+        size = 0 if first.divisible else first.gpus + spares
+        scope = set(domains)
+        left = room_left(view, run, at_ms, before_seq=before_seq)
+        islands = _payable(left, run, flavor, at_ms)
+        inside = [island for island in islands if island.key.domain in scope]
+        outside = [i.gpus_free for i in islands if i.key.domain not in scope]
+        return cls(
+            run,
+            not (request.whole_nodes or _asks_for_racks(view, run, flavor, at_ms)),
+            at_ms,
+            before_seq,
+            has_executor,
+            first.count if size else 0,
+            size,
+            sum((item.gpus + spares) * item.count for item in items),
+            request.one_domain,
+            {island.key.domain: island.gpus_free for island in inside},
+            {island.key.domain: island.gpus_total for island in inside},
+            sum(free // size for free in outside) if size else 0,
+            sum(outside),
+            max(outside, default=0),
+        )
+
+    def lacking(self, room: Room) -> int:
+        """Return what is missing of all GPUs and of all full groups, whichever is more."""
+        if self.one_domain:
+            return self._lacking_in_one(room)
+        short = self.gpus - self.apart_gpus
+        for domain, free in self.free.items():
+            short -= free + room.get(domain, 0)
+        return max(0, short, self._lacking_groups(room) if self.groups else 0)
+
+    def _lacking_in_one(self, room: Room) -> int:
+        if self.apart_most >= self.gpus:
+            return 0
+        return min(
+            (
+                max(0, self.gpus - free - room.get(domain, 0))
+                for domain, free in self.free.items()
+                if self.total[domain] >= self.gpus
+            ),
+            default=self.gpus,
+        )
+
+    def _lacking_groups(self, room: Room) -> int:
+        """Return the least number of GPUs that make room for every full group.
+
+        Each domain holds some groups already; one more costs what is missing to it, and those
+        after it cost their size.
+        """
+        size, left = self.group_gpus, self.groups - self.apart
+        partial: list[int] = []
+        for domain, taken in self.free.items():
+            free = taken + room.get(domain, 0)
+            here = free // size
+            left -= here
+            if self.total[domain] // size > here:
+                partial.append(size - free % size)
+        if left <= 0:
+            return 0
+        partial.sort()
+        # Whatever finds no place at all is missing as a whole.
+        return sum(partial[:left]) + max(0, left - len(partial)) * size
+
+    def missing(self, view: Callable[[], StateView]) -> int:
+        """Return 0 if the run would start in ``view`` and leave others what they are promised.
+
+        The real answer: placed and paid.
+        """
+        state = view()
+        short = self._short(state)
+        if short:
+            return short
+        left = room_left(state, self.run, self.at_ms, before_seq=self.before_seq)
+        return 0 if left is state else self._short(left)
+
+    def _short(self, view: StateView) -> int:
+        answer = admit(view, self.run, self.at_ms, has_executor=self.has_executor)
+        if isinstance(answer, Admitted):
+            return 0
+        if self.is_plain:
+            return 1  # Counting told that already, as far as it is known.
+        room = answer if answer.code in _NO_ROOM else answer.also
+        return 1 if room is None else max(1, room.short)
+
+
+def _asks_for_racks(view: StateView, run: Run, flavor: str, at_ms: int) -> bool:
+    """Return whether the run, or anybody who may pay for it, asks for certain racks."""
+    payers = payer_phases(view, cover_request(view, run, flavor, at_ms))[-1]
+    return names_label(run.selector, RACK) or names_racks(view, payers)
+
+
+def _payable(view: StateView, run: Run, flavor: str, at_ms: int) -> Sequence[Island]:
+    """Return the islands the run may use and where somebody may pay for it, racks aside."""
+    cover = cover_request(view, run, flavor, at_ms)
+    selectors = {view.envelopes[key].spec.selector for key, _ in payer_phases(view, cover)[-1]}
+    islands = [view.island(key) for key in view.domains(run.pool, flavor).keys]
+    return [
+        island
+        for island in islands
+        if not contradicts(run.selector, island.labels)
+        and any(not contradicts(selector, island.labels) for selector in selectors)
+    ]

@@ -1,0 +1,257 @@
+"""Plan: when a run starts, why not now, who pays, what would help, and whom it could cost.
+
+Told for a run that waits, or for one that nobody has submitted yet: it is submitted in an overlay,
+so that what is told is what ``decide`` would do, and nothing is written. The CLI only prints it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from quorate.core.commands import Submit, Tick
+from quorate.core.contest import Contest
+from quorate.core.decide import decide
+from quorate.core.expected import is_overdue, run_end_ms
+from quorate.core.explain import Explanation, Remedy, explain, refused_now
+from quorate.core.follow import waits_for_upstream
+from quorate.core.forecast import Found, find_start
+from quorate.core.grounds import (
+    Claim,
+    Confidence,
+    Danger,
+    Seen,
+    claim_of,
+    confidence_of,
+    contest_for,
+    dangers_of,
+    least_short,
+    overdue_runs,
+    planned,
+    unpromised,
+    waits_for,
+)
+from quorate.core.holds import expected_ms
+from quorate.core.remedy import ACTOR
+from quorate.model.apply import apply_all
+from quorate.model.events import ReservationStatus, Share, Slice
+from quorate.model.records import TERMINAL, Phase, ReservationRecord, RunRecord
+from quorate.model.refusal import Refusal, sentence
+from quorate.model.specs import Run
+from quorate.model.state import State
+from quorate.model.view import StateView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What is known at ``now_ms`` about a run's start.
+
+    ``recorded_phase`` None: it is not submitted. ``planned_start_ms`` is promised where there is a
+    ``reservation``; ``natural_start_ms`` is when it could start by itself, as far as is known now.
+    ``place`` and ``payers`` are of the planned start, else of the natural one. ``deficit`` and
+    ``scope`` are what is short now, where that is least. ``parked`` says why there is no
+    reservation. ``dangers`` are there while it runs.
+    """
+
+    run: Run
+    now_ms: int
+    phase: Phase
+    recorded_phase: Phase | None
+    starts_now: bool = False
+    queue_position: int | None = None
+    queue_length: int = 0
+    reservation: str = ""
+    status: ReservationStatus | None = None
+    made_ms: int | None = None
+    conflict: str = ""
+    cause: str = ""
+    parked: str = ""
+    planned_start_ms: int | None = None
+    natural_start_ms: int | None = None
+    by_conflict: bool = False
+    claim: Claim | None = None
+    place: Slice | None = None
+    payers: tuple[Share, ...] = ()
+    expected_end_ms: int | None = None
+    confidence: Confidence | None = None
+    overdue: tuple[str, ...] = ()
+    deficit: int = 0
+    scope: Slice | None = None
+    refusal: Refusal | None = None
+    remedies: tuple[Remedy, ...] = ()
+    contest: Contest | Refusal | None = None
+    dangers: tuple[Danger, ...] = ()
+
+    @property
+    def start_ms(self) -> int | None:
+        """The start to count down to: the promised one, else the natural one."""
+        return self.natural_start_ms if self.planned_start_ms is None else self.planned_start_ms
+
+
+def foretell(
+    view: StateView, run: Run, now_ms: int, *, has_executor: bool = False
+) -> Forecast | tuple[Refusal, ...]:
+    """Return what is known about the start of ``run``, which may be in the queue or new.
+
+    The refusals with which it would not even be accepted, where it is new.
+    """
+    now_ms = max(now_ms, view.at_ms)
+    known = view.runs.get(run.name)
+    is_there = known is not None and known.spec == run
+    state = _after(view, Tick() if is_there else Submit(run), now_ms, has_executor=has_executor)
+    if not isinstance(state, State):
+        return state
+    seen = Seen(state, now_ms, has_executor)
+    recorded = known.phase if known is not None and is_there else None
+    return _told(seen, view if is_there else state, state.runs[run.name], recorded)
+
+
+def foretell_new(
+    view: StateView, runs: Sequence[Run], now_ms: int, *, has_executor: bool = False
+) -> list[Forecast] | tuple[Refusal, ...]:
+    """Return what is known about each of ``runs``, as if those before it were submitted too."""
+    found: list[Forecast] = []
+    state: StateView = view
+    for run in runs:
+        forecast = foretell(state, run, now_ms, has_executor=has_executor)
+        if not isinstance(forecast, Forecast):
+            return forecast
+        found.append(forecast)
+        after = _after(state, Submit(run), now_ms, has_executor=has_executor)
+        assert isinstance(after, State), run.name
+        state = after
+    return found
+
+
+def _after(
+    view: StateView, command: Submit | Tick, now_ms: int, *, has_executor: bool
+) -> State | tuple[Refusal, ...]:
+    """Return the state after ``command``, or why it is refused."""
+    decision = decide(view, command, now_ms=now_ms, actor=ACTOR, has_executor=has_executor)
+    if decision.refusals:
+        return decision.refusals
+    state = view.overlay()
+    apply_all(state, decision.events)
+    return state
+
+
+def _told(seen: Seen, view: StateView, record: RunRecord, recorded: Phase | None) -> Forecast:
+    """Return the forecast of a run; ``view`` is what remedies are tried in."""
+    state, now_ms = seen.state, seen.now_ms
+    if record.phase in TERMINAL:
+        return Forecast(run=record.spec, now_ms=now_ms, phase=record.phase, recorded_phase=recorded)
+    if record.phase is Phase.RUNNING:
+        return Forecast(
+            run=record.spec,
+            now_ms=now_ms,
+            phase=record.phase,
+            recorded_phase=recorded,
+            starts_now=recorded is not Phase.RUNNING,
+            place=_held_place(state, record),
+            payers=_held_shares(state, record),
+            expected_end_ms=run_end_ms(state, record, now_ms),
+            confidence=Confidence.ROUGH
+            if is_overdue(state, record, now_ms)
+            else Confidence.EXPECTED,
+            dangers=tuple(dangers_of(seen, record)),
+        )
+    return _waiting(seen, view, record, recorded)
+
+
+def _waiting(seen: Seen, view: StateView, record: RunRecord, recorded: Phase | None) -> Forecast:
+    """Return the forecast of a run that waits."""
+    state, now_ms, run = seen.state, seen.now_ms, record.spec
+    promise = None if record.reservation is None else state.reservations[record.reservation]
+    natural = _natural(seen, record, promise)
+    start_ms, place, payers = planned(promise, natural)
+    leases = list(waits_for(seen, run, promise, natural))
+    explained = explain(view, run.name, now_ms)
+    assert isinstance(explained, Explanation), explained
+    queue = sorted(state.pending, key=lambda name: state.pending[name])
+    deficit, scope = least_short(state, run)
+    return Forecast(
+        run=run,
+        now_ms=now_ms,
+        phase=record.phase,
+        recorded_phase=recorded,
+        queue_position=queue.index(run.name) + 1,
+        queue_length=len(queue),
+        reservation="" if promise is None else promise.made.reservation,
+        status=None if promise is None else promise.status,
+        made_ms=None if promise is None else promise.made.at_ms,
+        conflict="" if promise is None else promise.conflict,
+        cause="" if promise is None else promise.cause,
+        parked=_parked(state, run, natural) if promise is None else "",
+        planned_start_ms=None if promise is None else promise.planned_start_ms,
+        natural_start_ms=None if natural is None else natural.start_ms,
+        by_conflict=promise is not None and promise.by_conflict,
+        claim=claim_of(seen, record, promise, natural),
+        place=place,
+        payers=payers,
+        expected_end_ms=None
+        if start_ms is None
+        else start_ms + expected_ms(run, state.pools[run.pool]),
+        confidence=confidence_of(seen, promise, start_ms, leases),
+        overdue=tuple(overdue_runs(seen, leases)),
+        deficit=deficit,
+        scope=scope,
+        refusal=refused_now(state, record, now_ms, has_executor=seen.has_executor)
+        or record.refusal,
+        remedies=explained.remedies,
+        contest=contest_for(seen, promise),
+    )
+
+
+# --- When, where, paid by whom --------------------------------------------------------------------
+
+
+def _natural(seen: Seen, record: RunRecord, promise: ReservationRecord | None) -> Found | None:
+    """Return when the run could start by itself, its own hold let go; None while nothing tells."""
+    state = seen.state
+    if waits_for_upstream(state, record.spec) is not None:
+        return None
+    return find_start(
+        unpromised(seen, promise),
+        record.spec,
+        seen.now_ms,
+        exempt="" if promise is None else promise.made.reservation,
+        before_seq=None if promise is None else promise.seq,
+        has_executor=seen.has_executor,
+    )
+
+
+def _parked(state: StateView, run: Run, natural: Found | None) -> str:
+    """Return why a waiting run has no reservation."""
+    waits = waits_for_upstream(state, run)
+    if waits is not None:
+        return f"it is planned once it need not wait for others: {sentence(waits)}"
+    if natural is None:
+        return "nothing that is known to come leads to a start: waiting alone does not help"
+    depth = state.pools[run.pool].reservation_depth
+    return f"the first {depth} waiting runs of pool {run.pool} have reservations; it is not one yet"
+
+
+def _held_place(state: StateView, record: RunRecord) -> Slice | None:
+    """Return where a running run is."""
+    domains: dict[str, int] = {}
+    flavor, width = "", 0
+    for name in record.leases:
+        lease = state.leases[name]
+        for node, mask in lease.fact.slots:
+            spec = state.nodes[node].spec
+            flavor = spec.flavor
+            domains[spec.domain_key] = domains.get(spec.domain_key, 0) + mask.bit_count()
+        width += lease.gpus
+    return Slice(flavor, width, tuple(domains.items())) if domains else None
+
+
+def _held_shares(state: StateView, record: RunRecord) -> tuple[Share, ...]:
+    """Return who pays for a running run, and how long each GPU of theirs is paid for in all."""
+    found: dict[tuple[object, ...], Share] = {}
+    for name in record.leases:
+        lease = state.leases[name]
+        fact, hold_ms = lease.fact, lease.hold_gpu_ms // lease.gpus
+        key = (fact.payer, fact.tier, hold_ms)
+        gpus = lease.gpus + (found[key].gpus if key in found else 0)
+        found[key] = Share(fact.payer, fact.tier, gpus, hold_ms)
+    return tuple(found.values())

@@ -1,0 +1,156 @@
+"""What a conflict is about, and the resolver that answers it in a state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from quorate.core.cuts import Burst, Candidate
+from quorate.core.goals import Count, Goal, Start
+from quorate.core.limits import Limit, gpus_over, payers_of, survey_limit
+from quorate.core.lottery import draw
+from quorate.core.resolver import Drawn, Resolver
+from quorate.core.survey import Survey, survey_domains
+from quorate.core.trial import Trial
+from quorate.model.events import ConflictCause, ConflictDeclared, Scope
+from quorate.model.records import RunRecord
+from quorate.model.specs import DEFAULT_POOL
+from quorate.model.view import StateView
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Room for ``reservation``; or ``gpus`` more in ``scope``; or a limit that is exceeded."""
+
+    cause: ConflictCause
+    scope: Scope
+    reservation: str = ""
+    gpus: int = 0
+
+    def resolver(
+        self,
+        view: StateView,
+        now_ms: int,
+        *,
+        has_executor: bool = False,
+        burst: Burst | None = None,
+    ) -> Resolver | None:
+        """Return how the question stands in ``view``; None when nobody asks it any more."""
+        scope = self.scope
+        if self.cause is ConflictCause.TIGHTENED:
+            limit = Limit.of(scope.limit)
+            over = gpus_over(view, limit)
+            return _resolver(survey_limit(view, limit), Count(over), view, now_ms, burst)
+        if self.cause is ConflictCause.RESERVATION and self.reservation not in view.reservations:
+            return None
+        survey = survey_domains(view, scope.pool, scope.flavor, scope.domains)
+        if self.cause is ConflictCause.BY_HAND:
+            return _resolver(survey, Count(self.gpus), view, now_ms, burst)
+        record = view.reservations[self.reservation]
+        trial = Trial(view, self.reservation, whole=burst is not None)
+        goal = Start.of(
+            trial.without(survey.going),
+            view.runs[record.made.run].spec,
+            scope.flavor,
+            scope.domains,
+            now_ms,
+            before_seq=record.seq,
+            has_executor=has_executor,
+        )
+        return Resolver(
+            survey, goal, trial, now_ms=now_ms, reservation=self.reservation, burst=burst
+        )
+
+    def enters(self, view: StateView, at_ms: int) -> Callable[[RunRecord], bool]:
+        """Return which runs may be drawn at ``at_ms``: those that ran long enough.
+
+        For a reservation also those that started after it was made: they knew.
+        """
+        made_ms = None
+        if self.reservation:
+            made_ms = view.reservations[self.reservation].made.at_ms
+        return matured(view, at_ms, made_ms)
+
+
+def _resolver(
+    survey: Survey, goal: Goal, view: StateView, now_ms: int, burst: Burst | None
+) -> Resolver:
+    trial = Trial(view, whole=burst is not None)
+    return Resolver(survey, goal, trial, now_ms=now_ms, burst=burst)
+
+
+def matured(view: StateView, at_ms: int, made_ms: int | None) -> Callable[[RunRecord], bool]:
+    """Return which runs have run for their pool's minimum by ``at_ms``, or began past ``made_ms``.
+
+    A run's age is its running time: hand-over, swap and growth leave it alone.
+    """
+
+    def enters(record: RunRecord) -> bool:
+        assert record.since_ms is not None, record
+        least_ms = view.pools[record.spec.pool].least_runtime_ms
+        is_late = made_ms is not None and record.since_ms > made_ms
+        return is_late or at_ms - record.since_ms >= least_ms
+
+    return enters
+
+
+def question_of(declared: ConflictDeclared) -> Question:
+    """Return what ``declared`` is about."""
+    gpus = declared.deficit if declared.cause is ConflictCause.BY_HAND else 0
+    return Question(declared.cause, declared.scope, declared.reservation, gpus)
+
+
+def for_reservation(view: StateView, reservation: str) -> Question:
+    """Return the question of making room for ``reservation`` where it is planned."""
+    record = view.reservations[reservation]
+    pool = view.runs[record.made.run].spec.pool
+    domains = tuple(sorted(domain for domain, _ in record.slice.domains))
+    scope = Scope(pool, record.slice.flavor, domains)
+    return Question(ConflictCause.RESERVATION, scope, reservation)
+
+
+def for_limit(view: StateView, limit: Limit) -> Question:
+    """Return the question of bringing what is in use back within ``limit``.
+
+    It is asked in the pool of what is in use, where that is one; else in the default pool.
+    """
+    survey = survey_limit(view, limit)
+    pools = {view.runs[run].spec.pool for run in survey.runs}
+    flavors = {view.envelopes[payer].spec.flavor for payer in payers_of(view, limit)}
+    pool = pools.pop() if len(pools) == 1 else DEFAULT_POOL
+    flavor = flavors.pop() if len(flavors) == 1 else ""
+    return Question(ConflictCause.TIGHTENED, Scope(pool, flavor, (), str(limit)))
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A conflict that can be resolved: the cuts, who enters the lottery, and what is short."""
+
+    resolver: Resolver
+    tokens: tuple[Candidate, ...]
+    size_max: int
+    owners: Mapping[str, str]
+
+    def draw(self, seed: bytes) -> Drawn | None:
+        """Return whom ``seed`` ends; None where nobody has to be drawn."""
+        if not self.resolver.short:
+            return None
+        held: dict[str, list[str]] = {}
+        for token in self.tokens:
+            held.setdefault(self.owners[token.run], []).append(token.run)
+        return self.resolver.draw(self.tokens, draw(seed, held))
+
+
+def prepare(view: StateView, question: Question, resolver: Resolver, at_ms: int) -> Prepared | int:
+    """Return who enters the lottery at ``at_ms``; what stays short when nothing is enough."""
+    if not resolver.short:
+        return Prepared(resolver, (), 0, {})
+    tokens = resolver.tokens(question.enters(view, at_ms))
+    most = view.pools[question.scope.pool].collateral_max * resolver.short
+    entered = resolver.entrants(tokens, most)
+    if entered is None:
+        return resolver.short_without(tokens)
+    found, size_max = entered
+    found.sort(key=lambda token: token.run)
+    owners = {token.run: view.runs[token.run].spec.owner for token in found}
+    return Prepared(resolver, tuple(found), size_max, owners)

@@ -1,0 +1,42 @@
+"""Tightening: what follows when a limit is lowered below its use.
+
+Bundles are first offered to other payers, newest first. What nobody takes over has to end, and who
+that hits is a conflict: due as soon as enough of it has run for its pool's minimum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from quorate.core.conflicts import declare_conflict
+from quorate.core.handover import hand_over
+from quorate.core.limits import Limit, gpus_over, limits_of, survey_limit
+from quorate.core.question import for_limit
+from quorate.core.scribe import Scribe
+from quorate.model.refusal import Refusal
+from quorate.model.specs import Budget
+
+
+def tighten(scribe: Scribe, budget: Budget) -> Iterator[Refusal]:
+    """Bring what is in use back within the limits of ``budget``; yield what cannot be."""
+    for limit in limits_of(budget):
+        if gpus_over(scribe.view, limit):
+            _hand_over(scribe, limit)
+    for limit in limits_of(budget):
+        if gpus_over(scribe.view, limit):
+            answer = declare_conflict(scribe, for_limit(scribe.view, limit))
+            if isinstance(answer, Refusal):
+                yield answer
+
+
+def _hand_over(scribe: Scribe, limit: Limit) -> None:
+    """Offer bundles to other payers, newest first, until ``limit`` is kept or nobody takes more."""
+    survey = survey_limit(scribe.view, limit)
+    for run in survey.newest_first(survey.runs):
+        if scribe.view.runs[run].stopping is not None:
+            continue
+        bundles = {survey.view.leases[name].fact.bundle for name in survey.runs[run]}
+        for bundle in sorted(bundles, reverse=True):
+            if not gpus_over(scribe.view, limit):
+                return
+            hand_over(scribe, run, bundle, at_ms=scribe.now_ms)

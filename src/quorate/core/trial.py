@@ -1,0 +1,83 @@
+"""A trial: the state with some leases gone, so that a set of cuts can be tried and taken back.
+
+What a lease's payer has promised stays promised. Room is made by ending work; money is not, or
+whoever is out of money could get at it by having work ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from quorate.model.apply import apply
+from quorate.model.events import ReservationClosed, ReservationOutcome
+from quorate.model.records import ClaimRecord, Lease
+from quorate.model.state import State
+from quorate.model.view import StateView
+
+
+class Trial:
+    """An overlay in which exactly the leases that were last asked for are gone.
+
+    ``reservation`` is closed in it: what is promised to it is what it is tried for. Only the slots
+    of the leases come free where nobody looks at more than that: where nothing else is promised,
+    and unless the trial is ``whole``.
+    """
+
+    __slots__ = ("_base", "_closed", "_gone", "_is_whole", "_reservation", "_state")
+
+    def __init__(self, view: StateView, reservation: str = "", *, whole: bool = False) -> None:
+        self._base = view
+        self._reservation = reservation
+        self._is_whole = whole
+        self._state: State | None = None
+        self._gone: dict[str, Lease] = {}
+        self._closed: dict[str, ClaimRecord] = {}
+
+    def without(self, leases: Iterable[str], claims: Iterable[str] = ()) -> StateView:
+        """Return the view without ``leases`` and ``claims``, until it is asked for again."""
+        if self._state is None:
+            self._state = self._opened()
+        state, wanted = self._state, dict.fromkeys(leases)
+        for name in [name for name in self._gone if name not in wanted]:
+            self._put_back(state, name, self._gone.pop(name))
+        for name in wanted:
+            if name not in self._gone:
+                self._gone[name] = self._take_away(state, name)
+        closing = dict.fromkeys(claims)
+        if closing.keys() != self._closed.keys():
+            state.ends_changed()
+        for name in [name for name in self._closed if name not in closing]:
+            state.claims[name] = self._closed.pop(name)
+        for name in closing:
+            if name not in self._closed:
+                self._closed[name] = state.claims.pop(name)
+        return state
+
+    def _opened(self) -> State:
+        state = self._base.overlay()
+        if self._reservation in state.reservations:
+            closed = ReservationClosed(
+                at_ms=state.at_ms,
+                actor="",
+                reservation=self._reservation,
+                outcome=ReservationOutcome.CANCELLED,
+            )
+            apply(state, closed)
+        self._is_whole = self._is_whole or bool(state.reservations)
+        return state
+
+    def _take_away(self, state: State, name: str) -> Lease:
+        lease = state.leases[name]
+        state.vacate(lease.fact.slots)
+        if self._is_whole:
+            del state.leases[name]
+            state.unlist_lease(name, lease)
+            del state.runs.own(lease.fact.run).leases[name]
+        return lease
+
+    def _put_back(self, state: State, name: str, lease: Lease) -> None:
+        state.occupy(lease.fact.slots)
+        if self._is_whole:
+            state.leases[name] = lease
+            state.list_lease(name, lease)
+            state.runs.own(lease.fact.run).leases[name] = None

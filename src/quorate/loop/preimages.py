@@ -1,0 +1,45 @@
+"""The lottery's secret, and the links of the chain that it ends.
+
+A link costs as many hashes as it is far from the secret, so one in so many is remembered: the first
+look costs the whole chain, each one after it at most one stretch.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quorate.core.lottery import LINK_BYTES, chain_before
+
+STRETCH: Final = 1_000
+"""How many links lie between two that are remembered."""
+
+
+class Preimages:
+    """The links of the chain that ``secret`` ends; link 0 is public, the others come one by one."""
+
+    __slots__ = ("_known", "length", "secret")
+
+    def __init__(self, secret: bytes, length: int) -> None:
+        assert len(secret) == LINK_BYTES, len(secret)
+        self.secret = secret
+        self.length = length
+        self._known: dict[int, bytes] = {}
+
+    def link(self, number: int) -> bytes:
+        """Return link ``number`` of the chain."""
+        assert 0 <= number <= self.length, (number, self.length)
+        if not self._known:
+            self._remember()
+        at = min(self.length, -(-number // STRETCH) * STRETCH)
+        link = self._known[at]
+        for _ in range(at - number):
+            link = chain_before(link)
+        return link
+
+    def _remember(self) -> None:
+        link = self.secret
+        for number in range(self.length, -1, -1):
+            if number % STRETCH == 0 or number == self.length:
+                self._known[number] = link
+            if number:
+                link = chain_before(link)

@@ -1,0 +1,130 @@
+"""Who may ask for a conflict, when one would work, and what a pool bears in a day."""
+
+from __future__ import annotations
+
+import pytest
+
+from quorate.core.commands import Cancel
+from quorate.core.decide import decide
+from quorate.core.disruption import (
+    conflict_start_ms,
+    disruption_budget,
+    foresee_conflict,
+    lost_today,
+    may_call,
+)
+from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS
+from quorate.model.apply import apply_all
+from quorate.model.events import Slice
+from quorate.model.records import RunRecord
+from quorate.model.specs import Malleable, Pool, Run
+from quorate.model.state import State
+from quorate.model.view import StateView
+from quorate.testing.world import NOW_MS, run
+from tests.oracles.resolving import BEGAN_MS, WANTED, begin, reserve, start
+
+PLACE = Slice("H100", 4, (("r/c/A", 4),))
+
+
+def long(name: str, gpus: int, owner: str = "ada", **more: object) -> Run:
+    return run(name, gpus, owner, expected_duration_ms=1_000 * HOUR_MS, **more)
+
+
+def waiting(pool: Pool | None = None) -> State:
+    """Return a full fleet of 8 GPUs and a run that waits."""
+    state = begin({"A": 8}, pool)
+    assert start(state, long("a", 8), NOW_MS)
+    reserve(state, run(WANTED, 4, "ben"), ["r/c/A"])
+    return state
+
+
+def test_whoever_did_nothing_may_ask() -> None:
+    state = waiting()
+    assert may_call(state, state.runs[WANTED], BEGAN_MS) == ""
+
+
+def test_a_run_that_was_cut_may_not_ask_within_the_cool_down() -> None:
+    state = waiting()
+    state.runs.own(WANTED).cut_ms = BEGAN_MS
+    last_ms = BEGAN_MS + 120 * MINUTE_MS - 1
+    assert "cool-down" in may_call(state, state.runs[WANTED], last_ms)
+    assert may_call(state, state.runs[WANTED], last_ms + 1) == ""
+
+
+def test_an_owner_that_throws_a_start_away_may_not_ask_for_a_while() -> None:
+    state = waiting()
+    record = state.runs.own("a")
+    record.via_conflict = "7"
+    cancelled_ms = NOW_MS + 59 * MINUTE_MS
+    apply_all(state, decide(state, Cancel("a"), now_ms=cancelled_ms, actor="test").events)
+    assert state.barred == {"ada": cancelled_ms + 120 * MINUTE_MS}
+    mine = RunRecord(long("m", 1), 99, 0, record.phase, None, 0, {}, 0, {}, None, None, "")
+    assert "cancelled" in may_call(state, mine, cancelled_ms)
+    assert may_call(state, mine, cancelled_ms + 120 * MINUTE_MS) == ""
+
+
+def test_a_pool_that_says_nothing_bears_one_hundredth_of_its_day() -> None:
+    state = waiting()
+    assert disruption_budget(state, state.pools["default"]) == 8 * DAY_MS // 100
+    told = waiting(Pool(name="default", disruption_gpu_ms_per_day=HOUR_MS))
+    assert disruption_budget(told, told.pools["default"]) == HOUR_MS
+
+
+@pytest.mark.parametrize(
+    ("lost", "more", "says"),
+    [
+        (0, HOUR_MS, ""),
+        (0, HOUR_MS + 1, "would cost"),
+        (HOUR_MS - 1, 1, ""),
+        (HOUR_MS, 0, "has lost 1 of 1"),
+        (HOUR_MS + 1, 0, "has lost"),
+    ],
+)
+def test_what_a_pool_has_lost_within_a_day_counts(lost: int, more: int, says: str) -> None:
+    state = waiting(Pool(name="default", disruption_gpu_ms_per_day=HOUR_MS))
+    state.losses["default"] = ((BEGAN_MS - DAY_MS, 7 * HOUR_MS), (BEGAN_MS - 1, lost))
+    assert lost_today(state, "default", BEGAN_MS) == lost
+    answer = may_call(state, state.runs[WANTED], BEGAN_MS, lost_gpu_ms=more)
+    assert bool(answer) == bool(says)
+    assert says in answer
+
+
+def test_a_budget_of_nothing_allows_nothing() -> None:
+    state = waiting(Pool(name="default", disruption_gpu_ms_per_day=0))
+    assert may_call(state, state.runs[WANTED], BEGAN_MS)
+
+
+def test_soft_reasons_are_asked_last() -> None:
+    def soft(view: StateView, record: RunRecord) -> str:
+        return f"{record.spec.owner} bursts, {len(view.leases)}"
+
+    state = waiting()
+    assert may_call(state, state.runs[WANTED], BEGAN_MS, soft=soft) == "ben bursts, 1"
+
+
+def test_a_conflict_waits_until_enough_has_run_long_enough() -> None:
+    state = begin({"A": 8})
+    assert start(state, long("a", 2), NOW_MS)
+    assert start(state, long("b", 2), NOW_MS + 10 * MINUTE_MS)
+    assert start(state, long("c", 4), NOW_MS + 20 * MINUTE_MS)
+    now_ms = NOW_MS + 30 * MINUTE_MS
+    found = foresee_conflict(state, run(WANTED, 4, "ben"), PLACE, made_ms=now_ms, now_ms=now_ms)
+    assert found is not None
+    assert found.start_ms == NOW_MS + 70 * MINUTE_MS
+    assert (found.deficit, found.short, found.lost_gpu_ms) == (4, 4, 4 * HOUR_MS)
+    late = conflict_start_ms(
+        state, run(WANTED, 4, "ben"), PLACE, made_ms=NOW_MS + MINUTE_MS, now_ms=now_ms
+    )
+    assert late == now_ms, "what began after the promise may be drawn at once"
+
+
+def test_steps_need_not_ripen_and_too_much_never_works() -> None:
+    state = begin({"A": 8})
+    elastic = Malleable(gpus_min=2, gpus_max=8, gpus_step=2, gpus_desired=8)
+    assert start(state, long("m", 8, malleable=elastic), NOW_MS)
+    soon = NOW_MS + MINUTE_MS
+    found = foresee_conflict(state, run(WANTED, 4, "ben"), PLACE, made_ms=soon, now_ms=soon)
+    assert found is not None
+    assert (found.start_ms, found.short, found.lost_gpu_ms) == (soon, 0, 4 * MINUTE_MS)
+    wide = run(WANTED, 9, "ben")
+    assert conflict_start_ms(state, wide, PLACE, made_ms=soon, now_ms=soon) is None

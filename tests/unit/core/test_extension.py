@@ -1,0 +1,80 @@
+"""By how much a hold is extended, to the millisecond: ADR-0009."""
+
+from __future__ import annotations
+
+import pytest
+
+from quorate.core.commands import Submit
+from quorate.core.decide import decide
+from quorate.core.holds import extension_ms, may_still_pay
+from quorate.model.amounts import HOLD_QUANTUM_MS, HOUR_MS
+from quorate.model.apply import apply_all
+from quorate.model.events import BudgetApplied
+from quorate.model.records import Lease
+from quorate.model.specs import Budget
+from quorate.model.state import State
+from quorate.testing.world import NOW_MS, budget, envelope, fleet, run, world
+
+HOURS_MS = 8 * 100 * HOUR_MS
+
+
+def started(*, gpu_ms_max: int = HOURS_MS) -> tuple[State, Lease]:
+    """Return a state with one lease of four GPUs, and the lease."""
+    line = envelope("e", 8, gpu_ms_max=gpu_ms_max)
+    state = world(nodes=fleet({"A": 8}), budgets=[budget("b", "team", line)])
+    submit = Submit(run("r", 4, expected_duration_ms=HOUR_MS))
+    apply_all(state, decide(state, submit, now_ms=NOW_MS, actor="test").events)
+    return state, state.leases["r/0"]
+
+
+def change(state: State, spec: Budget) -> None:
+    """Record ``spec`` as it is: what `apply` would refuse is what a hold must survive."""
+    apply_all(state, [BudgetApplied(at_ms=NOW_MS, actor="test", budget=spec)])
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "quanta"),
+    [
+        (0, 1),
+        (HOLD_QUANTUM_MS - 2, 1),
+        (HOLD_QUANTUM_MS - 1, 1),
+        (HOLD_QUANTUM_MS, 2),
+        (2 * HOLD_QUANTUM_MS - 1, 2),
+        (2 * HOLD_QUANTUM_MS, 3),
+    ],
+)
+def test_an_extension_is_the_fewest_quanta_that_outlast_now(late_ms: int, quanta: int) -> None:
+    state, lease = started()
+    found = extension_ms(state, lease, lease.hold_ends_ms + late_ms)
+    assert found == quanta * HOLD_QUANTUM_MS
+
+
+def test_an_extension_is_no_longer_than_the_money_lasts_for_all_gpus() -> None:
+    state, lease = started()
+    left = 4 * 1_000 + 3
+    change(state, budget("b", "team", envelope("e", 8, gpu_ms_max=lease.hold_gpu_ms + left)))
+    assert extension_ms(state, lease, lease.hold_ends_ms) == 1_000
+
+
+def test_an_extension_ends_with_the_payers_window() -> None:
+    state, lease = started()
+    change(state, budget("b", "team", envelope("e", 8, end_ms=lease.hold_ends_ms + 7)))
+    assert extension_ms(state, lease, lease.hold_ends_ms) == 7
+
+
+@pytest.mark.parametrize("too_much_ms", [0, 1, 4, HOUR_MS])
+def test_an_extension_is_nothing_however_much_more_is_promised_than_granted(
+    too_much_ms: int,
+) -> None:
+    state, lease = started()
+    granted = lease.hold_gpu_ms - too_much_ms
+    change(state, budget("b", "team", envelope("e", 8, gpu_ms_max=granted)))
+    assert extension_ms(state, lease, lease.hold_ends_ms) == 0
+
+
+def test_an_envelope_that_left_its_budget_extends_nothing() -> None:
+    state, lease = started()
+    assert may_still_pay(state, lease)
+    change(state, budget("b", "team", envelope("other", 8)))
+    assert not may_still_pay(state, lease)
+    assert extension_ms(state, lease, lease.hold_ends_ms) == 0

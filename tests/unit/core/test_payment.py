@@ -1,0 +1,146 @@
+"""Payment on many small worlds, against trying every division: caps apart, and caps that overlap.
+
+The worlds are drawn from fixed seeds, in numbers that a search with a wrong step does not survive;
+``tests/property/test_cover.py`` draws fewer and stranger ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from random import Random
+
+import pytest
+
+from quorate.core.payment import PaymentSearch, pay, payable
+from quorate.core.purse import CoverRequest, Demand, Place, Purse, family_payers
+from quorate.core.steps import Steps
+from quorate.model.amounts import HOUR_MS
+from quorate.model.specs import Cap, Envelope
+from quorate.model.state import State
+from quorate.testing.world import NOW_MS, budget, envelope, world
+
+PLACES = {name: {"region": "r", "cluster": "c", "fabric.domain": name} for name in "AB"}
+REQUEST = CoverRequest(owner="team", flavor="H100", now_ms=NOW_MS, duration_ms=HOUR_MS)
+WORLDS = 300
+
+
+class Bill:
+    """A few envelopes, some of one place only, under a few caps; and GPUs to be paid in A and B."""
+
+    def __init__(self, seed: int, *, overlapping: bool) -> None:
+        chance = Random(seed)
+        self.where = [chance.choice(["AB", "A", "B"]) for _ in range(3)]
+        self.rooms = [chance.randint(1, 6) for _ in self.where]
+        self.caps: list[tuple[int, frozenset[int]]] = []
+        apart = [frozenset({0, 1})] if chance.random() < 0.7 else []
+        for under in (
+            [frozenset({0, 1}), frozenset({1, 2}), frozenset({0, 2})] if overlapping else apart
+        ):
+            self.caps.append((chance.randint(1, 7), under))
+        self.wanted = [chance.randint(1, 6), chance.randint(1, 6)]
+
+    def purse(self) -> Purse:
+        lines: list[Envelope] = []
+        for number, (where, room) in enumerate(zip(self.where, self.rooms, strict=True)):
+            one = (("fabric.domain", where),) if len(where) == 1 else ()
+            lines.append(envelope(f"e{number}", room, selector=(("region", "r"), *one)))
+        caps = [
+            Cap(
+                name=f"c{number}",
+                flavor="H100",
+                envelopes=tuple(f"e{each}" for each in sorted(under)),
+                concurrency_max=most,
+            )
+            for number, (most, under) in enumerate(self.caps)
+        ]
+        state: State = world(budgets=[budget("b", "team", *lines, caps=caps)])
+        return Purse(state, REQUEST, family_payers(state, "team", "H100"))
+
+    def demands(self) -> list[Demand]:
+        return [
+            (Place(name, PLACES[name]), gpus) for name, gpus in zip("AB", self.wanted, strict=True)
+        ]
+
+    def allows(self, paid: Sequence[int]) -> bool:
+        """Return whether the envelopes and caps have what each envelope is to pay in all."""
+        return all(gpus <= room for gpus, room in zip(paid, self.rooms, strict=True)) and all(
+            sum(paid[each] for each in under) <= most for most, under in self.caps
+        )
+
+    def divisions(self) -> Iterator[list[int]]:
+        """Yield every way to fill the cells, A's then B's, most from the first payer first."""
+        for first in self._of("A", self.wanted[0]):
+            if self.allows(first):
+                for second in self._of("B", self.wanted[1]):
+                    if self.allows([a + b for a, b in zip(first, second, strict=True)]):
+                        yield [*first, *second]
+
+    def _of(self, place: str, gpus: int) -> list[tuple[int, int, int]]:
+        most = [gpus if place in where else 0 for where in self.where]
+        return [
+            (a, b, gpus - a - b)
+            for a in range(min(most[0], gpus), -1, -1)
+            for b in range(min(most[1], gpus - a), -1, -1)
+            if gpus - a - b <= most[2]
+        ]
+
+
+def paid_by(bill: Bill, steps: Steps) -> list[int] | None:
+    purse = bill.purse()
+    legs = pay(purse, bill.demands(), steps)
+    assert not any(purse.taken.values())
+    if legs is None:
+        return None
+    cells = [0] * 6
+    for leg in legs:
+        cells[3 * leg.place + int(leg.payer[-1])] += leg.gpus
+    return cells
+
+
+@pytest.mark.parametrize("overlapping", [False, True], ids=["apart", "overlapping"])
+def test_the_first_division_that_can_be_paid_is_found(*, overlapping: bool) -> None:
+    paid = 0
+    for seed in range(WORLDS):
+        bill, steps = Bill(seed, overlapping=overlapping), Steps()
+        expected = next(bill.divisions(), None)
+        assert paid_by(bill, steps) == expected, seed
+        assert not steps.exhausted, seed
+        paid += expected is not None
+    assert WORLDS // 10 < paid < WORLDS, paid
+
+
+@pytest.mark.parametrize("overlapping", [False, True], ids=["apart", "overlapping"])
+def test_a_search_that_finds_nothing_leaves_nothing_taken(*, overlapping: bool) -> None:
+    failed = 0
+    for seed in range(WORLDS):
+        bill = Bill(seed, overlapping=overlapping)
+        purse = bill.purse()
+        search = PaymentSearch(purse, bill.demands(), Steps())
+        if search.run() is None:
+            failed += 1
+            assert (search.left, search.taken) == (bill.wanted, []), seed
+            assert not any(purse.taken.values()), seed
+    assert failed > WORLDS // 10
+
+
+def test_without_overlapping_caps_the_search_never_turns_back() -> None:
+    for seed in range(WORLDS):
+        bill = Bill(seed, overlapping=False)
+        search = PaymentSearch(bill.purse(), bill.demands(), Steps())
+        assert search.by_bisection
+        if search.run() is not None:
+            assert len(search.dead_ends) < len(search.choices), seed
+
+
+def test_without_overlapping_caps_what_is_payable_is_the_most_that_can_be_paid() -> None:
+    for seed in range(WORLDS):
+        bill = Bill(seed, overlapping=False)
+        found = payable(bill.purse(), bill.demands())
+        best = (0, 0)
+        wanted = list(bill.wanted)
+        for a in range(wanted[0], -1, -1):
+            for b in range(wanted[1], -1, -1):
+                bill.wanted = [a, b]
+                if next(bill.divisions(), None) is not None:
+                    best = max(best, (a, b))
+        assert tuple(found) == best, seed

@@ -1,0 +1,340 @@
+"""``foretell``: when a run starts, what that rests on, and whom it could cost."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from msgspec.structs import replace
+
+from quorate.core.commands import Cancel, Draw, Submit, Tick
+from quorate.core.contest import Contest, foresee, ordeals_of
+from quorate.core.grounds import Confidence
+from quorate.core.lottery import chain_link
+from quorate.core.plan import Forecast, foretell, foretell_new
+from quorate.core.question import Question
+from quorate.model.amounts import HOUR_MS, MINUTE_MS
+from quorate.model.apply import apply_all
+from quorate.model.events import (
+    ConflictCause,
+    ConflictResolved,
+    CutStep,
+    LotteryCommitted,
+    ReservationStatus,
+    Scope,
+)
+from quorate.model.records import Phase
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.specs import Follow, Malleable, Pool, Run
+from quorate.testing.engines import LOTTERY_LENGTH, LOTTERY_SECRET
+from quorate.testing.states import same
+from quorate.testing.world import NOW_MS, budget, envelope, fleet, run
+from tests.oracles.lives import Life
+
+NOTICE_MS = 15 * MINUTE_MS
+TEAMS = ("one", "two", "three")
+LONG_MS, SHORT_MS = 8 * HOUR_MS, 4 * HOUR_MS
+
+
+def new_life(*, gpus: int = 16, lost_max_hours: int = 1_000, **pool: int) -> Life:
+    """Return a full set of teams on one domain; what conflicts may cost is stated."""
+    known = Pool(name="default", disruption_gpu_ms_per_day=lost_max_hours * HOUR_MS)
+    spec = replace(known, **pool)
+    life = Life(
+        nodes=fleet({"A": gpus}),
+        budgets=[budget(f"b-{team}", team, envelope("e", gpus)) for team in TEAMS],
+        pools=[spec],
+    )
+    committed = LotteryCommitted(
+        at_ms=NOW_MS,
+        actor="test",
+        commitment=chain_link(LOTTERY_SECRET, 0, length=LOTTERY_LENGTH).hex(),
+        length=LOTTERY_LENGTH,
+    )
+    apply_all(life.state, [committed])
+    life.events.append(committed)
+    return life
+
+
+def work(name: str, gpus: int, owner: str = "one", ms: int = LONG_MS, **more: object) -> Run:
+    return run(name, gpus, owner, expected_duration_ms=ms, nonce=f"nonce-{name}", **more)
+
+
+def told(life: Life, spec: Run, at_ms: int | None = None) -> Forecast:
+    found = foretell(life.state, spec, life.now_ms if at_ms is None else at_ms)
+    assert isinstance(found, Forecast), found
+    return found
+
+
+def known(life: Life, name: str, at_ms: int | None = None) -> Forecast:
+    return told(life, life.state.runs[name].spec, at_ms)
+
+
+# --- When ---
+
+
+def test_a_new_run_that_fits_starts_now_and_nothing_is_written() -> None:
+    life = new_life()
+    before = life.state.seq
+    found = told(life, work("a", 8))
+    assert (found.starts_now, found.phase, found.recorded_phase) == (True, Phase.RUNNING, None)
+    assert [(share.payer, share.gpus) for share in found.payers] == [("b-one/e", 8)]
+    assert found.expected_end_ms == NOW_MS + LONG_MS
+    assert found.place is not None
+    assert found.place.domains == (("r/c/A", 8),)
+    assert (life.state.seq, "a" in life.state.runs) == (before, False)
+
+
+def test_a_new_run_and_a_submitted_one_are_told_the_same() -> None:
+    life = new_life(lost_max_hours=0)
+    life.do(Submit(work("a", 12)))
+    new = told(life, work("b", 8, "two"))
+    life.do(Submit(work("b", 8, "two")))
+    there = known(life, "b")
+    for field in ("planned_start_ms", "natural_start_ms", "place", "payers", "confidence"):
+        assert getattr(new, field) == getattr(there, field), field
+    assert new.planned_start_ms == new.natural_start_ms == NOW_MS + LONG_MS
+    assert (new.deficit, new.confidence, new.by_conflict) == (4, Confidence.EXPECTED, False)
+    assert new.scope is not None
+    assert (new.scope.flavor, new.scope.domains) == ("H100", (("r/c/A", 8),))
+    assert new.refusal is not None
+    assert new.refusal.code is RefusalCode.INSUFFICIENT_CAPACITY
+    assert (there.reservation, there.status) == ("b@1", ReservationStatus.PLANNED)
+    assert (there.queue_position, there.queue_length) == (1, 1)
+
+
+def test_the_forecast_is_kept_when_nothing_else_happens() -> None:
+    life = new_life(lost_max_hours=0)
+    life.do(Submit(work("a", 12)))
+    life.do(Submit(work("b", 8, "two")))
+    found = known(life, "b")
+    assert found.planned_start_ms is not None
+    life.do(Tick(), found.planned_start_ms - 1)
+    assert life.phase("b") is Phase.PENDING
+    life.do(Cancel("a"), found.planned_start_ms)
+    assert life.phase("b") is Phase.RUNNING
+
+
+def test_a_start_that_waits_for_a_window_only_is_certain() -> None:
+    opens_ms = NOW_MS + HOUR_MS
+    line = envelope("e", 8, start_ms=opens_ms, end_ms=opens_ms + 100 * HOUR_MS)
+    early = replace(line, allow_reservations=True)
+    life = Life(nodes=fleet({"A": 8}), budgets=[budget("b", "one", early)])
+    found = told(life, work("a", 8))
+    assert (found.planned_start_ms, found.confidence) == (opens_ms, Confidence.CERTAIN)
+    assert found.overdue == ()
+
+
+def test_a_start_behind_an_overdue_run_is_rough_and_names_it() -> None:
+    life = new_life(lost_max_hours=0)
+    life.do(Submit(work("a", 12, ms=HOUR_MS)))
+    life.do(Submit(work("b", 8, "two")))
+    assert known(life, "b").confidence is Confidence.EXPECTED
+    found = known(life, "b", NOW_MS + 2 * HOUR_MS)
+    assert (found.confidence, found.overdue) == (Confidence.ROUGH, ("a",))
+    assert found.status is ReservationStatus.DEFERRED
+    assert "overdue: a" in found.cause
+    assert found.planned_start_ms is not None
+    assert found.planned_start_ms > NOW_MS + 2 * HOUR_MS
+
+
+def test_a_run_that_can_never_be_paid_is_parked_with_its_reason() -> None:
+    life = new_life()
+    found = told(life, work("a", 8, flavors=("A100",)))
+    assert (found.start_ms, found.reservation, found.confidence) == (None, "", None)
+    assert "nothing that is known to come" in found.parked
+    assert found.refusal is not None
+    assert found.refusal.code is RefusalCode.NO_NODES
+    assert (found.scope, found.deficit) == (None, 0)
+
+
+def test_a_follower_is_not_planned_before_its_upstream_completed() -> None:
+    life = new_life()
+    life.do(Submit(work("a", 8)))
+    found = told(life, work("b", 4, follow=Follow(after=("a",))))
+    assert (found.planned_start_ms, found.natural_start_ms) == (None, None)
+    assert "waiting for run a" in found.parked
+    assert found.refusal is not None
+    assert found.refusal.code is RefusalCode.WAITING_FOR_UPSTREAM
+
+
+def test_beyond_the_depth_a_start_is_told_and_not_promised() -> None:
+    life = new_life(lost_max_hours=0, reservation_depth=1)
+    life.do(Submit(work("a", 16)))
+    life.do(Submit(work("b", 16, "two")))
+    found = told(life, work("c", 16, "three"))
+    assert (found.reservation, found.planned_start_ms) == ("", None)
+    assert found.natural_start_ms == found.start_ms == NOW_MS + 2 * LONG_MS
+    assert "the first 1 waiting runs" in found.parked
+
+
+def test_what_is_kept_for_another_is_the_reason_and_no_deficit() -> None:
+    life = new_life(lost_max_hours=0)
+    life.do(Submit(work("a", 12)))
+    life.do(Submit(work("b", 16, "two")))
+    found = told(life, work("c", 4, "three", 2 * LONG_MS))
+    assert found.refusal is not None
+    assert (found.refusal.code, found.refusal.subject) == (RefusalCode.RESERVED, "b@1")
+    assert found.deficit == 0
+    assert found.planned_start_ms == NOW_MS + 2 * LONG_MS
+
+
+def test_new_runs_are_planned_one_after_the_other() -> None:
+    life = new_life(lost_max_hours=0)
+    found = foretell_new(life.state, [work("a", 16), work("b", 16, "two")], NOW_MS)
+    assert isinstance(found, list)
+    assert [each.starts_now for each in found] == [True, False]
+    assert found[1].planned_start_ms == NOW_MS + LONG_MS
+    assert life.state.runs == {}
+
+
+def test_what_would_not_be_accepted_is_refused() -> None:
+    life = new_life()
+    found = foretell(life.state, work("a", 8, "nobody"), NOW_MS)
+    assert isinstance(found, tuple)
+    assert "there is no owner 'nobody'" in found[0].subject
+
+
+def test_a_run_that_is_over_has_nothing_to_tell() -> None:
+    life = new_life()
+    life.do(Submit(work("a", 8)))
+    life.do(Cancel("a"))
+    found = known(life, "a")
+    assert (found.phase, found.start_ms, found.expected_end_ms) == (Phase.CANCELLED, None, None)
+
+
+# --- Conflicts ---
+
+
+def crowded(**pool: int) -> Life:
+    """Return a domain of 16 with 14 in use by two teams for two hours, and a third that waits."""
+    life = new_life(**pool)
+    for name, gpus, owner in (("a", 4, "one"), ("b", 4, "one"), ("c", 4, "two"), ("d", 2, "two")):
+        life.do(Submit(work(name, gpus, owner)))
+    life.do(Submit(work("big", 8, "three", SHORT_MS)), NOW_MS + 2 * HOUR_MS)
+    return life
+
+
+def test_a_start_by_a_conflict_says_when_it_would_be_by_itself_and_whom_it_could_cost() -> None:
+    life = crowded()
+    found = known(life, "big")
+    assert found.by_conflict
+    assert found.planned_start_ms == life.now_ms + NOTICE_MS
+    assert found.natural_start_ms == NOW_MS + LONG_MS
+    assert found.confidence is Confidence.EXPECTED
+    contest = found.contest
+    assert isinstance(contest, Contest)
+    assert (contest.deficit, contest.short, contest.cuts) == (6, 6, ())
+    assert {each.run: each.odds for each in contest.entrants} == dict.fromkeys(
+        "abcd", Fraction(1, 4)
+    )
+    assert {each.owner: each.owner_odds for each in contest.entrants} == {
+        "one": Fraction(1, 2),
+        "two": Fraction(1, 2),
+    }
+    cut = {each.run: each.cut for each in contest.entrants}
+    # An owner that is drawn yields both: neither of its runs alone is enough.
+    assert cut["a"] == cut["b"]
+    assert cut["c"] == cut["d"]
+    assert cut["a"] + cut["c"] == contest.draws == 1_000
+    assert 420 < cut["a"] < 580
+
+
+def test_a_running_run_is_told_which_conflict_could_end_it() -> None:
+    life = crowded()
+    (danger,) = known(life, "a").dangers
+    assert (danger.reservation, danger.at_ms) == ("big@1", life.now_ms + NOTICE_MS)
+    assert (danger.odds, danger.is_certain, danger.draws) == (Fraction(1, 4), False, 1_000)
+    contest = known(life, "big").contest
+    assert isinstance(contest, Contest)
+    assert danger.cut == next(each.cut for each in contest.entrants if each.run == "a")
+
+
+@pytest.mark.parametrize(
+    ("pool", "why"),
+    [
+        ({"lost_max_hours": 0}, "has lost 0 of 0 GPU-hours"),
+        ({"lost_max_hours": 5}, "this would cost"),
+        ({"runtime_min_ms": 10 * HOUR_MS}, "before it can start by itself"),
+    ],
+    ids=["no budget", "too dear", "too young"],
+)
+def test_why_no_conflict_makes_room(pool: dict[str, int], why: str) -> None:
+    found = known(crowded(**pool), "big")
+    assert (found.by_conflict, found.contest) == (False, None)
+    assert found.claim is not None
+    assert why in found.claim.why_not
+    assert found.planned_start_ms == found.natural_start_ms == NOW_MS + LONG_MS
+
+
+def settled(life: Life) -> ConflictResolved:
+    """Let the conflict for ``big`` be declared and drawn, and return what came of it."""
+    life.do(Tick(), life.now_ms + NOTICE_MS)
+    (name,) = life.state.open_conflicts
+    link = chain_link(LOTTERY_SECRET, 1, length=LOTTERY_LENGTH)
+    life.do(Draw(name, link.hex()))
+    resolved = life.state.conflicts[name].resolved
+    assert resolved is not None
+    return resolved
+
+
+def test_an_open_conflict_is_foretold_with_those_who_entered() -> None:
+    life = crowded()
+    life.do(Tick(), life.now_ms + NOTICE_MS)
+    life.do(Cancel("d"))
+    contest = known(life, "big").contest
+    assert isinstance(contest, Contest)
+    assert contest.conflict == "1"
+    assert [each.run for each in contest.entrants] == ["a", "b", "c", "d"]
+    assert {each.run: each.gpus for each in contest.entrants}["d"] == 0
+    assert contest.short == 4
+
+
+def test_a_victim_sees_the_seed_and_the_odds_it_had() -> None:
+    life = crowded()
+    resolved = settled(life)
+    victims = {cut.run for cut in resolved.cuts}
+    assert victims in ({"a", "b"}, {"c", "d"})
+    for name in "abcd":
+        (ordeal,) = ordeals_of(life.state, name)
+        assert (ordeal.odds, ordeal.owner_odds) == (Fraction(1, 4), Fraction(1, 2))
+        assert ordeal.resolved.seed == resolved.seed
+        gpus = 2 if name == "d" else 4
+        assert ordeal.steps == (((CutStep.LOTTERY, gpus),) if name in victims else ())
+    assert ordeals_of(life.state, "big") == []
+
+
+def test_a_cut_run_may_not_call_and_says_so() -> None:
+    life = crowded()
+    victim = min(cut.run for cut in settled(life).cuts)
+    found = known(life, victim)
+    assert found.claim is not None
+    assert "it was itself cut within the cool-down" in found.claim.why_not
+
+
+def test_room_asked_for_by_hand_is_cut_before_anybody_is_drawn() -> None:
+    life = new_life()
+    grid = Malleable(gpus_min=4, gpus_max=16, gpus_step=4, gpus_desired=16)
+    life.do(Submit(work("wide", 16, malleable=grid)))
+    question = Question(ConflictCause.BY_HAND, Scope("default", "H100", ()), gpus=8)
+    found = foresee(life.state, question, NOW_MS + NOTICE_MS)
+    assert isinstance(found, Contest)
+    assert (found.short, found.entrants, found.sample) == (0, (), None)
+    assert [(cut.step, cut.gpus) for cut in found.cuts] == [(CutStep.SHRINK, 4)] * 2
+
+
+def test_room_that_cannot_be_made_is_refused() -> None:
+    life = new_life()
+    life.do(Submit(work("a", 16)))
+    question = Question(ConflictCause.BY_HAND, Scope("default", "H100", ()), gpus=8)
+    found = foresee(life.state, question, NOW_MS + NOTICE_MS)
+    assert isinstance(found, Refusal)
+    assert (found.code, found.short) == (RefusalCode.NOT_RESOLVABLE, 8)
+
+
+def test_a_forecast_leaves_the_state_as_it_was() -> None:
+    life, again = crowded(), crowded()
+    for name in ("a", "big"):
+        known(life, name)
+    told(life, work("new", 16, "two"))
+    assert same(life.state, again.state) == []
