@@ -36,14 +36,14 @@ def busy(shell: Shell) -> Shell:
 
 def test_the_log_can_be_cut_to_a_run_a_start_and_a_length(busy: Shell) -> None:
     rows = busy.ok("ledger", "log").splitlines()[1:]
-    assert [int(row.split()[0]) for row in rows] == list(range(1, 33))
+    assert [int(row.split()[0]) for row in rows] == list(range(1, 34))
     assert len(busy.ok("ledger", "log", "--run", "share").splitlines()) == 1 + 4
     last = busy.ok("ledger", "log", "--limit", "2").splitlines()[1:]
-    assert [row.split()[0] for row in last] == ["31", "32"]
-    some = busy("ledger", "log", "--from", "26", "--limit", "2", "-o", "json").json
+    assert [row.split()[0] for row in last] == ["32", "33"]
+    some = busy("ledger", "log", "--from", "27", "--limit", "2", "-o", "json").json
     assert [(each["seq"], each["tag"]) for each in some] == [
-        (26, "run-submitted/1"),
-        (27, "lease-started/1"),
+        (27, "run-submitted/1"),
+        (28, "lease-started/1"),
     ]
     assert set(some[0]["block"]) == {"height", "hash"}
 
@@ -51,12 +51,12 @@ def test_the_log_can_be_cut_to_a_run_a_start_and_a_length(busy: Shell) -> None:
 def test_a_sound_ledger_verifies_and_agrees_with_its_checkpoints(busy: Shell) -> None:
     busy.ok("ledger", "checkpoint", "--out", "early.json")
     busy.ok("submit", "-f", EXAMPLES / "malleable.yaml")
-    assert "the ledger verifies: 35 events" in busy.ok("ledger", "verify")
+    assert "the ledger verifies: 36 events" in busy.ok("ledger", "verify")
     out = busy.ok("ledger", "verify", "--deep", "--against", "early.json")
     assert "every invariant held" in out
-    assert "early.json agrees: signed at sequence 32" in out
+    assert "early.json agrees: signed at sequence 33" in out
     tree = busy("ledger", "verify", "--against", "early.json", "-o", "json").json
-    assert (tree["verifies"], tree["events"], tree["checkpoints"][0]["sequence"]) == (True, 35, 32)
+    assert (tree["verifies"], tree["events"], tree["checkpoints"][0]["sequence"]) == (True, 36, 33)
 
 
 def test_a_checkpoint_is_never_overwritten(busy: Shell) -> None:
@@ -72,7 +72,7 @@ def test_one_flipped_bit_is_found(busy: Shell) -> None:
     busy.file("copy.db", bytes(data))
     said = busy("--ledger", "copy.db", "ledger", "verify")
     assert (said.code, said.out) == (5, "")
-    assert re.search(r"block 3, sequence 26: the block's contents do not match its hash", said.err)
+    assert re.search(r"block 3, sequence 27: the block's contents do not match its hash", said.err)
     assert busy("--ledger", "copy.db", "get", "runs").code == 5
     assert busy("--ledger", "copy.db", "ledger", "export", "--out", "x.jsonl").code == 5
     assert not (busy.folder / "x.jsonl").exists()
@@ -104,7 +104,7 @@ def test_a_rewritten_tail_disagrees_with_a_checkpoint(busy: Shell) -> None:
 def test_a_changed_checkpoint_is_told_from_a_changed_ledger(busy: Shell) -> None:
     busy.ok("ledger", "checkpoint", "--out", "c.json")
     text = (busy.folder / "c.json").read_text()
-    busy.file("d.json", text.replace('"seq": 32', '"seq": 31'))
+    busy.file("d.json", text.replace('"seq": 33', '"seq": 32'))
     said = busy("ledger", "verify", "--against", "c.json", "--against", "d.json")
     assert said.code == 5
     assert "d.json signed (bad-signature)" in said.err
@@ -120,8 +120,8 @@ def test_the_export_can_be_checked_with_no_part_of_quorate(busy: Shell) -> None:
         [sys.executable, "-I", "-c", script], input=exported, capture_output=True, check=True
     )
     head = busy("ledger", "verify", "-o", "json").json["head"]
-    assert checked.stdout.decode() == f"32 events, hash {head['hash']}\n"
-    spoiled = exported.replace(b'"count":1', b'"count":2', 1)
+    assert checked.stdout.decode() == f"33 events, hash {head['hash']}\n"
+    spoiled = exported.replace(b'"count":2', b'"count":3', 1)
     again = subprocess.run(
         [sys.executable, "-I", "-c", script], input=spoiled, capture_output=True, check=False
     )
@@ -163,11 +163,11 @@ def test_replay_shows_the_state_of_any_instant(busy: Shell) -> None:
 
 def test_replay_says_where_in_the_ledger_it_stands(busy: Shell) -> None:
     said = busy("ledger", "replay", "--at", time_text(NOW_MS + HOUR_MS), "get", "runs")
-    head = busy("ledger", "log", "--from", "28", "--limit", "2", "-o", "json").json[-1]
+    head = busy("ledger", "log", "--from", "29", "--limit", "2", "-o", "json").json[-1]
     block = head["block"]
-    assert head["seq"] == 29
+    assert head["seq"] == 30
     at = time_text(NOW_MS + HOUR_MS)
-    assert said.err == f"as of {at}: sequence 30, block 4, hash {block['hash']}\n"
+    assert said.err == f"as of {at}: sequence 31, block 4, hash {block['hash']}\n"
 
 
 def test_the_future_is_not_replayed(busy: Shell) -> None:
@@ -182,7 +182,7 @@ def test_an_export_becomes_the_same_ledger_again(busy: Shell) -> None:
     busy.ok("ledger", "export", "--out", "ledger.jsonl")
     head = busy("ledger", "verify", "-o", "json").json["head"]
     out = busy.ok("ledger", "import", "ledger.jsonl", "--out", "again.db").splitlines()
-    assert out[0] == f"imported 32 events in 5 blocks to again.db, hash {head['hash']}"
+    assert out[0] == f"imported 33 events in 5 blocks to again.db, hash {head['hash']}"
     assert out[2].startswith("the signing key is not in an export: put its copy at again.db.key")
     for words in (["get", "runs"], ["get", "charges"], ["ledger", "log"], ["ledger", "export"]):
         assert busy.ok("--ledger", "again.db", *words) == busy.ok(*words)
@@ -229,7 +229,7 @@ def test_a_changed_export_is_refused_and_leaves_no_ledger(
         answer = busy("ledger", *words)
         assert (answer.code, answer.out) == (5, "")
         assert f"changed.jsonl: line {line}: {said}" in answer.err
-        assert f" up to sequence {[0, 1, 25, 28, 30][line - 1]}; " in answer.err
+        assert f" up to sequence {[0, 2, 26, 29, 31][line - 1]}; " in answer.err
     assert not (busy.folder / "x.db").exists()
 
 
@@ -248,7 +248,7 @@ def test_an_export_is_checked_like_a_ledger(busy: Shell) -> None:
     busy.ok("ledger", "export", "--out", "ledger.jsonl")
     checks = ("--deep", "--against", "c.json")
     out = busy.ok("ledger", "verify", "--export", "ledger.jsonl", *checks)
-    assert out.startswith("the export ledger.jsonl verifies: 32 events in 5 blocks, hash ")
+    assert out.startswith("the export ledger.jsonl verifies: 33 events in 5 blocks, hash ")
     assert "every invariant held" in out
     assert "c.json agrees" in out
     lines = (busy.folder / "ledger.jsonl").read_bytes().splitlines(keepends=True)

@@ -38,7 +38,7 @@ def test_apply_tells_each_document_and_a_second_time_changes_nothing(bare: Shell
     first = bare.ok("apply", *files).splitlines()
     assert first[0] == "node/a1 created"
     assert "budget/partner created" in first
-    assert re.fullmatch(r"recorded sequence 2-25 in block 2, hash [0-9a-f]{64}", first[-2])
+    assert re.fullmatch(r"recorded sequence 3-26 in block 2, hash [0-9a-f]{64}", first[-2])
     assert first[-1] == f"receipt 2:{first[-2].split()[-1]}"
     second = bare.ok("apply", *files).splitlines()
     assert set(second[:-1]) == {line.replace("created", "unchanged") for line in first[:-2]}
@@ -62,7 +62,7 @@ def test_a_run_over_two_domains_says_where_it_runs_and_who_pays(shell: Shell) ->
         *("group/1", "Active", "32", "us-west/c1/B"),
         *("b1[0-7],b2[0-7],b3[0-7],b4[0-7]", "rai/west", "owned"),
     ]
-    assert re.fullmatch(r"recorded sequence 26-28 in block 3, hash [0-9a-f]{64}", out[-2])
+    assert re.fullmatch(r"recorded sequence 27-29 in block 3, hash [0-9a-f]{64}", out[-2])
 
 
 def test_family_pays_before_sponsors_and_both_are_told(shell: Shell) -> None:
@@ -126,7 +126,10 @@ def test_patch_changes_one_field_and_starts_what_waited(shell: Shell) -> None:
     waits = shell.ok("submit", "--like", "train", "--name", "second", *changes)
     assert "run/second waits" in waits
     out = shell.ok("patch", "budget", "rai", "--set", "spec.envelopes[west].concurrency=120")
-    assert out.startswith("budget/rai configured\nrun/second started on 24 H100 GPUs\n")
+    assert out.startswith(
+        "budget/rai configured\nreservation/second@1 is kept: its run starts\n"
+        "run/second started on 24 H100 GPUs\n"
+    )
     (envelope,) = (shell("get", "envelopes", "rai/west", "-o", "json").json["spec"],)
     assert envelope["concurrency"] == 120
 

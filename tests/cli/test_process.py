@@ -97,7 +97,7 @@ def test_a_full_disk_records_nothing(shell: Shell) -> None:
     said = finish(running)
     assert (said.code, said.out) == (4, "")
     assert "Traceback" not in said.err
-    assert "verifies: 25 events" in shell.ok("ledger", "verify", "--deep")
+    assert "verifies: 26 events" in shell.ok("ledger", "verify", "--deep")
     assert shell.ok("submit", "-f", EXAMPLES / "train.yaml")
 
 
@@ -128,7 +128,7 @@ def test_what_was_recorded_is_told_though_the_output_is_full(shell: Shell, form:
         said = finish(start(shell.folder, *words, stdout=full))
         nothing = finish(start(shell.folder, *words, stdout=full))
     assert said.code == 6
-    line = "No space left on device; recorded sequence 26-27 in block 3, hash "
+    line = "No space left on device; recorded sequence 27-28 in block 3, hash "
     found = said.err.partition(line)[2].strip()
     assert "is true" in shell.ok("ledger", "verify", "--receipt", f"3:{found}")
     assert (nothing.code, "recorded" in nothing.err) == (4, False)
@@ -142,7 +142,7 @@ def test_what_was_recorded_is_told_though_nobody_reads(shell: Shell) -> None:
         assert running.stderr is not None
         err = running.stderr.read().decode()
     assert running.returncode == 141
-    assert err.startswith("error: nobody read the output; recorded sequence 26-27 in block 3, hash")
+    assert err.startswith("error: nobody read the output; recorded sequence 27-28 in block 3, hash")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")

@@ -32,7 +32,16 @@ def busy(shell: Shell) -> Shell:
     return shell
 
 
-def test_every_kind_is_listed_in_every_form_under_every_name(busy: Shell) -> None:
+@pytest.fixture
+def planned(busy: Shell) -> Shell:
+    """Return a keyboard beside that ledger with a promised start and a declared conflict."""
+    busy.ok("submit", "--like", "malleable", "--name", "next")
+    busy.ok("resolve", "--scope", "flavor=A100", "--deficit", "8")
+    return busy
+
+
+def test_every_kind_is_listed_in_every_form_under_every_name(planned: Shell) -> None:
+    busy = planned
     for kind in KINDS:
         plain = busy.ok("get", kind.plural)
         assert len(plain.splitlines()) > 1, kind
@@ -49,7 +58,8 @@ def test_every_kind_is_listed_in_every_form_under_every_name(busy: Shell) -> Non
             assert busy.ok("get", short) == plain
 
 
-def test_every_thing_can_be_described(busy: Shell) -> None:
+def test_every_thing_can_be_described(planned: Shell) -> None:
+    busy = planned
     for kind in KINDS:
         for item in busy("get", kind.name, "-o", "json").json["items"][:2]:
             name = item["metadata"]["name"]
@@ -80,7 +90,7 @@ def test_numbers_stand_right_and_lines_end_without_blanks(busy: Shell) -> None:
 def test_a_runs_description_has_its_timeline_with_sequences(busy: Shell) -> None:
     out = busy.ok("describe", "run", "train")
     assert "Phase:          Running" in out
-    assert " 26   " in out.partition("Timeline:")[2]
+    assert " 27   " in out.partition("Timeline:")[2]
     assert "lease-started/1" in out
     waiting = busy.ok("describe", "run", "too-big")
     assert "Waits because:" in waiting
@@ -138,7 +148,9 @@ def test_reasons_are_of_now_and_not_of_when_they_were_recorded(shell: Shell) -> 
     assert "budgets can pay 8 of 16 GPUs, 8 short" in shell.ok("get", "queue")
     events = shell.ok("ledger", "log").count("run-refused/1")
     shell.clock.at_ms += 60_000
-    shell.ok("submit", "--like", "malleable", "--name", "more", "--set",
+    # Short enough to be gone before the start that `waits` was promised.
+    short = ("--set", "spec.runtime.expectedDuration=15m")
+    shell.ok("submit", "--like", "malleable", "--name", "more", *short, "--set",
              "spec.resources.totalGPUs=4")  # fmt: skip
     assert shell.ok("ledger", "log").count("run-refused/1") == events
     for words in (["get", "queue"], ["get", "runs"], ["describe", "run", "waits"],

@@ -21,18 +21,29 @@ READ = {
     "Cover question": ("cover", "_COVER"),
     "Budget": ("funds", "_BUDGET"),
     "Envelope": ("funds", "_ENVELOPE"),
-    "Lease": ("leases", "_LEASE"),
-    "Run": ("leases", "_RUN"),
+    "Lease": ("leases", "LEASE"),
+    "Run": ("runs", "RUN"),
     "Bind question": ("bind", "_BIND"),
     "Group": ("bind", "_GROUP"),
     "Segment": ("bind", "_SEGMENT"),
     "Validate question": ("validate", "_FIELDS"),
+    "Forecast question": ("forecast", "FORECAST"),
+    "Resolve question": ("resolve", "RESOLVE"),
+    "Step": ("script", "STEP"),
+    "Step with an op": ("script", "OP_STEP"),
 }
 INSIDE = {
     ("World", "owners"): ("funds", "_OWNER"),
     ("Budget", "aggregateCaps"): ("funds", "_CAP"),
     ("Envelope", "preActivation"): ("funds", "_EARLY"),
     ("Envelope", "lending"): ("funds", "_LENDING"),
+    ("Run", "malleable"): ("runs", "_MALLEABLE"),
+    ("Run", "funding"): ("runs", "_FUNDING"),
+    ("Run", "follow"): ("runs", "_FOLLOW"),
+    ("Step", "expect"): ("expecting", "OPERATORS"),
+    ("Step", "shrink"): ("script", "SHRINK"),
+    ("Step", "confirm"): ("script", "CONFIRM"),
+    ("Step", "resolve"): ("script", "RESOLVE"),
 }
 """Small mappings whose fields stand in the last cell of a row."""
 

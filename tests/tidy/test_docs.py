@@ -10,10 +10,15 @@ from typing import get_args
 import pytest
 
 from quorate.model.events import (
+    ConflictCause,
+    ConflictOutcome,
+    CutStep,
     EndReason,
     Event,
     NodeStatus,
     Outcome,
+    ReservationOutcome,
+    ReservationStatus,
     Role,
     StartReason,
     Tier,
@@ -149,6 +154,11 @@ def test_the_events_page_lists_exactly_the_tags_and_fields_of_the_model() -> Non
         ("Start reasons", StartReason),
         ("End reasons", EndReason),
         ("Outcomes", Outcome),
+        ("Reservation statuses", ReservationStatus),
+        ("Reservation outcomes", ReservationOutcome),
+        ("Conflict causes", ConflictCause),
+        ("Conflict outcomes", ConflictOutcome),
+        ("Cut steps", CutStep),
     ],
 )
 def test_the_events_page_lists_exactly_the_words_of(heading: str, words: type[StrEnum]) -> None:

@@ -1,8 +1,9 @@
 """The calculus at one's fingertips: a world as plain JSON values in, the decision as JSON out.
 
-No server, no ledger, no clock: what a world does not say does not exist. ``run`` is all there is;
-each kind has its module. What a kind answers when the answer is no is an answer (``error`` with
-the numbers behind it); a world that cannot be read is a ``CalcInputError``.
+No server, no ledger, no clock: what a world does not say does not exist. ``run`` is all there is,
+and ``unmet`` for what a scenario expects in vain; each kind has its module. What a kind answers
+when the answer is no is an answer (``error`` with the numbers behind it); a world that cannot be
+read is a ``CalcInputError``.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from typing import Final
 
 from quorate.calc.bind import bind
 from quorate.calc.cover import cover
+from quorate.calc.forecast import forecast
 from quorate.calc.pack import pack
 from quorate.calc.reading import CalcInputError
+from quorate.calc.resolve import resolve
+from quorate.calc.scenario import scenario, unmet
 from quorate.calc.topology import topology
 from quorate.calc.validate import validate
 
-__all__ = ["KINDS", "CalcInputError", "run"]
+__all__ = ["KINDS", "CalcInputError", "run", "unmet"]
 
 _KINDS: Final[Mapping[str, Callable[[object], dict[str, object]]]] = {
     "topology": topology,
@@ -25,6 +29,9 @@ _KINDS: Final[Mapping[str, Callable[[object], dict[str, object]]]] = {
     "cover": cover,
     "bind": bind,
     "validate": validate,
+    "forecast": forecast,
+    "resolve": resolve,
+    "scenario": scenario,
 }
 KINDS: Final = tuple(_KINDS)
 """What can be calculated."""

@@ -73,6 +73,52 @@ def read_fleet(fields: Fields, at: At) -> Fleet:
     return Fleet(flavor, nodes, usage)
 
 
+def read_nodes(fields: Fields, at: At) -> tuple[Node, ...]:
+    """Return the nodes of a world, of whatever flavor; each says where it is and what it has."""
+    drafts = complete(fields.optional("nodes", _nodes, ())) or ()
+    settle(at)
+    found: dict[str, Node] = {}
+    for index, draft in enumerate(drafts):
+        place = at.child("nodes").child(index)
+        if draft.name in found:
+            place.child("name").fault(
+                f"is a duplicate node name {quoted(draft.name)}", "choose another name"
+            )
+        node = placed(draft, place)
+        if node is not None:
+            found[node.name] = node
+    settle(at)
+    return tuple(found.values())
+
+
+def read_node(value: object, at: At) -> Node | None:
+    """Return one node that says where it is and what it has."""
+    draft = _node(value, at)
+    return None if draft is None else placed(draft, at)
+
+
+def placed(draft: NodeDraft, at: At) -> Node | None:
+    """Return ``draft`` as a node; None, and what is missing reported, where it is not whole."""
+    for name in ("flavor", "region", "cluster", "domain"):
+        if getattr(draft, name) is None:
+            at.child(name).fault("is required", f"add {name} to the node")
+    if draft.flavor is None or draft.region is None or draft.cluster is None:
+        return None
+    if draft.domain is None or not draft.gpus:
+        if draft.domain is not None:
+            at.child("gpus").fault("must be positive, got 0", "leave the node out")
+        return None
+    return Node(
+        name=draft.name,
+        flavor=draft.flavor,
+        gpus=draft.gpus,
+        region=draft.region,
+        cluster=draft.cluster,
+        domain=draft.domain,
+        rack=draft.rack,
+    )
+
+
 def _nodes(value: object, at: At) -> tuple[NodeDraft | None, ...] | None:
     return listed(value, at, _node)
 

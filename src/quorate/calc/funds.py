@@ -76,8 +76,8 @@ class Funds:
 
 
 def read_funds(fields: Fields, at: At) -> Funds:
-    """Return the budgets and families of a world."""
-    drafts = complete(fields.required("budgets", lambda v, a: listed(v, a, _budget))) or ()
+    """Return the budgets and families of a world; none where it has no money."""
+    drafts = complete(fields.optional("budgets", lambda v, a: listed(v, a, _budget), ())) or ()
     owners = complete(fields.optional("owners", lambda v, a: listed(v, a, _owner), ())) or ()
     settle(at)
     seen: set[tuple[str, str]] = set()

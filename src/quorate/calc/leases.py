@@ -11,6 +11,7 @@ from typing import Final
 
 from quorate.calc.funds import Funds
 from quorate.calc.reading import settle
+from quorate.calc.runs import RUN
 from quorate.core.purse import family_payers
 from quorate.documents import values
 from quorate.documents.problem import quoted
@@ -31,7 +32,7 @@ from quorate.model.island import all_slots
 from quorate.model.specs import EnvelopeId, Node, Run, envelope_id
 from quorate.model.state import State
 
-_LEASE: Final = frozenset(
+LEASE: Final = frozenset(
     {
         "name",
         "run",
@@ -47,23 +48,6 @@ _LEASE: Final = frozenset(
         "role",
         "group",
         "reason",
-    }
-)
-_RUN: Final = frozenset(
-    {
-        "namespace",
-        "name",
-        "owner",
-        "gpuType",
-        "totalGPUs",
-        "groupGPUs",
-        "created",
-        "malleable",
-        "funding",
-        "phase",
-        "follow",
-        "checkpoint",
-        "spares",
     }
 )
 _ACTOR: Final = "calc"
@@ -97,7 +81,7 @@ def read_leases(fields: Fields, at: At, funds: Funds, now_ms: int) -> tuple[Worl
 
 def _run(value: object, at: At) -> tuple[str, str] | None:
     """Return a run's key, ``namespace/name``, and its owner; the rest is for other questions."""
-    fields = fields_of(value, at, _RUN)
+    fields = fields_of(value, at, RUN)
     if fields is None:
         return None
     name = fields.required("name", values.line)
@@ -109,7 +93,7 @@ def _run(value: object, at: At) -> tuple[str, str] | None:
 def _lease(
     value: object, at: At, funds: Funds, owners: dict[str, str], now_ms: int
 ) -> WorldLease | None:
-    fields = fields_of(value, at, _LEASE)
+    fields = fields_of(value, at, LEASE)
     if fields is None:
         return None
     run = fields.optional("run", values.line, "")

@@ -9,7 +9,16 @@ import click
 from quorate.cli.exits import CommandError, Exit
 from quorate.cli.settings import examples
 
-KINDS: Final = ("topology", "pack", "cover", "bind", "validate")
+KINDS: Final = (
+    "topology",
+    "pack",
+    "cover",
+    "bind",
+    "validate",
+    "forecast",
+    "resolve",
+    "scenario",
+)
 """The kinds of ``quorate.calc``, named here so that ``--help`` need not import it."""
 
 
@@ -17,6 +26,7 @@ KINDS: Final = ("topology", "pack", "cover", "bind", "validate")
     epilog=examples(
         "quorate calc pack -f world.json",
         'echo \'{"flavor": "H100", "nodes": []}\' | quorate calc topology',
+        'echo \'{"now": "2026-01-31T09:00:00Z", "steps": []}\' | quorate calc scenario',
     )
 )
 @click.argument("kind", metavar="KIND", type=click.Choice(KINDS))
@@ -32,12 +42,13 @@ KINDS: Final = ("topology", "pack", "cover", "bind", "validate")
 def calc(kind: str, file: str) -> None:
     """Compute one decision on a world given as JSON.
 
-    KIND is topology, pack, cover, bind or validate. The answer is JSON. A refusal is an answer
-    too, with exit code 0; a world that cannot be read is an error.
+    KIND is topology, pack, cover, bind, validate, forecast, resolve or scenario. The answer is
+    JSON. A refusal is an answer too, with exit code 0; a world that cannot be read is an error,
+    and so is a scenario in which something that it expects is not so.
     """
     import json
 
-    from quorate.calc import run
+    from quorate.calc import run, unmet
     from quorate.cli.sources import STDIN, read_bytes
 
     source = "standard input" if file == STDIN else file
@@ -47,4 +58,7 @@ def calc(kind: str, file: str) -> None:
         raise CommandError(
             Exit.INVALID, f"{source} is not JSON in UTF-8: {error}; write one JSON object"
         ) from None
-    click.echo(json.dumps(run(kind, world), indent=2, ensure_ascii=False))
+    answer = run(kind, world)
+    click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
+    if lines := unmet(answer):
+        raise CommandError(Exit.REFUSED, *lines)

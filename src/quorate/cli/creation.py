@@ -1,4 +1,4 @@
-"""Making a ledger and its key together: both, or neither."""
+"""Making a ledger, its key and its lottery's secret together: all of them, or none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
-from quorate.adapters.key_file import create_key, key_path, load_key
+from quorate.adapters.key_file import (
+    create_key,
+    create_lottery_secret,
+    key_path,
+    load_key,
+    load_lottery_secret,
+    lottery_path,
+)
 from quorate.adapters.store_sqlite import SqliteStore
 from quorate.ledger.chain import GENESIS
 from quorate.ledger.checkpoint import public_key_of
@@ -19,24 +26,32 @@ _ID_BYTES: Final = 8
 
 
 def create_ledger(path: Path, clock: Clock, *, actor: str) -> tuple[str, str]:
-    """Return the id and the public key of a new ledger at ``path``; a failure leaves neither file.
+    """Return the id and the public key of a new ledger at ``path``; a failure leaves no file.
 
     Raises ``StoreError`` and ``KeyFileError``; what exists is left alone.
     """
     ledger_id = secrets.token_hex(_ID_BYTES)
     with ExitStack() as undo:
-        key = key_path(path)
-        # A ledger that was begun and never finished may have its key already.
-        key_was_made = path.exists() and key.exists()
+        key, lottery = key_path(path), lottery_path(path)
+        # A ledger that was begun and never finished may have its files already.
+        made = {file for file in (key, lottery) if path.exists() and file.exists()}
         store = _new_store(path)
         undo.callback(_remove, path)
         undo.callback(store.close)
-        if not key_was_made:
+        if key not in made:
             create_key(key)
             undo.callback(key.unlink)
+        if lottery not in made:
+            create_lottery_secret(lottery)
+            undo.callback(lottery.unlink)
         public_key = public_key_of(load_key(key)).hex()
         engine = Engine.create(
-            store, clock, ledger_id=ledger_id, public_key=public_key, actor=actor
+            store,
+            clock,
+            ledger_id=ledger_id,
+            public_key=public_key,
+            actor=actor,
+            lottery_secret=load_lottery_secret(lottery),
         )
         engine.close()
         undo.pop_all()

@@ -15,16 +15,19 @@ from quorate.cli.settings import Settings, examples, reader
 def describe(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
     """Show everything about one thing.
 
-    Of a run: what it asked for, why it waits and since when, its leases with nodes, slots and
-    payers, who paid how much, and its events with their sequence numbers. Of a budget: what each
+    Of a run: what it asked for, why it waits and since when, what it was promised, the conflicts it
+    went through, its leases with nodes, slots and payers, who paid how much, and its events with
+    their sequence numbers. Of a budget: what each
     envelope was granted, has spent, holds and lends, and its caps. Of a node: its status, the
-    leases on it and its events. Of an owner: its family, quota, budgets and runs.
+    leases on it and its events. Of an owner: its family, quota, budgets and runs. Of a reservation:
+    when and where its run starts, who pays, and what moved it. Of a resolveroutcome: who entered
+    the lottery with which odds, seed, draws and cuts.
     """
     from quorate.cli.get import select, show
     from quorate.cli.kinds import kind_named, split_target
     from quorate.cli.portrait import PORTRAITS, plain_portrait
     from quorate.cli.session import reading
-    from quorate.cli.timeline import entries, node_of, run_of
+    from quorate.cli.timeline import SUBJECTS, entries
 
     kind, names = split_target(kind, names)
     found = kind_named(kind)
@@ -36,7 +39,7 @@ def describe(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
             show(settings, moment, found, names)
             return
         for position, name in enumerate(select(moment, found, names)):
-            subject = {"run": run_of, "node": node_of}.get(found.name)
+            subject = SUBJECTS.get(found.name)
             timeline = []
             if subject is not None:
                 timeline = [

@@ -20,12 +20,14 @@ def explain(settings: Settings, run: str) -> None:
     """Say why a run waits and what would start it.
 
     Each change that is listed was tried by a dry run of the very command, and starts the run now.
-    Nothing is changed.
+    A run that was promised a start sees how that came about; one that was cut sees the conflict,
+    its seed and the odds it had. Nothing is changed.
     """
     from quorate.cli.explanation import explanation_lines, explanation_tree
     from quorate.cli.failures import refused
     from quorate.cli.printing import print_tree
     from quorate.cli.session import reading
+    from quorate.cli.timeline import moves_of
     from quorate.core.explain import explain as explain_run
     from quorate.model.refusal import Refusal
 
@@ -34,7 +36,10 @@ def explain(settings: Settings, run: str) -> None:
         if isinstance(found, Refusal):
             raise refused([found])
         if settings.is_table:
-            for line in explanation_lines(found, read.now_ms, settings.prefix):
+            moves = []
+            if found.reservation is not None and found.reservation.cause:
+                moves = moves_of(read.store, found.reservation.made.reservation)
+            for line in explanation_lines(found, read.now_ms, settings.prefix, moves):
                 click.echo(line)
             return
-        print_tree(settings, explanation_tree(found, settings.prefix))
+        print_tree(settings, explanation_tree(found, read.moment, settings.prefix))

@@ -68,7 +68,11 @@ def fail(settings: Settings, run: str, note: str, dry_run: bool) -> None:
 @writer
 @click.pass_obj
 def cancel(settings: Settings, run: str, note: str, dry_run: bool) -> None:
-    """Stop a run, or withdraw it from the queue."""
+    """Stop a run, or withdraw it from the queue.
+
+    A promised start is gone with it. Whoever cancels a run that has just started by a conflict may
+    not ask for one again for the pool's cool-down.
+    """
     from quorate.core.commands import Cancel
 
     do(settings, Cancel(run_name(run), checked_note(note)), dry_run=dry_run)
@@ -81,12 +85,23 @@ def tick(settings: Settings, dry_run: bool) -> None:
     """Do what time has made due.
 
     Holds that ran out are extended, handed over to the next payer, or their runs stopped when no
-    money is left; runs that wait are tried, and malleable ones grow when nobody waits. Every
-    command that writes does this too.
+    money is left; promised starts that are due are kept, conflicts that are due are settled, and
+    what cannot be kept moves, with its cause; runs that wait are tried, and malleable ones grow
+    when nobody waits. Every command that writes does this too.
     """
+    from quorate.cli.carry_out import carry_out
+    from quorate.cli.session import writing
+    from quorate.cli.words import until
     from quorate.core.commands import Tick
+    from quorate.core.due import next_due_ms
 
-    do(settings, Tick(), dry_run=dry_run)
+    with writing(settings, dry_run=dry_run) as engine:
+        now_ms = engine.now_ms()
+        due_ms = next_due_ms(engine.view, has_executor=False, after_ms=now_ms)
+        unchanged = "nothing is due, and nothing will be by time alone"
+        if due_ms is not None:
+            unchanged = f"nothing is due before {until(due_ms, now_ms)}"
+        carry_out(settings, engine, Tick(), dry_run=dry_run, unchanged=unchanged)
 
 
 def run_name(run: str) -> str:

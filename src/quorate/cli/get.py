@@ -24,6 +24,8 @@ PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
         "quorate get runs",
         "quorate get domains               # free and total GPUs, largest gang",
         "quorate get queue                 # who waits, in order, and why",
+        "quorate get reservations          # who was promised a start, and when",
+        "quorate get resolveroutcomes      # every conflict: who entered, who was cut",
         "quorate get charges               # who paid; adds up to the millisecond",
         "quorate get envelopes -o wide",
         "quorate get run train-1 -o json",
@@ -57,9 +59,9 @@ def get(
 ) -> None:
     """List what there is.
 
-    KIND is one of nodes, domains, pools, owners, budgets, envelopes, caps, runs, queue, leases,
-    charges, system; singular and short names work too. Amounts in tables are GPU-hours; json and
-    yaml have exact GPU-milliseconds.
+    KIND is one of nodes, domains, pools, owners, budgets, envelopes, caps, runs, queue,
+    reservations, resolveroutcomes, leases, charges, system; singular and short names work too.
+    Amounts in tables are GPU-hours; json and yaml have exact GPU-milliseconds.
     """
     from quorate.cli.kinds import kind_named, split_target
     from quorate.cli.session import reading
@@ -122,7 +124,7 @@ def show(
 
 
 def select(moment: Moment, kind: Kind, names: Sequence[str]) -> list[str]:
-    """Return the names that exist of those asked for; a leading part up to a ``/`` is enough."""
+    """Return the names that exist of those asked for; what is before a ``/`` or ``@`` will do."""
     from difflib import get_close_matches
 
     known = kind.names(moment)
@@ -131,7 +133,9 @@ def select(moment: Moment, kind: Kind, names: Sequence[str]) -> list[str]:
     found: list[str] = []
     missing: list[str] = []
     for name in names:
-        matching = [each for each in known if each == name or each.startswith(f"{name}/")]
+        # A reservation is called after its run: RUN@1.
+        parts = (f"{name}/", f"{name}@")
+        matching = [each for each in known if each == name or each.startswith(parts)]
         found += matching
         if not matching:
             near = get_close_matches(name, known, n=1)

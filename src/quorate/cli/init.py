@@ -1,4 +1,4 @@
-"""``quorate init``: a new ledger and its signing key, or nothing."""
+"""``quorate init``: a new ledger, its signing key and its lottery's secret, or nothing."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from quorate.cli.settings import Settings, actor_option, examples, ledger_option
 @output_option
 @click.pass_obj
 def init(settings: Settings) -> None:
-    """Create a ledger and its signing key.
+    """Create a ledger, its signing key and its lottery's secret.
 
-    Nothing that exists is overwritten. The key lies beside the ledger as PATH.key, readable by
-    you alone: keep a copy of it elsewhere.
+    Nothing that exists is overwritten. Beside the ledger lie PATH.key, which signs checkpoints, and
+    PATH.lottery, from which every draw of its lotteries follows: readable by you alone. Keep
+    copies of them elsewhere.
     """
     import shlex
     from pathlib import Path
 
-    from quorate.adapters.key_file import key_path
+    from quorate.adapters.key_file import key_path, lottery_path
     from quorate.cli.creation import create_ledger
     from quorate.cli.printing import print_tree, telling
     from quorate.cli.session import clock_of
@@ -42,5 +43,6 @@ def init(settings: Settings) -> None:
         apply = shlex.join(["quorate", *settings.prefix, "apply"])
         click.echo(created)
         click.echo(f"signing key in {key_path(path)}; keep a copy of it elsewhere")
+        click.echo(f"lottery's secret in {lottery_path(path)}; keep a copy of it, and tell nobody")
         click.echo(f"public key {public_key}")
         click.echo(f"next: {apply} -f FILE, with nodes, owners and budgets")

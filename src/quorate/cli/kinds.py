@@ -10,6 +10,7 @@ import click
 from quorate.cli.kind import Kind
 from quorate.cli.kinds_fleet import DOMAIN, NODE, POOL, SYSTEM
 from quorate.cli.kinds_money import BUDGET, CAP, CHARGE, ENVELOPE, OWNER
+from quorate.cli.kinds_plans import OUTCOME, RESERVATION
 from quorate.cli.kinds_work import LEASE, QUEUE, RUN
 
 KINDS: Final = (
@@ -22,6 +23,8 @@ KINDS: Final = (
     CAP,
     RUN,
     QUEUE,
+    RESERVATION,
+    OUTCOME,
     LEASE,
     CHARGE,
     SYSTEM,

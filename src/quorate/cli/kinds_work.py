@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from quorate.calc.answers import refusal_tree
 from quorate.cli.kind import Kind, Row, Tree, document, each
+from quorate.cli.kinds_plans import reservation_status, start_text
 from quorate.cli.moment import (
     Moment,
     charges_of,
@@ -46,6 +47,7 @@ def _run_row(moment: Moment, name: str, reason: Reason | None) -> Row:
         names(domains_of(moment, (lease.fact for lease in leases)), most=2),
         age(moment.now_ms - record.submitted_ms),
         reason_text(record, reason),
+        _promise(moment, record)[1],
         width_text(moment, record),
         spec.user or "-",
         time_text(record.submitted_ms),
@@ -53,6 +55,14 @@ def _run_row(moment: Moment, name: str, reason: Reason | None) -> Row:
         names(dict.fromkeys(charge.payer for charge in charges)),
         hours(sum(charge.gpu_ms for charge in charges)),
     )
+
+
+def _promise(moment: Moment, record: RunRecord) -> tuple[str, str]:
+    """Return in how long a waiting run was promised to start, and when; ``-`` for no promise."""
+    if record.reservation is None:
+        return "-", "-"
+    promise = moment.view.reservations[record.reservation]
+    return start_text(promise, moment.now_ms), _time(promise.planned_start_ms) or "-"
 
 
 def width_text(moment: Moment, record: RunRecord) -> str:
@@ -104,6 +114,11 @@ def _run_tree(moment: Moment, name: str, reason: Reason | None) -> Tree:
             "outcome": None if outcome is None else outcome.value,
             "note": record.stopping.note,
         }
+    if record.reservation is not None:
+        promise = moment.view.reservations[record.reservation]
+        status["reservation"] = reservation_status(moment, promise)
+    if record.cut_by:
+        status["cutBy"] = record.cut_by
     if reason is not None:
         status |= _reason_status(reason)
     return {
@@ -162,6 +177,7 @@ RUN = Kind(
         Column("WHERE"),
         right("AGE"),
         Column("REASON"),
+        wide("PLANNED"),
         wide("WIDTH"),
         wide("USER"),
         wide("SUBMITTED"),
@@ -285,9 +301,11 @@ def _queue_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
                 str(record.spec.gpus),
                 names(record.spec.flavors),
                 age(moment.now_ms - record.submitted_ms),
+                _promise(moment, record)[0],
                 "-" if reason.refusal is None else reason.refusal.code.value,
                 reason.text(),
                 _time(reason.since_ms) or "-",
+                _promise(moment, record)[1],
             )
         )
     return rows
@@ -304,9 +322,11 @@ QUEUE = Kind(
         right("GPUS"),
         Column("FLAVOR"),
         right("WAITING"),
+        right("STARTS"),
         Column("CODE"),
         Column("REASON"),
         wide("SINCE"),
+        wide("PLANNED"),
     ),
     names=queue_names,
     rows=_queue_rows,

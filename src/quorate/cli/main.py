@@ -20,19 +20,27 @@ from quorate.cli.settings import Settings, actor_option, ledger_options, output_
 
 COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "demo": ("quorate.cli.demo", "demo", "Show the whole life of a few runs."),
-    "init": ("quorate.cli.init", "init", "Create a ledger and its signing key."),
+    "init": (
+        "quorate.cli.init",
+        "init",
+        "Create a ledger, its signing key and its lottery's secret.",
+    ),
     "apply": ("quorate.cli.apply", "apply", "Make the ledger hold the documents of files."),
     "submit": ("quorate.cli.submit", "submit", "Submit runs, and start them if possible."),
     "patch": ("quorate.cli.patch", "patch", "Change fields of what was applied."),
     "get": ("quorate.cli.get", "get", "List what there is."),
     "describe": ("quorate.cli.describe", "describe", "Show everything about one thing."),
+    "plan": ("quorate.cli.plan", "plan", "Say when a run starts, and what that rests on."),
     "explain": ("quorate.cli.explain", "explain", "Say why a run waits and what would start it."),
+    "watch": ("quorate.cli.watch", "watch", "Follow a run, the reservations or a pool."),
     "complete": ("quorate.cli.finish", "complete", "Record that a run's work is done."),
     "fail": ("quorate.cli.finish", "fail", "Record that a run's work has ended badly."),
     "cancel": ("quorate.cli.finish", "cancel", "Stop a run, or withdraw it from the queue."),
     "shrink": ("quorate.cli.shrink", "shrink", "Let a malleable run go on with fewer GPUs."),
     "node": ("quorate.cli.node", "node", "Say that a node failed, is back, or is to be emptied."),
+    "resolve": ("quorate.cli.resolve", "resolve", "Make room in a scope, one notice from now."),
     "tick": ("quorate.cli.finish", "tick", "Do what time has made due."),
+    "lottery": ("quorate.cli.lottery", "lottery", "Show the lottery, and draw it all again."),
     "ledger": ("quorate.cli.ledger", "ledger", "Read, verify, sign, export and import the ledger."),
     "calc": ("quorate.cli.calc", "calc", "Compute one decision on a world given as JSON."),
     "completion": ("quorate.cli.completion", "completion", "Print a script that completes words."),
@@ -45,6 +53,7 @@ Start here:
   quorate init
   quorate apply -f fleet.yaml -f budgets.yaml
   quorate submit -f run.yaml
+  quorate plan train-1
   quorate explain train-1
 
 \b

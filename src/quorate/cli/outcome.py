@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from quorate.cli.kinds_work import LEASE_COLUMNS, lease_cells
 from quorate.cli.moment import Moment, run_width
+from quorate.cli.promises import barred_lines, plan_lines
 from quorate.cli.reason_words import ended, lease_stopping, stopping
 from quorate.cli.story import handover_lines, story_lines
 from quorate.cli.table import indented, table
@@ -22,6 +23,7 @@ from quorate.model.events import (
     LeaseStarted,
     NodeMarked,
     NodeStatus,
+    ReservationMade,
     Role,
     RunEnded,
     RunRefused,
@@ -112,9 +114,14 @@ def _event_lines(
             case RunEnded():
                 note = f": {event.note}" if event.note else ""
                 lines.append(f"run/{event.run} {event.outcome.lower()}{note}")
+                lines += barred_lines(event, moment)
             case _:
-                pass
+                lines += plan_lines(event, moment, ask=_run_of(event) not in unreal)
     return lines
+
+
+def _run_of(event: Event) -> str:
+    return event.run if isinstance(event, ReservationMade) else ""
 
 
 def _over(moment: Moment, kind: str, name: str, change: Change) -> str:
@@ -202,13 +209,16 @@ def _started(moment: Moment, run: str, facts: Sequence[LeaseStarted]) -> list[st
     return [head, *indented(table(LEASE_COLUMNS, rows)).splitlines()]
 
 
-def recorded_line(head: Head, count: int) -> str:
-    """Return where ``count`` events that end at ``head`` are recorded."""
+def recorded_line(head: Head, count: int, blocks: int = 1) -> str:
+    """Return where ``count`` events in ``blocks`` that end at ``head`` are recorded."""
     if count == 0:
         return "nothing to record"
     first = head.seq - count + 1
     where = f"sequence {first}" if count == 1 else f"sequence {first}-{head.seq}"
-    return f"recorded {where} in block {head.height}, hash {head.hash.hex()}"
+    block = f"block {head.height}"
+    if blocks > 1:
+        block = f"blocks {head.height - blocks + 1}-{head.height}"
+    return f"recorded {where} in {block}, hash {head.hash.hex()}"
 
 
 def receipt_line(head: Head) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from quorate.cli.contests import cuts_table, ordeal_lines, shares_table, tokens_table
+from quorate.cli.explanation import promise_lines
 from quorate.cli.kind import Kind
 from quorate.cli.kinds_fleet import NODE
 from quorate.cli.kinds_money import (
@@ -15,6 +17,7 @@ from quorate.cli.kinds_money import (
     accounts_of,
     owner_gpus,
 )
+from quorate.cli.kinds_plans import OUTCOME, RESERVATION, asked_by, scope_text
 from quorate.cli.kinds_work import LEASE, LEASE_COLUMNS, RUN, ending_text, lease_cells
 from quorate.cli.moment import (
     Charge,
@@ -33,11 +36,21 @@ from quorate.cli.table import Column, indented, pairs, right, table
 from quorate.cli.timeline import COLUMNS as TIMELINE_COLUMNS
 from quorate.cli.timeline import Entry
 from quorate.cli.timeline import row as timeline_row
-from quorate.cli.words import gpus, hours, hours_that_add_up, names, refusal_lines, since, slots
+from quorate.cli.words import (
+    gpus,
+    hours,
+    hours_that_add_up,
+    names,
+    refusal_lines,
+    since,
+    slots,
+    until,
+)
+from quorate.core.contest import ordeals_of
 from quorate.documents import render, to_yaml
 from quorate.documents.times import time_text
-from quorate.model.events import Tier
-from quorate.model.records import Phase, RunRecord
+from quorate.model.events import ReservationMoved, Tier
+from quorate.model.records import Phase, ReservationRecord, RunRecord
 from quorate.model.specs import CapId
 
 Portrait = Callable[[Moment, str, Sequence[Entry]], list[str]]
@@ -49,6 +62,12 @@ def run_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[s
     sections = [pairs(_run_facts(moment, record))]
     if record.phase is Phase.PENDING:
         sections.append(_section("Waits because", _waits(moment, record)))
+    if record.reservation is not None:
+        promise = moment.view.reservations[record.reservation]
+        sections.append(_section("Reservation", _promised(moment, promise, timeline)))
+    ordeals = ordeals_of(moment.view, name)
+    if ordeals:
+        sections.append(_section("Conflicts", "\n".join(ordeal_lines(ordeals, moment.now_ms))))
     leases = leases_of(moment, record.leases)
     if leases:
         rows = [lease_cells(moment, lease.fact, most=None) for lease in leases]
@@ -83,6 +102,17 @@ def _waits(moment: Moment, record: RunRecord) -> str:
     return "\n".join([*refusal_lines(reason.refusal), told, help_line])
 
 
+def _promised(moment: Moment, promise: ReservationRecord, timeline: Sequence[Entry]) -> str:
+    """Return a reservation with its history of moves and their causes."""
+    moves = [
+        entry.event
+        for entry in timeline
+        if isinstance(entry.event, ReservationMoved)
+        and entry.event.reservation == promise.made.reservation
+    ]
+    return "\n".join(promise_lines(promise, moment.now_ms, moves))
+
+
 def _run_facts(moment: Moment, record: RunRecord) -> list[tuple[str, str]]:
     spec, now_ms = record.spec, moment.now_ms
     facts = [
@@ -99,6 +129,12 @@ def _run_facts(moment: Moment, record: RunRecord) -> list[tuple[str, str]]:
         facts.append(("Stops", f"{stopping(record.stopping)}; told {told}"))
     if record.started_ms is not None:
         facts.append(("First started", since(record.started_ms, now_ms)))
+    facts += [
+        ("Must be gone", f"{until(at_ms, now_ms)}: room is kept for reservation/{promised_to}")
+        for _, at_ms, promised_to in record.backfills
+    ]
+    if record.via_conflict:
+        facts.append(("Started by", f"conflict/{record.via_conflict}"))
     if record.ended_ms is not None:
         facts.append(("Ended", since(record.ended_ms, now_ms)))
     if record.note:
@@ -215,12 +251,77 @@ def lease_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list
     return [pairs(facts), _section("Slots", "\n".join(lines))]
 
 
+def reservation_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
+    """Return what was promised, how it stands, who is in its way, and its events."""
+    record = moment.view.reservations[name]
+    run = moment.view.runs[record.made.run].spec
+    facts = [
+        ("Name", name),
+        ("Run", f"{run.name} of {run.owner}, {gpus(run.gpus)} in pool {run.pool}"),
+        ("Status", record.status.value),
+        ("Made", f"{since(record.made.at_ms, moment.now_ms)}, sequence {record.seq}"),
+    ]
+    sections = [
+        pairs(facts),
+        _section("Start", _promised(moment, record, timeline)),
+        _section("Held for it", shares_table(record.payers)),
+    ]
+    conflicts = [
+        key for key, each in moment.view.conflicts.items() if each.declared.reservation == name
+    ]
+    if conflicts:
+        sections.append(_section("Conflicts", _listing(moment, OUTCOME, conflicts)))
+    rows = [timeline_row(entry) for entry in timeline]
+    sections.append(_section("Timeline", table(TIMELINE_COLUMNS, rows)))
+    return sections
+
+
+def outcome_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
+    """Return everything that was published about a conflict: tokens, seed, draws, cuts."""
+    record = moment.view.conflicts[name]
+    declared, resolved = record.declared, record.resolved
+    link = f"link {declared.preimage_index}, which hashes to {declared.commitment}"
+    facts = [
+        ("Conflict", name),
+        ("Cause", f"{declared.cause}, for {asked_by(record)}"),
+        ("Scope", scope_text(declared.scope)),
+        ("Deficit", f"{gpus(declared.deficit)}, {declared.short} of them drawn for"),
+        ("Declared", since(declared.at_ms, moment.now_ms)),
+        ("Due", f"{since(declared.due_ms, moment.now_ms)}, attempt {declared.attempt}"),
+        ("Lottery", link if declared.tokens else "nobody is drawn"),
+    ]
+    if resolved is not None:
+        facts += [
+            ("Outcome", f"{resolved.outcome}, {since(resolved.at_ms, moment.now_ms)}"),
+            ("Lost work", f"{hours(resolved.lost_gpu_ms)} GPU-hours"),
+        ]
+    if resolved is not None and resolved.seed:
+        facts += [("Preimage", resolved.preimage), ("Seed", resolved.seed)]
+    sections = [pairs(facts)]
+    if declared.tokens:
+        title = f"Tokens (of up to {gpus(declared.size_max)})"
+        sections.append(_section(title, tokens_table(declared)))
+    if resolved is not None and resolved.draws:
+        lines = [
+            f"{number}. {each.run} of {each.owner}{', spared' if each.spared else ''}"
+            for number, each in enumerate(resolved.draws, start=1)
+        ]
+        sections.append(_section("Draws", "\n".join(lines)))
+    if resolved is not None:
+        sections.append(_section("Cut", cuts_table(resolved.cuts) if resolved.cuts else "nobody"))
+    rows = [timeline_row(entry) for entry in timeline]
+    sections.append(_section("Timeline", table(TIMELINE_COLUMNS, rows)))
+    return sections
+
+
 PORTRAITS: Final[dict[str, Portrait]] = {
     RUN.name: run_portrait,
     BUDGET.name: budget_portrait,
     NODE.name: node_portrait,
     OWNER.name: owner_portrait,
     LEASE.name: lease_portrait,
+    RESERVATION.name: reservation_portrait,
+    OUTCOME.name: outcome_portrait,
 }
 
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quorate.cli.moment import Moment
-from quorate.core.admit import admit
-from quorate.core.lifecycle import waits_for_upstream
+from quorate.core.explain import refused_now
 from quorate.documents.times import time_text
 from quorate.model.records import Phase, RunRecord
 from quorate.model.refusal import Refusal, sentence
@@ -45,9 +44,8 @@ class Reason:
 
 def reason_now(moment: Moment, record: RunRecord) -> Reason:
     """Return why a waiting run waits at ``moment``."""
-    view, spec, known = moment.view, record.spec, record.refusal
-    answer = waits_for_upstream(view, spec) or admit(view, spec, moment.now_ms)
-    if not isinstance(answer, Refusal):
+    known, answer = record.refusal, refused_now(moment.view, record, moment.now_ms)
+    if answer is None:
         return Reason(refusal=None)
     same = known is not None and known.code is answer.code
     return Reason(refusal=answer, since_ms=record.refused_since_ms if same else None)

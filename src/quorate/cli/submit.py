@@ -65,7 +65,7 @@ def submit(
     if (like is None) != (name is None):
         raise click.UsageError("--like RUN and --name NEW go together")
     documents = read_documents(files)
-    _check_only_runs(documents)
+    check_only_runs(documents)
     actor = settings.actor()
     with writing(settings, dry_run=dry_run) as engine:
         if like is not None and name is not None:
@@ -79,7 +79,8 @@ def submit(
         carry_out(settings, engine, command, dry_run=dry_run)
 
 
-def _check_only_runs(documents: list[Document]) -> None:
+def check_only_runs(documents: list[Document]) -> None:
+    """Raise ``CommandError`` unless all of ``documents`` are runs."""
     others = [each for each in documents if each.kind != "Run"]
     if others:
         raise CommandError(

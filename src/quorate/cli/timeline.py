@@ -2,40 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 from quorate.cli.reason_words import began, ended, lease_stopping, stopping
 from quorate.cli.table import Column, right, wide
 from quorate.cli.words import gpus, hours, slots
 from quorate.documents.times import time_text
-from quorate.ledger.chain import Block, Head, open_blocks
+from quorate.ledger.chain import GENESIS, Block, Head, open_blocks
 from quorate.ledger.codec import event_to_json
 from quorate.model.events import (
+    BackfillNoted,
     BudgetApplied,
+    ClaimClosed,
+    ConflictDeclared,
+    ConflictResolved,
     Event,
     HoldExtended,
     LeaseEnded,
     LeaseEnding,
     LeaseStarted,
     LedgerOpened,
+    LotteryCommitted,
     NodeApplied,
     NodeMarked,
     OwnerApplied,
     PoolApplied,
+    ReservationClosed,
+    ReservationMade,
+    ReservationMoved,
     RunEnded,
     RunRefused,
     RunRequeued,
     RunResized,
     RunStopping,
     RunSubmitted,
+    SpareFilled,
     SystemApplied,
     lease_gpus,
     tag_of,
 )
 from quorate.model.refusal import sentence
 from quorate.model.words import counted
+from quorate.ports.store import EventStore
 
 COLUMNS = (
     right("SEQ"),
@@ -57,9 +67,9 @@ class Entry:
     event: Event
 
 
-def entries(blocks: Iterable[Block]) -> Iterator[Entry]:
-    """Yield every event of ``blocks``, checking the chain on the way."""
-    for head, events in open_blocks(blocks):
+def entries(blocks: Iterable[Block], *, after: Head = GENESIS) -> Iterator[Entry]:
+    """Yield every event of ``blocks``, which follow ``after``, checking the chain on the way."""
+    for head, events in open_blocks(blocks, after=after):
         first = head.seq - len(events) + 1
         for seq, event in enumerate(events, start=first):
             yield Entry(seq, head, event)
@@ -71,7 +81,9 @@ def run_of(event: Event) -> str | None:
         case RunSubmitted():
             return event.run.name
         case (
-            RunRefused()
+            BackfillNoted()
+            | ReservationMade()
+            | RunRefused()
             | RunStopping()
             | RunResized()
             | RunRequeued()
@@ -82,8 +94,46 @@ def run_of(event: Event) -> str | None:
         case LeaseEnding() | LeaseEnded() | HoldExtended():
             # A lease is called after its run, and a run's name has no slash.
             return event.lease.partition("/")[0]
+        case ReservationMoved() | ReservationClosed():
+            # A reservation is called after its run, too.
+            return event.reservation.rpartition("@")[0]
+        case SpareFilled():
+            return event.filler
         case _:
             return None
+
+
+def reservation_of(event: Event) -> str | None:
+    """Return the reservation that ``event`` is about, if it is about one."""
+    match event:
+        case (
+            ReservationMade()
+            | ReservationMoved()
+            | ReservationClosed()
+            | ConflictDeclared()
+            | BackfillNoted()
+        ):
+            return event.reservation or None
+        case _:
+            return None
+
+
+def conflict_of(event: Event) -> str | None:
+    """Return the conflict that ``event`` declares or settles, if it does."""
+    match event:
+        case ConflictDeclared() | ConflictResolved():
+            return event.conflict
+        case _:
+            return None
+
+
+def moves_of(store: EventStore, reservation: str) -> list[ReservationMoved]:
+    """Return how a reservation was moved, in order; reads the whole ledger."""
+    return [
+        entry.event
+        for entry in entries(store.blocks())
+        if isinstance(entry.event, ReservationMoved) and entry.event.reservation == reservation
+    ]
 
 
 def node_of(event: Event) -> str | None:
@@ -95,6 +145,15 @@ def node_of(event: Event) -> str | None:
             return event.node
         case _:
             return None
+
+
+SUBJECTS: Final[dict[str, Callable[[Event], str | None]]] = {
+    "run": run_of,
+    "node": node_of,
+    "reservation": reservation_of,
+    "resolveroutcome": conflict_of,
+}
+"""For a kind of thing, which one of them an event is about."""
 
 
 def entry_tree(entry: Entry) -> dict[str, Any]:
@@ -165,6 +224,57 @@ def said(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per ev
             return f"run/{event.run} waits again: {ended(event.reason)}"
         case RunEnded():
             return f"run/{event.run} {event.outcome}{_noted(event.note)}"
+        case _:
+            return _said_of_plans(event)
+
+
+def _said_of_plans(  # noqa: PLR0911 - one line per event, nothing else
+    event: LotteryCommitted
+    | BackfillNoted
+    | SpareFilled
+    | ClaimClosed
+    | ReservationMade
+    | ReservationMoved
+    | ReservationClosed
+    | ConflictDeclared
+    | ConflictResolved,
+) -> str:
+    match event:
+        case LotteryCommitted():
+            return f"lottery: a chain of {event.length} links, {event.commitment}"
+        case BackfillNoted():
+            return (
+                f"run/{event.run} is in front of reservation/{event.reservation} and has to be "
+                f"gone by {time_text(event.vacate_ms)}"
+            )
+        case SpareFilled():
+            return f"lease/{event.lease}, a spare, gives its slots to run/{event.filler}"
+        case ClaimClosed():
+            return f"spare {event.claim} is not filled any more"
+        case ReservationMade():
+            how = "by a conflict" if event.by_conflict else "when room is expected"
+            return (
+                f"reservation/{event.reservation}: {gpus(event.slice.gpus)} at "
+                f"{time_text(event.planned_start_ms)}, {how}"
+            )
+        case ReservationMoved():
+            when = (
+                "without a start"
+                if event.planned_start_ms is None
+                else f"to {time_text(event.planned_start_ms)}"
+            )
+            return f"reservation/{event.reservation} {event.status}, {when}: {event.cause}"
+        case ReservationClosed():
+            return f"reservation/{event.reservation} {event.outcome}"
+        case ConflictDeclared():
+            return (
+                f"conflict/{event.conflict} over {gpus(event.deficit)} of {event.scope.flavor} for "
+                f"{event.reservation or event.scope.limit or 'an operator'}: "
+                f"{counted(len(event.tokens), 'token')}, due {time_text(event.due_ms)}"
+            )
+        case ConflictResolved():
+            runs = ", ".join(cut.run for cut in event.cuts) or "nobody"
+            return f"conflict/{event.conflict} {event.outcome}: cut {runs}"
         case _:
             assert_never(event)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from itertools import pairwise
 
 from quorate.documents.times import time_text
 from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
@@ -43,6 +45,39 @@ def age(ms: int) -> str:
     """Return a length of time in its largest unit: ``45s``, ``3h``, ``12d``."""
     unit, unit_ms = next((each for each in _UNITS if ms >= each[1]), _UNITS[-1])
     return f"{max(0, ms) // unit_ms}{unit}"
+
+
+def countdown(ms: int) -> str:
+    """Return a length of time in its two largest units: ``45s``, ``3h 12m``, ``2d``.
+
+    Rounded up to the smaller one, so that nothing is over before its time.
+    """
+    for (unit, unit_ms), (below, below_ms) in pairwise(_UNITS):
+        steps = -(-max(0, ms) // below_ms)
+        if steps * below_ms >= unit_ms:
+            whole, rest = divmod(steps * below_ms, unit_ms)
+            return f"{whole}{unit} {rest // below_ms}{below}" if rest else f"{whole}{unit}"
+    return f"{-(-max(0, ms) // SECOND_MS)}s"
+
+
+def until(at_ms: int, now_ms: int) -> str:
+    """Return an instant and how long it is until then: ``2027-01-15T08:00:00Z (in 3h 12m)``."""
+    left = f"in {countdown(at_ms - now_ms)}" if at_ms > now_ms else "now"
+    return f"{time_text(at_ms)} ({left})"
+
+
+def odds_text(odds: Fraction) -> str:
+    """Return a chance as the fraction it is, and in percent: ``1/6 (16.7 %)``."""
+    if odds == 1:
+        return "1 (100 %)"
+    tenths = (2000 * odds.numerator + odds.denominator) // (2 * odds.denominator)
+    return f"{odds} ({tenths // 10}.{tenths % 10} %)"
+
+
+def percent(part: int, whole: int) -> str:
+    """Return ``part`` of ``whole`` in percent with one decimal, halves rounded up."""
+    tenths = (2000 * part + whole) // (2 * whole)
+    return f"{tenths // 10}.{tenths % 10} %"
 
 
 def since(at_ms: int, now_ms: int) -> str:

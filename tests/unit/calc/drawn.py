@@ -70,3 +70,20 @@ def question(quantity: int, *, owner: str = "me", **more: object) -> dict[str, A
 def funds(*budgets: dict[str, Any], cover: dict[str, Any], **more: object) -> dict[str, Any]:
     """Return a world of money."""
     return {"now": NOW, "budgets": list(budgets), "cover": cover, **more}
+
+
+def work(name: str, gpus: int, *, owner: str = "me", **more: object) -> dict[str, Any]:
+    """Return a run of H100s."""
+    return {"name": name, "owner": owner, "gpuType": "H100", "totalGPUs": gpus, **more}
+
+
+def placed(run: str, node: str, gpus: int, **more: object) -> dict[str, Any]:
+    """Return an open lease of ``run`` on ``node``, called after both; somebody pays."""
+    return {
+        "name": f"{run}-{node}",
+        "run": run,
+        "node": node,
+        "gpus": gpus,
+        "start": "2026-01-01T10:00:00Z",
+        **more,
+    }

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.calc import CalcInputError, run
-from tests.unit.calc.drawn import budget, envelope, fleet, funds, lease, question
+from tests.unit.calc.drawn import budget, envelope, fleet, funds, lease, placed, question, work
 
 WORLDS: Final[dict[str, dict[str, Any]]] = {
     "topology": {**fleet(A=16, B=8), "usage": {"a00": 3}},
@@ -98,6 +98,59 @@ WORLDS: Final[dict[str, dict[str, Any]]] = {
         },
     },
 }
+
+WORK: Final[dict[str, Any]] = {
+    "now": "2026-01-01T12:00:00Z",
+    **fleet(A=16, B=8),
+    "pool": {"reservationNotice": "5m", "minRuntime": "0s", "disruptionGPUHoursPerDay": 50},
+    "budgets": [budget("own", "me", envelope("e", 20)), budget("b", "you", envelope("e", 24))],
+    "runs": [
+        work("el", 12, malleable={"min": 8, "max": 16, "step": 4, "desired": 16}, nonce="n"),
+        work("fix", 4, owner="you", spares=1, expectedDuration="2h", checkpoint="1m"),
+        work("new", 16, groupGPUs=8, funding={"allowBorrow": False}, selector={"region": "west"}),
+    ],
+}
+AT_WORK: Final[dict[str, dict[str, Any]]] = {
+    "forecast": {
+        **WORK,
+        "leases": [
+            placed("el", "a00", 8, group="0", budget="own", envelope="e"),
+            placed("el", "a01", 4, group=1, budget="own", envelope="e"),
+            placed("fix", "b00", 4, reason="Start"),
+            placed("fix", "b00", 1, role="Spare", name="spare"),
+        ],
+        "forecast": {"run": "new", "packReason": "x", "coverReason": "y", "useSnapshot": True},
+    },
+    "resolve": {
+        **WORK,
+        "leases": [placed("el", "a00", 8, group="0"), placed("fix", "a01", 4)],
+        "resolve": {"deficit": 6, "scope": {"fabric.domain": "A"}, "seed": "s"},
+    },
+    "scenario": {
+        **WORK,
+        "secret": "s",
+        "executor": True,
+        "quiet": False,
+        "steps": [
+            {"submit": "el"},
+            {"at": "1h", "submit": work("fix", 4, owner="you")},
+            {"op": "reconcile", "run": "new", "at": "2026-01-01T13:30:00Z"},
+            {"shrink": {"run": "el", "gpus": 8}, "expect": {"runs": {"el": {"leases": 2}}}},
+            {"confirm": {"run": "el"}},
+            {"resolve": {"flavor": "H100", "deficit": 2, "domains": ["west/c/A"]}},
+            {"failNode": "a00"},
+            {"recover": "a00"},
+            {"drain": "a01"},
+            {"cancel": "fix"},
+            {"apply": {"apiVersion": "quorate.dev/v1", "kind": "Owner", "metadata": {"name": "o"}}},
+            {"restart": True},
+            {"tick": True, "expect": {"free": {"west/c/A": {"atLeast": 0, "atMost": 16}}}},
+            {"at": "5h"},
+        ],
+    },
+}
+
+WORLDS.update(AT_WORK)
 
 anything = st.recursive(
     st.none()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,3 +99,28 @@ def test_a_bar_shows_what_is_used_and_what_is_out_of_service(
     used: int, out: int, shown: str
 ) -> None:
     assert words.bar(used, 100, out=out, width=10) == shown
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (0, "0s"),
+        (-5, "0s"),
+        (1, "1s"),
+        (59_000, "59s"),
+        (59_001, "1m"),
+        (61_000, "1m 1s"),
+        (3 * HOUR_MS + 12 * 60_000, "3h 12m"),
+        (3 * HOUR_MS + 11 * 60_000 + 1, "3h 12m"),
+        (24 * HOUR_MS - 1, "1d"),
+        (49 * HOUR_MS, "2d 1h"),
+    ],
+)
+def test_a_countdown_has_two_units_and_is_never_over_too_soon(ms: int, text: str) -> None:
+    assert words.countdown(ms) == text
+
+
+def test_odds_are_a_fraction_and_percent_of_it() -> None:
+    assert words.odds_text(Fraction(1, 6)) == "1/6 (16.7 %)"
+    assert words.odds_text(Fraction(1)) == "1 (100 %)"
+    assert words.percent(487, 1_000) == "48.7 %"

@@ -1,0 +1,102 @@
+"""Events in words: one line each, for whoever reads what a scenario led to."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from quorate.documents.times import time_text
+from quorate.model import events as e
+from quorate.model.events import Event, lease_gpus
+from quorate.model.refusal import sentence
+from quorate.model.words import counted
+
+
+def told(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per event, nothing else
+    """Return what happened."""
+    match event:
+        case e.LedgerOpened():
+            return "the ledger was opened"
+        case e.LotteryCommitted():
+            return f"a lottery of {event.length} draws was committed"
+        case e.SystemApplied():
+            return "the system's settings were applied"
+        case e.PoolApplied():
+            return f"pool {event.pool.name} was applied"
+        case e.NodeApplied():
+            return f"node {event.node.name} was applied: {counted(event.node.gpus, 'GPU')}"
+        case e.NodeMarked():
+            return f"node {event.node} is {event.status}"
+        case e.OwnerApplied():
+            return f"owner {event.owner.name} was applied"
+        case e.BudgetApplied():
+            return f"budget {event.budget.name} of {event.budget.owner} was applied"
+        case e.RunSubmitted():
+            return f"run {event.run.name} was submitted: {counted(event.run.gpus, 'GPU')}"
+        case e.RunRefused():
+            return f"run {event.run} waits: {sentence(event.refusal)}"
+        case e.LeaseStarted():
+            gpus = counted(lease_gpus(event.slots), "GPU")
+            nodes = ", ".join(node for node, _ in event.slots)
+            return (
+                f"lease {event.lease} started ({event.reason}, {event.role}): {gpus} on {nodes}, "
+                f"paid by {event.payer}"
+            )
+        case e.HoldExtended():
+            return f"lease {event.lease} may go on"
+        case e.LeaseEnding():
+            return (
+                f"lease {event.lease} is to stop ({event.reason}) by {time_text(event.deadline_ms)}"
+            )
+        case e.LeaseEnded():
+            return f"lease {event.lease} ended ({event.reason})"
+        case e.RunStopping():
+            return f"run {event.run} is to stop ({event.reason})"
+        case e.RunResized():
+            return f"run {event.run} is to work on {counted(event.gpus, 'GPU')}"
+        case e.RunRequeued():
+            return f"run {event.run} waits again ({event.reason})"
+        case e.RunEnded():
+            return f"run {event.run} is over: {event.outcome}"
+        case _:
+            return _told_of_plans(event)
+
+
+def _told_of_plans(  # noqa: PLR0911 - one line per event, nothing else
+    event: e.BackfillNoted
+    | e.SpareFilled
+    | e.ClaimClosed
+    | e.ReservationMade
+    | e.ReservationMoved
+    | e.ReservationClosed
+    | e.ConflictDeclared
+    | e.ConflictResolved,
+) -> str:
+    match event:
+        case e.BackfillNoted():
+            return (
+                f"run {event.run} is in front of reservation {event.reservation}, "
+                f"until {time_text(event.vacate_ms)}"
+            )
+        case e.SpareFilled():
+            return f"run {event.filler} fills the spare {event.lease}"
+        case e.ClaimClosed():
+            return f"spare {event.claim} is not filled any more"
+        case e.ReservationMade():
+            how = ", by a conflict" if event.by_conflict else ""
+            return f"run {event.run} is to start at {time_text(event.planned_start_ms)}{how}"
+        case e.ReservationMoved():
+            start_ms = event.planned_start_ms
+            when = "has no start" if start_ms is None else f"moved to {time_text(start_ms)}"
+            return f"reservation {event.reservation} {when} ({event.status}): {event.cause}"
+        case e.ReservationClosed():
+            return f"reservation {event.reservation} is {event.outcome}"
+        case e.ConflictDeclared():
+            return (
+                f"conflict {event.conflict} was declared: {counted(event.deficit, 'GPU')} short, "
+                f"{counted(len(event.tokens), 'token')}, due {time_text(event.due_ms)}"
+            )
+        case e.ConflictResolved():
+            cut = ", ".join(f"{each.run} ({each.step}, {each.gpus})" for each in event.cuts)
+            return f"conflict {event.conflict} is {event.outcome}: cut {cut or 'nobody'}"
+        case _:
+            assert_never(event)

@@ -1,0 +1,517 @@
+"""Time and contention at the keyboard: plans, promises, conflicts, the lottery, watching."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import sqlite3
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from quorate.adapters.store_sqlite import SqliteStore
+from quorate.ledger.chain import GENESIS, open_blocks, seal
+from quorate.model.amounts import HOUR_MS, MINUTE_MS
+from quorate.model.events import ConflictResolved
+from tests.cli.shell import EXAMPLES, Shell, finish, process, start
+
+WORLD = """\
+apiVersion: quorate.dev/v1
+kind: Pool
+metadata: {name: default}
+spec: {disruptionGPUHoursPerDay: 1000}
+"""
+NODE = """\
+---
+apiVersion: quorate.dev/v1
+kind: Node
+metadata: {name: NAME, labels: {region: r, cluster: c, fabric.domain: A}}
+spec: {flavor: H100, gpus: 8}
+"""
+TEAM = """\
+---
+apiVersion: quorate.dev/v1
+kind: Owner
+metadata: {name: NAME}
+---
+apiVersion: quorate.dev/v1
+kind: Budget
+metadata: {name: NAME}
+spec:
+  owner: NAME
+  envelopes:
+    - name: e
+      flavor: H100
+      selector: {region: r}
+      start: 2020-01-01T00:00:00Z
+      end: 2100-01-01T00:00:00Z
+      concurrency: 16
+"""
+NOTICE_MS = 15 * MINUTE_MS
+
+
+def run_file(shell: Shell, name: str, owner: str, gpus: int, hours: int = 8) -> Path:
+    text = (
+        "apiVersion: quorate.dev/v1\nkind: Run\n"
+        f"metadata: {{name: {name}}}\n"
+        f"spec: {{owner: {owner}, resources: {{gpuType: H100, totalGPUs: {gpus}}}, "
+        f"runtime: {{expectedDuration: {hours}h}}}}\n"
+    )
+    return shell.file(f"{name}.yaml", text)
+
+
+@pytest.fixture
+def crowded(bare: Shell) -> Shell:
+    """Return a keyboard beside a domain of 16 GPUs, 14 of them in use for two hours."""
+    nodes = "".join(NODE.replace("NAME", name) for name in ("a1", "a2"))
+    teams = "".join(TEAM.replace("NAME", name) for name in ("red", "blue", "green"))
+    bare.file("world.yaml", WORLD + nodes + teams)
+    bare.ok("init")
+    bare.ok("apply", "-f", "world.yaml")
+    for name, owner, gpus in (("r1", "red", 4), ("r2", "red", 4), ("b1", "blue", 4),
+                              ("b2", "blue", 2)):  # fmt: skip
+        bare.ok("submit", "-f", run_file(bare, name, owner, gpus))
+    bare.clock.at_ms += 2 * HOUR_MS
+    run_file(bare, "big", "green", 8, 4)
+    return bare
+
+
+@pytest.fixture
+def patient(crowded: Shell) -> Shell:
+    """Return that keyboard in a pool that bears no conflict."""
+    crowded.ok("patch", "pool", "default", "--set", "spec.disruptionGPUHoursPerDay=0")
+    return crowded
+
+
+def cut_runs(shell: Shell) -> set[str]:
+    outcome = shell("get", "resolveroutcomes", "1", "-o", "json").json
+    return {cut["run"] for cut in outcome["status"]["cuts"]}
+
+
+# --- plan ---
+
+
+def test_submit_promises_a_start_and_says_how(patient: Shell) -> None:
+    out = patient.ok("submit", "-f", "big.yaml")
+    assert "run/big waits: nodes are short by 6 of 8 GPUs" in out
+    assert (
+        "run/big is promised to start 2027-01-15T16:00:00Z (in 6h), when room is expected\n" in out
+    )
+    assert "  reservation/big@1: 8 H100: r/c/A:8; paid by green/e:8\n" in out
+    assert "  more: quorate plan big\n" in out
+    dry = patient.ok("submit", "--like", "big", "--name", "more", "--dry-run")
+    assert "run/more is promised to start" in dry
+    assert "quorate plan more" not in dry
+
+
+def test_plan_answers_when_why_not_who_pays_and_what_helps(patient: Shell) -> None:
+    patient.ok("submit", "-f", "big.yaml")
+    patient.clock.at_ms += 2 * HOUR_MS + 48 * MINUTE_MS
+    out = patient.ok("plan", "big")
+    assert out.startswith("run/big waits; it starts 2027-01-15T16:00:00Z (in 3h 12m)\n")
+    assert re.search(
+        r"^  by a conflict: +no: pool default has lost 0 of 0 GPU-hours", out, re.MULTILINE
+    )
+    assert re.search(r"^  short now: +6 GPUs of 8 H100: r/c/A:8$", out, re.MULTILINE)
+    assert re.search(r"^  confidence: +expected: ", out, re.MULTILINE)
+    assert re.search(r"^  expected end: +2027-01-15T20:00:00Z \(in 7h 12m\)$", out, re.MULTILINE)
+    assert "not now, because\n  nodes are short by 6 of 8 GPUs (insufficient-capacity)\n" in out
+    assert re.search(r"^  green/e +owned +8 +32\.27$", out, re.MULTILINE)
+    copy = "quorate submit --like big --name big-2 --set spec.resources.totalGPUs=2"
+    assert f"  {copy}\n  then: quorate cancel big\n      the copy starts now with 2 GPUs" in out
+    assert "whom it could cost: nobody\n" in out
+
+
+def test_what_plan_proposes_works_when_typed_in_its_order(crowded: Shell) -> None:
+    """The room that is free is kept for the run itself, so it has to be cancelled first."""
+    crowded.ok("submit", "-f", "big.yaml")
+    assert "  quorate cancel big\n  then: quorate submit --like big " in crowded.ok("plan", "big")
+    first, second = crowded("plan", "big", "-o", "json").json["remedies"][0]["commands"]
+    assert first == ["quorate", "cancel", "big"]
+    assert "run/big-2 waits" in crowded.ok(*second[1:], "--dry-run")
+    crowded.ok(*first[1:])
+    assert "run/big-2 started on 2 H100 GPUs" in crowded.ok(*second[1:])
+
+
+def test_a_plan_of_a_file_writes_nothing_and_is_what_submit_does(crowded: Shell) -> None:
+    before = crowded.ledger_bytes()
+    out = crowded.ok("plan", "-f", "big.yaml", "--dry-run")
+    assert out.startswith("run/big would wait; it starts 2027-01-15T10:15:00Z (in 15m)\n")
+    assert "  quorate submit -f big.yaml --set spec.resources.totalGPUs=2\n      it starts" in out
+    assert out.endswith("dry run: nothing was recorded\n")
+    assert crowded.ledger_bytes() == before
+    planned = crowded("plan", "-f", "big.yaml", "--dry-run", "-o", "json").json
+    crowded.ok("submit", "-f", "big.yaml")
+    there = crowded("plan", "big", "-o", "json").json
+    assert (planned["recordedPhase"], there["recordedPhase"]) == (None, "Pending")
+    for key in ("plannedStart", "naturalStart", "byConflict", "slice", "payers", "contest"):
+        assert planned[key] == there[key], key
+
+
+def test_several_runs_are_planned_one_after_the_other(patient: Shell) -> None:
+    whole, more = run_file(patient, "whole", "green", 16), run_file(patient, "more", "red", 2)
+    tree = patient("plan", "-f", whole, "-f", more, "--dry-run", "-o", "json").json
+    assert [each["run"] for each in tree] == ["whole", "more"]
+    # What is free is promised to the first of them before the second would be gone.
+    assert tree[1]["refusal"]["code"] == "reserved"
+    out = patient.ok("plan", "-f", whole, "-f", more, "--dry-run")
+    assert out.count(" would wait; it starts ") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ([], 2, "give either RUN or -f FILE --dry-run"),
+        (["b1", "-f", "big.yaml"], 2, "give either RUN or -f FILE --dry-run"),
+        (["-f", "big.yaml"], 2, "to have them carried out: quorate submit -f FILE"),
+        (["ghost"], 1, "there is no run 'ghost'"),
+        (["-f", "world.yaml", "--dry-run"], 3, "only Runs are submitted"),
+    ],
+)
+def test_a_wrong_plan_says_why(crowded: Shell, words: list[str], code: int, said: str) -> None:
+    answer = crowded("plan", *words)
+    assert (answer.code, answer.out) == (code, "")
+    assert said in answer.err
+
+
+def test_a_plan_by_a_conflict_shows_odds_and_frequencies(crowded: Shell) -> None:
+    crowded.ok("submit", "-f", "big.yaml")
+    out = crowded.ok("plan", "big")
+    assert re.search(r"^  how: +by a conflict: ", out, re.MULTILINE)
+    assert re.search(r"^  by itself: +2027-01-15T16:00:00Z \(in 6h\)$", out, re.MULTILINE)
+    assert "6 GPUs are drawn for, from 4 tokens of up to 24 GPUs; CUT is over 1000 dummy" in out
+    row = r"^ +red +1/2 \(50\.0 %\) +r1 +4 +1/4 \(25\.0 %\) +(\d\d\.\d) %$"
+    assert re.search(row, out, re.MULTILINE)
+    tokens = crowded("plan", "big", "-o", "json").json["contest"]["tokens"]
+    cuts = {token["run"]: token["dummyCuts"] for token in tokens}
+    assert cuts["r1"] + cuts["b1"] == 1_000
+    running = crowded.ok("plan", "r1")
+    assert "for reservation/big@1: drawn first with odds 1/4 (25.0 %), cut in " in running
+
+
+# --- Reservations ---
+
+
+def test_reservations_are_listed_and_described(patient: Shell) -> None:
+    assert patient("get", "reservations").err == "there are no reservations\n"
+    patient.ok("submit", "-f", "big.yaml")
+    row = patient.ok("get", "reservations").splitlines()[1]
+    assert row.split()[:8] == [
+        *("big@1", "big", "green", "Planned", "2027-01-15T16:00:00Z", "in", "6h", "by"),
+    ]
+    assert patient.ok("get", "rsv", "big") == patient.ok("get", "reservation", "big@1")
+    tree = patient("get", "reservation", "big@1", "-o", "json").json
+    assert (tree["kind"], tree["spec"]["run"]) == ("Reservation", "big")
+    assert tree["status"]["startsInMs"] == 6 * HOUR_MS
+    out = patient.ok("describe", "reservation", "big")
+    assert "promised to start 2027-01-15T16:00:00Z (in 6h)" in out
+    assert "reservation-made/1" in out
+    assert re.search(r"big .*2027-01-15T16:00:00Z", patient.ok("get", "runs", "-o", "wide"))
+    assert patient.ok("get", "queue").splitlines()[1].split()[6:8] == ["in", "6h"]
+    status = patient("get", "run", "big", "-o", "json").json["status"]
+    assert status["reservation"]["plannedStart"] == "2027-01-15T16:00:00Z"
+
+
+def test_a_promise_that_cannot_be_kept_moves_and_says_why(patient: Shell) -> None:
+    patient.ok("submit", "-f", "big.yaml")
+    patient.clock.at_ms += 6 * HOUR_MS + MINUTE_MS
+    ticked = patient.ok("tick")
+    assert re.search(r"^reservation/big@1 moves to \S+ \(in [\dhm ]+\), Deferred: .*overdue: ",
+                     ticked, re.MULTILINE)  # fmt: skip
+    for words in (["explain", "big"], ["describe", "run", "big"], ["describe", "rsv", "big"]):
+        out = patient.ok(*words)
+        assert "2027-01-15T10:00:00Z made for 2027-01-15T16:00:00Z, when room is expected" in out
+        assert re.search(r"2027-01-15T16:01:00Z moved to \S+, Deferred: nodes are short", out), out
+    plan = patient.ok("plan", "big")
+    assert re.search(r"^  confidence: +rough: ", plan, re.MULTILINE)
+    assert re.search(r"^  overdue: +\S*r1", plan, re.MULTILINE)
+
+
+def test_a_tick_with_nothing_to_do_says_when_there_will_be(patient: Shell) -> None:
+    patient.ok("submit", "-f", "big.yaml")
+    assert patient.ok("tick").splitlines() == [
+        "nothing is due before 2027-01-15T16:00:00Z (in 6h)",
+        "nothing to record",
+    ]
+
+
+def test_cancelling_a_promised_run_says_that_the_promise_is_gone(patient: Shell) -> None:
+    patient.ok("submit", "-f", "big.yaml")
+    out = patient.ok("cancel", "big")
+    assert "reservation/big@1 is gone: what it held is free again\nrun/big cancelled\n" in out
+    assert patient("get", "reservations").err == "there are no reservations\n"
+
+
+def test_a_promised_run_starts_when_it_was_promised(patient: Shell) -> None:
+    patient.ok("submit", "-f", "big.yaml")
+    patient.clock.at_ms += 6 * HOUR_MS
+    patient.ok("complete", "r1")
+    out = patient.ok("complete", "r2")
+    assert "reservation/big@1 is kept: its run starts\n" in out
+    assert "run/big started on 8 H100 GPUs" in out
+
+
+def test_what_is_kept_for_others_is_told_as_the_reason(patient: Shell) -> None:
+    patient.ok("submit", "-f", run_file(patient, "whole", "green", 16))
+    out = patient.ok("submit", "-f", run_file(patient, "late", "red", 2))
+    assert "run/late waits: it would not be gone in time: room is kept for whole@1" in out
+    for words in (["get", "queue"], ["get", "runs"], ["explain", "late"], ["plan", "late"]):
+        assert "room is kept for whole@1" in patient.ok(*words), words
+    short = patient.ok("submit", "-f", run_file(patient, "soon", "red", 2, 1))
+    assert "run/soon started on 2 H100 GPUs" in short
+    assert "run/soon has to be gone by 2027-01-15T16:00:00Z (in 6h): room is kept for" in short
+    assert "Must be gone:" in patient.ok("describe", "run", "soon")
+
+
+# --- Conflicts ---
+
+
+@pytest.fixture
+def cut(crowded: Shell) -> Shell:
+    """Return that keyboard after a lottery that made room for ``big``."""
+    crowded.ok("submit", "-f", "big.yaml")
+    crowded.clock.at_ms += NOTICE_MS
+    out = crowded.ok("tick")
+    assert "conflict/1 is declared for reservation/big@1: 6 GPUs short of H100 r/c/A, 4 tok" in out
+    assert re.search(
+        r"^conflict/1 is settled: cut (r|b)\d \(.*; 6\.00|8\.00 GPU-hours", out, re.MULTILINE
+    )
+    assert re.search(
+        r"^  seed [0-9a-f]{64}; draw it again: quorate lottery verify$", out, re.MULTILINE
+    )
+    assert "run/big started on 8 H100 GPUs" in out
+    assert re.search(
+        r"^recorded sequence \d+-\d+ in blocks \d+-\d+, hash [0-9a-f]{64}$", out, re.MULTILINE
+    )
+    return crowded
+
+
+def test_a_victim_is_told_the_conflict_the_seed_and_its_odds(cut: Shell) -> None:
+    victims = cut_runs(cut)
+    seed = cut("get", "conflict", "1", "-o", "json").json["status"]["seed"]
+    assert victims in ({"r1", "r2"}, {"b1", "b2"})
+    for name in sorted(victims):
+        for words in (["explain", name], ["describe", "run", name]):
+            out = cut.ok(*words)
+            assert "cut by conflict/1 2027-01-15T10:15:00Z (0s ago), for reservation/big@1" in out
+            assert "odds to be drawn first: 1/4 (25.0 %) of 4 tokens; its owner 1/2" in out
+            assert f"seed {seed}, link 1 of the lottery" in out
+        tree = cut("explain", name, "-o", "json").json
+        assert tree["conflicts"][0]["odds"] == "1/4"
+        assert "no: it was itself cut within the cool-down" in cut.ok("plan", name)
+    (lucky, _) = sorted({"r1", "r2", "b1", "b2"} - victims)
+    assert "came through conflict/1" in cut.ok("explain", lucky)
+
+
+def test_resolver_outcomes_are_listed_and_described(cut: Shell) -> None:
+    head, row = cut.ok("get", "resolveroutcomes").splitlines()
+    assert head.split()[:5] == ["ID", "CAUSE", "SCOPE", "FOR", "DEFICIT"]
+    assert row.split()[:6] == ["1", "Reservation", "H100", "r/c/A", "big@1", "6"]
+    wide = cut.ok("get", "ro", "-o", "wide").splitlines()[1]
+    assert re.search(r"[0-9a-f]{64} +\S+,\S+ +\S+/0,\S+/0$", wide)
+    out = cut.ok("describe", "resolveroutcome", "1")
+    for part in ("Tokens (of up to 24 GPUs):", "Draws:\n  1. ", "Cut:", "Seed: ", "Preimage: "):
+        assert part in out, part
+
+
+def test_the_lottery_shows_its_chain_and_draws_everything_again(cut: Shell) -> None:
+    shown = cut("lottery", "show", "-o", "json").json
+    assert (shown["length"], shown["nextIndex"], shown["revealed"]) == (100_000, 2, 1)
+    preimage = cut("get", "conflict", "1", "-o", "json").json["status"]["preimage"]
+    assert shown["link"] == preimage
+    assert f"Last link:       {preimage} (link 1)\n" in cut.ok("lottery", "show")
+    again = cut.ok("lottery", "verify")
+    assert "1 conflict declared, 1 lottery drawn again with 2 draws\n" in again
+    cut.ok("ledger", "export", "--out", "ledger.jsonl")
+    tree = cut("lottery", "verify", "--export", "ledger.jsonl", "-o", "json").json
+    assert (tree["lotteries"], tree["draws"]) == (1, 2)
+    assert "every invariant held" in cut.ok("ledger", "verify", "--deep")
+
+
+def test_a_lottery_that_was_changed_does_not_verify(cut: Shell) -> None:
+    """The draws are swapped in their block, and the block is sealed anew: only drawing tells."""
+    with SqliteStore.read(cut.folder / "quorate.db") as store:
+        blocks = [events for _, events in open_blocks(store.blocks())]
+    head = GENESIS
+    with SqliteStore.create(cut.folder / "forged.db") as forged:
+        for events in blocks:
+            told = [
+                replace(event, draws=event.draws[::-1], cuts=event.cuts[::-1])
+                if isinstance(event, ConflictResolved)
+                else event
+                for event in events
+            ]
+            block = seal(head, told)
+            forged.append(block, expected=head)
+            head = block.head
+    assert cut("--ledger", "forged.db", "ledger", "verify").code == 0
+    for words in (["lottery", "verify"], ["ledger", "verify", "--deep"]):
+        said = cut("--ledger", "forged.db", *words)
+        assert (said.code, said.out) == (5, "")
+        assert "I9" in said.err
+        assert "the draws are not the beginning of the sequence that the seed gives" in said.err
+
+
+def test_cancelling_what_others_made_room_for_bars_its_owner(cut: Shell) -> None:
+    out = cut.ok("cancel", "big")
+    assert "green may not ask for a conflict before 2027-01-15T12:15:00Z (in 2h)" in out
+
+
+# --- resolve ---
+
+
+def test_a_dry_resolve_shows_odds_and_a_dummy_draw_and_writes_nothing(crowded: Shell) -> None:
+    before = crowded.ledger_bytes()
+    words = ("resolve", "--scope", "flavor=H100,domain=A", "--deficit", "5", "--dry-run")
+    out = crowded.ok(*words)
+    assert out.startswith("5 GPUs short of H100 r/c/A, settled 2027-01-15T10:15:00Z (in 15m)\n")
+    assert re.search(r"^a dummy draw: \S+ of \S+, \S+ of \S+; ", out, re.MULTILINE)
+    assert out.endswith("dry run: nothing was recorded\n")
+    tree = crowded(*words, "-o", "json").json["contest"]
+    assert (tree["deficit"], tree["dummyDraws"], len(tree["tokens"])) == (5, 1_000, 4)
+    assert crowded.ledger_bytes() == before
+
+
+def test_room_made_by_hand_is_declared_one_notice_ahead(crowded: Shell) -> None:
+    words = ("resolve", "--scope", "flavor=H100,domain=r/c/A", "--deficit", "5")
+    out = crowded.ok(*words)
+    assert out.startswith(
+        "conflict/1 is declared: 5 GPUs short of H100 r/c/A, 4 tokens, settled "
+        "2027-01-15T10:15:00Z (in 15m)\n"
+    )
+    assert crowded.ok(*words).startswith("a conflict over this is open already; ")
+    assert "conflict/1 asked for by hand" in crowded.ok("plan", "r1")
+    crowded.clock.at_ms += NOTICE_MS
+    assert "conflict/1 is settled: cut " in crowded.ok("tick")
+
+
+@pytest.mark.parametrize(
+    ("scope", "code", "said"),
+    [
+        ("flavour=H100", 2, "there is no key 'flavour'; did you mean flavor?"),
+        ("domain=A", 2, "it has no flavor"),
+        ("flavor=H100,domain", 2, "'domain' is not KEY=VALUE"),
+        ("flavor=H100,flavor=A100", 2, "flavor is given twice"),
+        ("flavor=H101", 1, "pool 'default' has no node of flavor 'H101'; there are: A100, H100"),
+        ("flavor=H100,domain=Q", 1, "no H100 in domain 'Q'; there are: us-west/c1/A, us-west"),
+        ("flavor=H100,pool=x", 1, "there is no pool 'x'; there are: default"),
+        ("flavor=H100", 1, "ending all that may be ended for H100 in pool default leaves 1 of 1"),
+    ],
+)
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]], ids=["", "dry"])
+def test_a_wrong_scope_says_why(
+    shell: Shell, scope: str, code: int, said: str, dry: list[str]
+) -> None:
+    answer = shell("resolve", "--scope", scope, "--deficit", "1", *dry)
+    assert (answer.code, answer.out) == (code, "")
+    assert said in answer.err
+
+
+def test_a_limit_that_is_tightened_below_use_says_what_follows(shell: Shell) -> None:
+    shell.ok("submit", "-f", EXAMPLES / "malleable.yaml")
+    out = shell.ok("patch", "budget", "rai", "--set", "spec.envelopes[north].concurrency=8")
+    assert "conflict/1 is declared: 8 GPUs short of envelope rai/north, 0 tokens" in out
+    assert "conflict/1 is settled: cut malleable (8 GPUs, Shrink)" in out
+    assert "run/malleable goes on narrower: from 16 to 8 GPUs" in out
+    listed = shell.ok("get", "resolveroutcomes").splitlines()[1]
+    assert listed.split()[:4] == ["1", "Tightened", "envelope", "rai/north"]
+
+
+# --- watch ---
+
+
+def test_one_look_shows_the_plan_or_the_tables(patient: Shell) -> None:
+    patient.ok("submit", "-f", "big.yaml")
+    assert patient.ok("watch", "big", "--once") == patient.ok("plan", "big")
+    promised = patient.ok("watch", "reservations", "--once")
+    assert promised.startswith("reservations: 1\n")
+    assert "open conflicts: none\n" in promised
+    whole = patient.ok("watch", "--pool", "default", "--once")
+    assert "running: 4\n" in whole
+    assert "queue: 1\n" in whole
+
+
+def test_a_run_that_is_over_is_not_watched(patient: Shell) -> None:
+    patient.ok("cancel", "b2")
+    assert patient.ok("watch", "run/b2") == "run/b2 is Cancelled; nothing is planned\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["ghost"], 1, "there is no run 'ghost'"),
+        (["--pool", "ghost"], 1, "there is no pool 'ghost'"),
+        (["r1", "--pool", "default"], 2, "either RUN or --pool POOL"),
+        (["--once", "--count", "2"], 2, "either --once or --count N"),
+        (["--interval", "2"], 2, "--interval: must be a duration with its unit"),
+        (["--interval", "1ms"], 2, "--interval: must be 10ms or more"),
+    ],
+)
+def test_a_wrong_watch_says_why(patient: Shell, words: list[str], code: int, said: str) -> None:
+    answer = patient("watch", *words)
+    assert (answer.code, answer.out) == (code, "")
+    assert said in answer.err
+
+
+def test_what_is_piped_gets_a_line_for_each_new_event_and_ends_with_the_run(
+    patient: Shell,
+) -> None:
+    watching = start(patient.folder, "watch", "b2", "--interval", "20ms")
+    assert watching.stdout is not None
+    assert watching.stdout.readline().decode() == "run/b2 is Running\n"
+    for _ in range(4):
+        watching.stdout.readline()
+    patient.ok("cancel", "b1")
+    patient.ok("cancel", "b2")
+    said = finish(watching)
+    assert (said.code, said.err) == (0, "")
+    told = said.out.splitlines()
+    assert len(told) >= 2
+    assert all(re.match(r"\d+ 2027-01-15T10:00:00Z (run|lease)/b2", line) for line in told[-2:])
+    assert "run/b1" not in said.out
+
+
+def test_a_terminal_gets_the_picture_drawn_anew(patient: Shell) -> None:
+    ours, theirs = pty.openpty()
+    words = ("watch", "r1", "--interval", "20ms", "--count", "3")
+    watching = start(patient.folder, *words, env={"TERM": "xterm"}, stdout=theirs)
+    os.close(theirs)
+    screen = b""
+    with suppress(OSError):  # The terminal is gone when nobody writes to it any more.
+        while more := os.read(ours, 65_536):
+            screen += more
+    os.close(ours)
+    assert finish(watching).code == 0
+    assert screen.count(b"\x1b[2J") == 3
+    assert screen.count(b"run/r1 is Running") == screen.count(b"Ctrl-C ends this") == 3
+
+
+def test_ctrl_c_ends_watching_quietly(patient: Shell) -> None:
+    watching = start(patient.folder, "watch", "reservations", "--interval", "20ms")
+    assert watching.stdout is not None
+    watching.stdout.readline()
+    time.sleep(0.1)
+    watching.send_signal(signal.SIGINT)
+    said = finish(watching)
+    assert (said.code, said.err) == (130, "")
+
+
+def test_watching_reads_the_ledger_again_only_when_it_has_changed(patient: Shell) -> None:
+    """The blocks are gone, and watching goes on: it asks for the head alone."""
+    watching = start(patient.folder, "watch", "r1", "--interval", "20ms", "--count", "40")
+    assert watching.stdout is not None
+    watching.stdout.readline()
+    with sqlite3.connect(patient.folder / "quorate.db") as db:
+        (table,) = db.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%prev_hash%'"
+        ).fetchone()
+        (last,) = db.execute(f"SELECT max(height) FROM {table}").fetchone()  # noqa: S608
+        db.execute(f"UPDATE {table} SET body = x'00' WHERE height < ?", (last,))  # noqa: S608
+    said = finish(watching)
+    assert (said.code, said.err) == (0, "")
+    assert process(patient.folder, "get", "runs").code == 5
