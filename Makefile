@@ -10,6 +10,9 @@ ARGS ?=
 JOBS ?= 2
 # Which seeds of the whole-system simulation `make soak` runs: 0-499, or 17, or 3,8,100-120.
 SEEDS ?= 0-499
+# How many mutants `make mutate` draws, and from which module only: ONLY=core/pack.py.
+MUTANTS ?= 400
+ONLY ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -17,7 +20,7 @@ RUNTIME := $(VENV)/.installed-runtime
 DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick check bench soak cover format lock clean
+.PHONY: help demo test quick check bench soak mutate cover format lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -43,6 +46,10 @@ bench: $(DEV) ## measure, print beside the targets, fail below one
 soak: $(DEV) ## long and random: many more examples, SEEDS=0-499 of the simulation
 	HYPOTHESIS_PROFILE=soak QUORATE_SEEDS=$(SEEDS) $(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
+mutate: $(DEV) ## change core and ledger in small ways, and fail when the tests notice too few
+	$(BIN)/python -m tools.mutation --mutants $(MUTANTS) --jobs $(JOBS) \
+		$(if $(ONLY),--only $(ONLY)) $(ARGS)
+
 cover: $(DEV) ## branch coverage of what decides
 	HYPOTHESIS_PROFILE=quick $(BIN)/coverage run -m pytest -m "not slow" $(ARGS)
 	$(BIN)/coverage report
@@ -60,9 +67,9 @@ lock: $(BIN)/uv ## choose versions anew from pyproject.toml (ARGS=--upgrade take
 		--output-file requirements/dev.txt $(ARGS)
 
 clean: ## remove everything that was made here
-	rm -rf $(VENV) dist htmlcov .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf $(VENV) .build dist htmlcov .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache benchmarks/out
-	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment that is already there is kept and brought up to date, however it was made.
 $(BIN)/python:

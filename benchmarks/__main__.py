@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks import command, cover, durable, placement, replay
+from benchmarks import command, cover, durable, forecast, placement, replay, resolver
 from benchmarks.figure import Effort, Figure
 from benchmarks.machine import describe_machine
 from benchmarks.report import details, table, write_json
@@ -19,6 +19,8 @@ BENCHMARKS: dict[str, Callable[[Effort], list[Figure]]] = {
     "durable": durable.measure,
     "replay": replay.measure,
     "command": command.measure,
+    "resolver": resolver.measure,
+    "forecast": forecast.measure,
 }
 RESULTS = Path(__file__).parent / "out" / "results.json"
 

@@ -1,0 +1,55 @@
+"""The plain way to resolve a conflict: cut one thing, ask admission again, and so on.
+
+The baseline of ``resolver``. It has the same candidates in the same order, and ends as much.
+"""
+
+from __future__ import annotations
+
+from quorate.core.cuts import Candidate, Cutter
+from quorate.core.goals import Start
+from quorate.core.lottery import draw, dummy_seed
+from quorate.core.question import Question
+from quorate.core.survey import survey_domains
+from quorate.core.trial import Trial
+from quorate.model.state import State
+
+
+def scan_resolve(state: State, question: Question, now_ms: int) -> list[Candidate]:
+    """Return what ends: every cut and every draw is asked about by itself."""
+    scope = question.scope
+    survey = survey_domains(state, scope.pool, scope.flavor, scope.domains)
+    trial = Trial(state, question.reservation)
+    run = state.runs[state.reservations[question.reservation].made.run].spec
+    goal = Start.of(
+        trial.without(()),
+        run,
+        scope.flavor,
+        scope.domains,
+        now_ms,
+        before_seq=None,
+        has_executor=False,
+    )
+
+    def packs(cut: list[Candidate]) -> bool:
+        view = trial.without(name for item in cut for name in item.leases)
+        return not goal.missing(lambda: view)
+
+    cutter = Cutter(survey)
+    cut: list[Candidate] = []
+    for candidate in (*cutter.spares(), *cutter.steps()):
+        cut.append(candidate)
+        if packs(cut):
+            break
+    tokens = {t.run: t for t in cutter.tokens({n for c in cut for n in c.leases}, lambda _: True)}
+    held: dict[str, list[str]] = {}
+    for name in tokens:
+        held.setdefault(state.runs[name].spec.owner, []).append(name)
+    first = len(cut)
+    for _, name in draw(dummy_seed(1), held):
+        if packs(cut):
+            break
+        cut.append(tokens[name])
+    for place in range(len(cut) - 1, first - 1, -1):
+        if packs(cut[:place] + cut[place + 1 :]):
+            cut.pop(place)
+    return cut

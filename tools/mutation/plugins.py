@@ -1,0 +1,100 @@
+"""What stands inside a trial: a module put in place on import, and tests that are picked."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import spec_from_file_location
+from types import CodeType
+
+import pytest
+from coverage import Coverage
+from hypothesis import HealthCheck, Phase, settings, stateful  # noqa: F401 - before the forks
+
+
+class Finder:
+    """Finds a few modules before anybody else does, with code of our own."""
+
+    def __init__(self, codes: dict[str, CodeType]) -> None:
+        self.codes = codes
+
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
+        """Return how to load ``name``, or None for the modules of others."""
+        code = self.codes.get(name)
+        if code is None:
+            return None
+        return spec_from_file_location(
+            name, code.co_filename, loader=_Ready(name, code.co_filename, code)
+        )
+
+
+class _Ready(SourceFileLoader):
+    def __init__(self, name: str, path: str, code: CodeType) -> None:
+        super().__init__(name, path)
+        self.code = code
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        assert fullname == self.name, fullname
+        return self.code
+
+
+class _Drawing:
+    """What every run of the tests shares: examples are drawn, and never made smaller."""
+
+    def pytest_collection(self) -> None:
+        """Load the profile once conftest.py has loaded its own."""
+        settings.register_profile(
+            "mutation",
+            settings.get_profile("quick"),
+            phases=(Phase.explicit, Phase.generate),
+            suppress_health_check=[HealthCheck.too_slow],
+        )
+        settings.load_profile("mutation")
+
+
+class Chosen(_Drawing):
+    """Runs the chosen tests in the order given, each with its limit, and remembers a failure.
+
+    The limit is of processor time, so that a busy machine is no reason to give up.
+    """
+
+    def __init__(self, limits_s: dict[str, float]) -> None:
+        self.limits_s = limits_s
+        self.ranks = {test: rank for rank, test in enumerate(limits_s)}
+        self.failed = ""
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Keep the chosen tests, in their order."""
+        chosen = [item for item in items if item.nodeid in self.ranks]
+        items[:] = sorted(chosen, key=lambda item: self.ranks[item.nodeid])
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Start the clock of a test; the process ends when it runs down."""
+        signal.setitimer(signal.ITIMER_PROF, self.limits_s[nodeid])
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Remember which test failed."""
+        if report.failed:
+            self.failed = report.nodeid
+
+
+class Watch(_Drawing):
+    """Tells the coverage which test is running, and keeps its processor time."""
+
+    def __init__(self, coverage: Coverage) -> None:
+        self.coverage = coverage
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Name the test to the coverage while it runs, and add up its time."""
+        self.coverage.switch_context(item.nodeid)
+        before = time.process_time()
+        outcome = yield
+        self.seconds[item.nodeid] += time.process_time() - before
+        self.coverage.switch_context("")
+        return outcome
