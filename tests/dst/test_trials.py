@@ -18,7 +18,7 @@ import pytest
 
 from quorate.model.events import EndReason, Event, StartReason
 from quorate.model.refusal import RefusalCode
-from quorate.sim.world import Size
+from quorate.sim.demand import Size
 from quorate.testing.inspection import Findings, Happened, inspect
 
 _PROFILE: Final = os.environ.get("HYPOTHESIS_PROFILE", "ci")

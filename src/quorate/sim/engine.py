@@ -23,6 +23,9 @@ Action = Callable[[], None]
 
 STEPS_PER_INSTANT_MAX: Final = 10_000
 """How often the driver may step at one instant before the simulation calls it a standstill."""
+LOTTERY_SECRET: Final = b"what is simulated is not secret."
+LOTTERY_LENGTH: Final = 1_000
+"""How many lotteries one simulation may draw."""
 
 
 class CrashedError(Exception):
@@ -76,6 +79,10 @@ class Timeline:
 class Observer(Protocol):
     """Whoever watches. It may look at everything and change nothing."""
 
+    def asked(self, commands: Sequence[Command], now_ms: int) -> None:
+        """Look at what the engine is about to decide at ``now_ms``."""
+        ...
+
     def decided(self, command: Command, receipt: Receipt, view: StateView) -> None:
         """Look at what one command of a committed group led to."""
         ...
@@ -94,9 +101,11 @@ class WatchedEngine(Engine):
 
     observers: Sequence[Observer] = ()
 
-    def execute_all(self, commands: Sequence[Command], *, actor: str) -> list[Receipt]:
-        """Decide and commit as ``Engine`` does, then tell the observers."""
-        receipts = super().execute_all(commands, actor=actor)
+    def execute_block(self, commands: Sequence[Command], *, actor: str) -> list[Receipt]:
+        """Decide and commit as ``Engine`` does, and tell the observers before and after."""
+        for observer in self.observers:
+            observer.asked(commands, self.now_ms())
+        receipts = super().execute_block(commands, actor=actor)
         for observer in self.observers:
             for command, receipt in zip(commands, receipts, strict=True):
                 observer.decided(command, receipt, self.view)
@@ -148,6 +157,8 @@ class Simulation:
             public_key="",
             actor="simulation",
             executor=self._line,
+            lottery_secret=LOTTERY_SECRET,
+            lottery_length=LOTTERY_LENGTH,
         )
         self._engine: WatchedEngine | None = engine
         self._adopt(engine)
@@ -182,7 +193,12 @@ class Simulation:
         if self._engine is not None:
             return
         self._line = None if self._executor is None else _Line(self._executor)
-        engine = WatchedEngine.open(self.store, self.timeline.clock, executor=self._line)
+        engine = WatchedEngine.open(
+            self.store,
+            self.timeline.clock,
+            executor=self._line,
+            lottery_secret=LOTTERY_SECRET,
+        )
         self._engine = engine
         self._adopt(engine)
         for observer in self.observers:

@@ -1,9 +1,10 @@
 """The simulated executor: work that takes as long as it takes, whatever was declared.
 
 Work is counted in GPU-milliseconds, done at the width a run has; it stands still while a part of
-its first bundle is stopping or lost. A stop lets it checkpoint; a lost node throws it back to its
-last one. The executor also looks after the machine room: ``wrongs`` names every order that would
-have put two pieces of work on one slot, started a lease twice, or given away slots still in use.
+its first bundle is stopping or lost. A stop lets it checkpoint, unless told otherwise; a lost node
+throws it back to its last checkpoint. The executor also looks after the machine room: ``wrongs``
+names every order that would have put two pieces of work on one slot, started a lease twice, or
+given away slots still in use.
 """
 
 from __future__ import annotations
@@ -74,18 +75,36 @@ class _Work:
         self.done_gpu_ms += self.width * (now_ms - self.since_ms)
         self.since_ms = now_ms
 
-    def throw_back(self) -> None:
-        """Lose what was done since the last checkpoint, and stand still until looked at again."""
+    def throw_back(self) -> int:
+        """Return what is lost since the last checkpoint; stand still until looked at again."""
         every = self.truth.checkpoint_every_ms * self.run.gpus
-        self.done_gpu_ms = max(self.saved_gpu_ms, self.done_gpu_ms - self.done_gpu_ms % every)
+        kept = max(self.saved_gpu_ms, self.done_gpu_ms - self.done_gpu_ms % every)
+        lost, self.done_gpu_ms = self.done_gpu_ms - kept, kept
         self.width = 0
         self.plan += 1
+        return lost
+
+    def lose_since_checkpoint(self, lease: _Held, now_ms: int) -> int:
+        """Return what is lost when ``lease`` stops at once: its first bundle's, all; a step's own.
+
+        What a spare does is nothing.
+        """
+        if lease.fact.role is Role.SPARE:
+            return 0
+        if lease.fact.bundle == 0:
+            return self.throw_back()
+        since_ms = (now_ms - lease.fact.start_ms) % self.truth.checkpoint_every_ms
+        lost = min(lease.gpus * since_ms, self.done_gpu_ms - self.saved_gpu_ms)
+        self.done_gpu_ms -= lost
+        return lost
 
 
 class SimExecutor:
     """Runs simulated work in ``timeline``; ``truth_of`` says what a run really is.
 
     A broken run is noticed by itself after ``notice_ms``, unless the ledger deals with it before.
+    Without ``saves_at_stop`` work checkpoints only at its own times, and a stop loses what was done
+    since. ``lost_gpu_ms`` is all that was ever lost and has to be done again.
     """
 
     def __init__(
@@ -95,8 +114,11 @@ class SimExecutor:
         truth_of: Callable[[Run], Truth],
         stop_delay: StopDelay,
         notice_ms: int,
+        saves_at_stop: bool = True,
     ) -> None:
         self.wrongs: list[str] = []
+        self.lost_gpu_ms = 0
+        self._saves_at_stop = saves_at_stop
         self._timeline = timeline
         self._truth_of = truth_of
         self._stop_delay = stop_delay
@@ -175,6 +197,12 @@ class SimExecutor:
         """Return the leases it was told of, and whether each was told to stop."""
         return {name: held.stopping_since_ms is not None for name, held in self._held.items()}
 
+    def done_gpu_ms(self) -> int:
+        """Return all the work that was done and not lost."""
+        for work in self._work.values():
+            work.accrue(self._timeline.now_ms)
+        return sum(work.done_gpu_ms for work in self._work.values())
+
     def stuck_nodes(self, *, since_ms: int) -> list[str]:
         """Return the nodes with leases that were told to stop before ``since_ms`` and have not."""
         found: dict[str, None] = {}
@@ -221,7 +249,9 @@ class SimExecutor:
         work = self._work[held.fact.run]
         work.accrue(now_ms)
         self._touched[held.fact.run] = None
-        if held.fact.bundle == 0 and not held.is_broken:
+        if not self._saves_at_stop:
+            self.lost_gpu_ms += work.lose_since_checkpoint(held, now_ms)
+        elif held.fact.bundle == 0 and not held.is_broken:
             work.saved_gpu_ms = work.done_gpu_ms
         if all(node in self._lost_nodes for node, _ in held.fact.slots):
             self._let_go(order.lease)
@@ -241,7 +271,7 @@ class SimExecutor:
         if reason is not None and not self._may_end(held, reason, kept):
             self.wrongs.append(f"{name} ended by {reason} before it was gone")
         if reason is EndReason.FAIL:
-            work.throw_back()
+            self.lost_gpu_ms += work.throw_back()
         for slot in _slots_of(fact):
             self._by_slot.pop(slot, None)
         for node, _ in fact.slots:
@@ -289,7 +319,7 @@ class SimExecutor:
         held.is_broken = True
         work = self._work[held.fact.run]
         work.accrue(self._timeline.now_ms)
-        work.throw_back()
+        self.lost_gpu_ms += work.throw_back()
         self._reassess(work)
         self._timeline.after(self._notice_ms, lambda: self._notice(held))
 

@@ -16,7 +16,7 @@ from typing import Final, Self
 from quorate.core.commands import Command, Drain, MarkNode
 from quorate.ledger.chain import Block, Head
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, SECOND_MS
-from quorate.model.events import NodeStatus
+from quorate.model.events import NodeStatus, Role
 from quorate.ports.store import EventStore
 from quorate.sim.engine import CrashedError, Simulation
 from quorate.sim.executor import SimExecutor
@@ -32,12 +32,21 @@ class Loss(Enum):
     KEPT = auto()
 
 
+_DECLARED: Final = b"conflict-declared/"
+_RESOLVED: Final = b"conflict-resolved/"
+
+
 class CrashingStore:
-    """A store over another during one of whose appends the program may end."""
+    """A store over another during one of whose appends the program may end.
+
+    ``watch`` is asked about every block that declares or settles a conflict: the instants at which
+    somebody would gain by having the program end.
+    """
 
     def __init__(self, inner: EventStore) -> None:
         self._inner = inner
         self.next_loss: Loss | None = None
+        self.watch: Callable[[], bool] = lambda: False
 
     def head(self) -> Head:
         """Return where the log ends."""
@@ -46,6 +55,8 @@ class CrashingStore:
     def append(self, block: Block, *, expected: Head) -> None:
         """Append ``block``, or end the program before or after that; see ``EventStore``."""
         loss, self.next_loss = self.next_loss, None
+        if loss is None and (_RESOLVED in block.body or _DECLARED in block.body) and self.watch():
+            loss = Loss.LOST if _RESOLVED in block.body else Loss.KEPT
         if loss is not Loss.LOST:
             self._inner.append(block, expected=expected)
         if loss is not None:
@@ -93,12 +104,13 @@ class FaultRates:
     twice_percent: int = 0
     slow_stop_percent: int = 0
     hanging_stop_percent: int = 0
+    declared_crash_percent: int = 0
 
 
 class Courier:
     """Carries people's commands to the engine, until it has an answer; some late, some twice."""
 
-    RETRY_MS = 30 * SECOND_MS
+    RETRY_MS = 2 * MINUTE_MS
     """How long whoever got no answer waits before asking again."""
 
     def __init__(self, simulation: Simulation, rates: FaultRates, chance: Random) -> None:
@@ -163,6 +175,14 @@ class Faults:
         self._again(self._rates.crash_ms, self._crash)
         self._again(self._rates.clock_jump_ms, self._jump)
         self._timeline.after(HOUR_MS, self._rescue)
+        self._store.watch = self._ends_at_a_conflict
+
+    def _ends_at_a_conflict(self) -> bool:
+        """Return whether the program ends now, as a conflict is declared or settled."""
+        if self._chance.randrange(100) >= self._rates.declared_crash_percent:
+            return False
+        self._reopen_once_down(self._chance.choice((0, SECOND_MS, 10 * MINUTE_MS)))
+        return True
 
     def _again(self, mean_ms: int, action: Callable[[], None]) -> None:
         """Plan ``action``, and after it the next of its kind."""
@@ -181,11 +201,26 @@ class Faults:
         self._fence(self._some_node(), self._chance.randrange(2 * MINUTE_MS))
 
     def _some_node(self) -> str:
-        """Return a node, rather one on which something is stopping: trouble comes together."""
+        """Return a node: rather one where something stops, or whose spare somebody else fills."""
         stopping = self._executor.stuck_nodes(since_ms=self._timeline.now_ms)
-        if stopping and self._chance.randrange(2):
-            return self._chance.choice(stopping)
-        return self._chance.choice(self._nodes)
+        filled = self._unspared()
+        hurt = self._chance.choice((stopping, filled, filled, ()))
+        return self._chance.choice(hurt or self._nodes)
+
+    def _unspared(self) -> list[str]:
+        """Return the nodes of runs that have lent out their spares."""
+        engine = self._simulation.engine
+        if engine is None:
+            return []
+        view = engine.view
+        runs = {claim.run for claim in view.claims.values()}
+        leases = (view.leases[name] for run in sorted(runs) for name in view.runs[run].leases)
+        return [
+            node
+            for lease in leases
+            if lease.fact.role is not Role.SPARE
+            for node, _ in lease.fact.slots
+        ]
 
     def _fence(self, node: str, notice_ms: int) -> None:
         if node in self._down:

@@ -15,10 +15,11 @@ from quorate.core.commands import Apply, Cancel, Submit
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.records import Phase
 from quorate.model.specs import Run
+from quorate.sim.demand import START_MS, Size
 from quorate.sim.engine import Observer, Simulation, Timeline, VirtualClock
 from quorate.sim.executor import SimExecutor, Truth
 from quorate.sim.faults import Courier, CrashingStore, FaultRates, Faults, stop_delays
-from quorate.sim.world import START_MS, Size, World, draw_world
+from quorate.sim.world import World, draw_world
 
 CALM_MS: Final = 24 * HOUR_MS
 """How long a trial goes on after the last fault: long enough for everything to be put right."""
@@ -35,7 +36,8 @@ class Trial:
     ) -> None:
         self.seed = seed
         self.world: World = draw_world(Random(f"{seed}/world"), Size() if size is None else size)
-        self.rates = draw_rates(Random(f"{seed}/rates"))
+        rates = draw_rates(Random(f"{seed}/rates"))
+        self.rates = FaultRates() if self.world.is_honest else rates
         self.timeline = Timeline(VirtualClock(START_MS))
         self.store = CrashingStore(MemoryStore())
         truths = {arrival.run.name: arrival.truth for arrival in self.world.arrivals}
@@ -97,6 +99,7 @@ def draw_rates(chance: Random) -> FaultRates:
         twice_percent=chance.choice((0, 20)),
         slow_stop_percent=chance.choice((0, 20, 50)),
         hanging_stop_percent=chance.choice((0, 5)),
+        declared_crash_percent=chance.choice((0, 30)),
     )
 
 

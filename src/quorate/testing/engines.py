@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from quorate.adapters.store_memory import MemoryStore
 from quorate.loop.engine import Engine
 from quorate.testing.world import NOW_MS
+
+LOTTERY_SECRET: Final = b"the secret that only tests know."
+"""Of the right length, and no secret at all."""
+LOTTERY_LENGTH: Final = 1_000
+"""How many lotteries it is good for: few, so that an engine is made quickly."""
 
 
 @dataclass(slots=True)
@@ -28,4 +34,6 @@ def memory_engine(store: MemoryStore | None = None, clock: HandClock | None = No
         ledger_id="test",
         public_key="",
         actor="test",
+        lottery_secret=LOTTERY_SECRET,
+        lottery_length=LOTTERY_LENGTH,
     )

@@ -20,16 +20,18 @@ from quorate.core.decide import decide
 from quorate.core.due import next_due_ms
 from quorate.core.invariants import Violation, sweep
 from quorate.core.touched import check_touched
-from quorate.ledger.chain import Head, open_blocks
+from quorate.ledger.chain import GENESIS, Head, open_blocks
 from quorate.ledger.fold import fold
 from quorate.ledger.snapshot import restore, take
 from quorate.loop.engine import Receipt
 from quorate.model.events import Event, LeaseEnded, LeaseStarted, RunRefused, tag_of
-from quorate.model.refusal import Refusal
 from quorate.model.view import StateView
+from quorate.sim.demand import Size
+from quorate.sim.engine import LOTTERY_LENGTH, LOTTERY_SECRET
 from quorate.sim.faults import RESCUE_AFTER_MS
 from quorate.sim.trial import Trial
-from quorate.sim.world import Size
+from quorate.testing.promise_books import PromiseBooks
+from quorate.testing.shrinking import Deed
 from quorate.testing.states import same
 
 SWEEP_EVERY: Final = 20
@@ -46,12 +48,16 @@ class Happened:
 
 @dataclass(slots=True)
 class Findings:
-    """What a seed came to. ``failure`` is why it failed, in full; empty when it did not."""
+    """What a seed came to. ``failure`` is why it failed, in full; empty when it did not.
+
+    ``deeds`` is what was asked for until it failed, so that the failure can be made smaller.
+    """
 
     seed: int
     events: int = 0
     failure: str = ""
     happened: Counter[Happened] = field(default_factory=Counter)
+    deeds: tuple[Deed, ...] = ()
 
 
 def inspect(seed: int, size: Size | None = None) -> Findings:
@@ -61,6 +67,7 @@ def inspect(seed: int, size: Size | None = None) -> Findings:
         inspection.run()
     except Exception:  # noqa: BLE001 - whatever a seed dies of, it must be named with the seed
         inspection.findings.failure = traceback.format_exc()
+        inspection.findings.deeds = tuple(inspection.deeds)
     return inspection.findings
 
 
@@ -72,6 +79,10 @@ class Inspection:
         self.trial = Trial(seed, size=size, observers=[self])
         self._commits = 0
         self._answered: dict[int, Head] = {}
+        self._books = PromiseBooks(LOTTERY_SECRET, LOTTERY_LENGTH)
+        self._read: Head = GENESIS
+        self.deeds: list[Deed] = []
+        self._unanswered = 0
 
     def run(self) -> None:
         """Let the trial happen, and look at all of it at the end."""
@@ -80,36 +91,62 @@ class Inspection:
 
     # --- While it happens ---
 
+    def asked(self, commands: Sequence[Command], now_ms: int) -> None:
+        """Write down what is asked for."""
+        self._books.looked(now_ms)
+        self.deeds += [Deed(now_ms, command) for command in commands]
+        self._unanswered = len(commands)
+
     def decided(self, command: Command, receipt: Receipt, view: StateView) -> None:
         """Count what happened, and see that a tick leaves nothing for a second one."""
         decision = receipt.decision
-        self._count(decision.events, decision.refusals)
+        for refusal in decision.refusals:
+            self.findings.happened[Happened("refusal", refusal.code.value)] += 1
         if decision.events:
             self._answered[receipt.head.height] = receipt.head
         if isinstance(command, Tick):
             again = decide(view, command, now_ms=view.at_ms, actor="again", has_executor=True)
             assert not decision.events or not again.events, ("a second tick", again.events)
-            due_ms = next_due_ms(view, has_executor=True)
+            due_ms = next_due_ms(view, has_executor=True, after_ms=view.at_ms)
             assert due_ms is None or due_ms > view.at_ms, ("left undone", due_ms)
 
     def committed(self, receipts: Sequence[Receipt], view: StateView) -> None:
         """See that what was touched holds, and now and then that everything does."""
+        self._unanswered = 0
         events = [event for receipt in receipts for event in receipt.decision.events]
         _expect_none(check_touched(view, events))
         self._commits += 1
         if self._commits % SWEEP_EVERY == 0:
             _expect_none(sweep(view))
+        self._read_on(view)
         self._see_the_executor(view)
 
     def reopened(self, view: StateView) -> None:
         """See that nothing that was answered is gone, and that the state is whole."""
+        if self.trial.store.head() == self._read:
+            # What was asked last was lost with the program.
+            del self.deeds[len(self.deeds) - self._unanswered :]
+        self._unanswered = 0
+        now_ms = max(view.at_ms, self.trial.timeline.clock.now_ms())
+        self.deeds.append(Deed(now_ms, None))
         _expect_none(sweep(view))
+        self._books.shaken()
+        self._read_on(view)
         if self._answered:
             last = self._answered[max(self._answered)]
             block = next(self.trial.store.blocks(from_height=last.height), None)
             assert block is not None, ("answered, and lost", last)
             assert block.head == last, ("answered, and changed", last, block.head)
         self._see_the_executor(view)
+
+    def _read_on(self, view: StateView) -> None:
+        """Read the blocks that have come, and see that every promise in them is kept."""
+        blocks = self.trial.store.blocks(from_height=self._read.height + 1)
+        for head, events in open_blocks(blocks, after=self._read):
+            self._read = head
+            self._count(events)
+            faults = list(self._books.enter(head.height, events, view))
+            assert not faults, faults[:5]
 
     def _see_the_executor(self, view: StateView) -> None:
         """See that the executor knows what the ledger holds, and was told nothing impossible."""
@@ -147,7 +184,7 @@ class Inspection:
         ]
         assert not hanging, ("told to stop long ago", hanging)
 
-    def _count(self, events: Sequence[Event], refusals: Sequence[Refusal]) -> None:
+    def _count(self, events: Sequence[Event]) -> None:
         happened = self.findings.happened
         for event in events:
             happened[Happened("event", tag_of(event))] += 1
@@ -160,8 +197,6 @@ class Inspection:
                     happened[Happened("refusal", event.refusal.code.value)] += 1
                 case _:
                     pass
-        for refusal in refusals:
-            happened[Happened("refusal", refusal.code.value)] += 1
 
 
 def _expect_none(found: Sequence[Violation]) -> None:

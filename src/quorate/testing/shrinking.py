@@ -1,0 +1,220 @@
+"""Shrinking: what went wrong in a simulation, as the shortest script that still goes wrong.
+
+A trial writes down what was asked of the engine, and when. ``failure_of`` asks all that of a new
+engine, without the machine room around it; ``shrink`` leaves out what the failure does not need;
+``scenario_of`` writes down the rest as a file for ``quorate calc scenario``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.adapters.store_memory import MemoryStore
+from quorate.core.audit import audit
+from quorate.core.commands import (
+    Apply,
+    Cancel,
+    Command,
+    Complete,
+    Confirm,
+    Drain,
+    Draw,
+    Fail,
+    MarkNode,
+    Resolve,
+    Shrink,
+    Submit,
+    Tick,
+)
+from quorate.core.decide import decide
+from quorate.core.invariants import sweep
+from quorate.core.touched import check_touched
+from quorate.documents.render import render
+from quorate.documents.times import time_text
+from quorate.ledger.chain import GENESIS, Head, open_blocks
+from quorate.loop.engine import Engine
+from quorate.model.events import Event, NodeStatus
+from quorate.ports.executor import Order, Report
+from quorate.sim.engine import LOTTERY_LENGTH, LOTTERY_SECRET, VirtualClock
+from quorate.testing.promise_books import PromiseBooks
+
+_ACTOR: Final = "scenario"
+_MARKS: Final = {
+    NodeStatus.FAILED: "failNode",
+    NodeStatus.READY: "recover",
+    NodeStatus.CORDONED: "cordon",
+}
+_NUMBERS: Final = re.compile(r"[0-9a-f]{16,}|\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """What the engine is asked at ``at_ms``; None is that its program ends and begins anew."""
+
+    at_ms: int
+    command: Command | None
+
+
+class _Patient:
+    """An executor that takes orders; what became of them is among the deeds."""
+
+    def carry_out(self, orders: Sequence[Order]) -> None:
+        """Take the orders."""
+
+    def resume(self, orders: Sequence[Order]) -> None:
+        """Take every open lease anew."""
+
+    def reports(self) -> Sequence[Report]:
+        """Return nothing."""
+        return ()
+
+
+class Replay:
+    """A new engine that is asked what another was asked; an assertion fails where it is wrong."""
+
+    def __init__(self, at_ms: int) -> None:
+        self._clock = VirtualClock(at_ms)
+        self._store = MemoryStore()
+        self._head: Head = GENESIS
+        self._books = PromiseBooks(LOTTERY_SECRET, LOTTERY_LENGTH)
+        self.events: list[Event] = []
+        self._engine = Engine.create(
+            self._store,
+            self._clock,
+            ledger_id=_ACTOR,
+            public_key="",
+            actor=_ACTOR,
+            executor=_Patient(),
+            lottery_secret=LOTTERY_SECRET,
+            lottery_length=LOTTERY_LENGTH,
+        )
+
+    def play(self, deeds: Sequence[Deed]) -> None:
+        """Do ``deeds``, each at its time, and look at everything at the end."""
+        for deed in deeds:
+            self._clock.true_ms = deed.at_ms
+            if deed.command is None:
+                self._restart()
+            elif isinstance(deed.command, Draw):
+                # Not before then: a program may have ended before it came to that.
+                self._engine.settle_due()
+            else:
+                self._ask(deed.command)
+            self._read_on()
+        found = [*sweep(self._engine.view), *audit(self.events, view=self._engine.view)]
+        assert not found, "; ".join(str(violation) for violation in found[:5])
+
+    def _restart(self) -> None:
+        self._engine = Engine.open(
+            self._store, self._clock, executor=_Patient(), lottery_secret=LOTTERY_SECRET
+        )
+        self._books.shaken()
+
+    def _ask(self, command: Command) -> None:
+        self._books.looked(self._engine.now_ms())
+        (receipt,) = self._engine.execute_block([command], actor=_ACTOR)
+        view = self._engine.view
+        if isinstance(command, Tick) and receipt.decision.events:
+            again = decide(view, command, now_ms=view.at_ms, actor=_ACTOR, has_executor=True)
+            assert not again.events, ("a second tick", again.events)
+
+    def _read_on(self) -> None:
+        view = self._engine.view
+        blocks = self._store.blocks(from_height=self._head.height + 1)
+        for head, events in open_blocks(blocks, after=self._head):
+            self._head = head
+            self.events += events
+            found = [str(violation) for violation in check_touched(view, events)]
+            found += self._books.enter(head.height, events, view)
+            assert not found, found[:5]
+
+
+def failure_of(deeds: Sequence[Deed]) -> str:
+    """Return how ``deeds`` go wrong, in words that stay the same when numbers change; or nothing.
+
+    The first line of whatever is raised: a failure that shrinks into another one is another one.
+    """
+    try:
+        Replay(deeds[0].at_ms).play(deeds)
+    except Exception as error:  # noqa: BLE001 - whatever goes wrong is what is asked for
+        words = f"{type(error).__name__}: {error}".splitlines()[0]
+        return _NUMBERS.sub("#", words)[:70]
+    return ""
+
+
+def shrink(
+    deeds: Sequence[Deed], fails: Callable[[Sequence[Deed]], bool], *, work_max: int = 60_000
+) -> list[Deed]:
+    """Return a part of ``deeds`` that still ``fails``, of which nothing more can be left out.
+
+    The first one, which declares the world, stays. Larger parts are left out before smaller ones;
+    no more than ``work_max`` deeds are tried in all, so that it ends.
+    """
+    kept, size = list(deeds), max(1, len(deeds) // 2)
+    while work_max > 0:
+        at, has_shrunk = 1, False
+        while at < len(kept) and work_max > 0:
+            fewer = kept[:at] + kept[at + size :]
+            work_max -= len(fewer)
+            if fails(fewer):
+                kept, has_shrunk = fewer, True
+            else:
+                at += size
+        if size == 1 and not has_shrunk:
+            break
+        size = max(1, size // 2)
+    return kept
+
+
+def scenario_of(deeds: Sequence[Deed]) -> dict[str, object]:
+    """Return ``deeds`` as a scenario: nothing happens in it but its steps.
+
+    What is drawn is left out: a scenario settles what is due after each step.
+    """
+    first = deeds[0]
+    rest = [deed for deed in deeds[1:] if not isinstance(deed.command, Draw)]
+    assert isinstance(first.command, Apply), first
+    return {
+        "now": time_text(first.at_ms),
+        "secret": LOTTERY_SECRET.hex(),
+        "executor": True,
+        "quiet": True,
+        "documents": [render(spec) for spec in first.command.specs],
+        "steps": [{"at": time_text(deed.at_ms)} | _deed(deed.command) for deed in rest],
+    }
+
+
+def _deed(command: Command | None) -> dict[str, object]:  # noqa: PLR0911 - one line per command
+    match command:
+        case None:
+            return {"restart": True}
+        case Apply():
+            return {"apply": [render(spec) for spec in command.specs]}
+        case Submit():
+            return {"submit": render(command.run)}
+        case Complete() | Fail() | Cancel():
+            return {type(command).__name__.lower(): command.run}
+        case Confirm():
+            return {"confirm": {"lease": command.lease}}
+        case MarkNode():
+            return {_MARKS[command.status]: command.node}
+        case Drain():
+            return {"drain": command.node}
+        case Shrink():
+            return {"shrink": {"run": command.run, "gpus": command.gpus}}
+        case Resolve():
+            return {"resolve": _resolve(command)}
+        case _:
+            return {"tick": True}
+
+
+def _resolve(command: Resolve) -> dict[str, object]:
+    return {
+        "pool": command.pool,
+        "flavor": command.flavor,
+        "domains": list(command.domains),
+        "deficit": command.gpus,
+    }

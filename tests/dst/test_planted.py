@@ -1,0 +1,145 @@
+"""The simulation has teeth: bugs that are planted on purpose are found by the default seeds.
+
+Each is one line or two of a copy of the sources, changed; where a line is not there any more, the
+test says so. Which seed finds what is printed (``-s``).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[2]
+SEEDS: Final = 50
+WATCH: Final = """
+import sys
+from quorate.testing.inspection import inspect
+for seed in range(int(sys.argv[1])):
+    failure = inspect(seed).failure
+    if failure:
+        print(seed, failure.strip().splitlines()[-1][:160])
+        sys.exit(0)
+sys.exit(3)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """A mistake: ``right`` stands once in a file of the sources, and ``wrong`` in its place."""
+
+    name: str
+    file: str
+    right: str
+    wrong: str
+
+
+BUGS: Final = (
+    Bug(
+        "skip a cap",
+        "core/purse.py",
+        "gpus = min(gpus, cap.spec.concurrency_max - used)",
+        "gpus = min(gpus, cap.spec.concurrency_max - used + 1)",
+    ),
+    Bug(
+        "forget a hold",
+        "model/apply_plans.py",
+        "    run.reservations_ever += 1\n    _hold_shares(state, event.payers, 1)\n",
+        "    run.reservations_ever += 1\n",
+    ),
+    Bug(
+        "cut below the minimum",
+        "core/survey.py",
+        "            if fact.bundle:\n",
+        "            if fact.role is not _SPARE:\n",
+    ),
+    Bug(
+        "activate early",
+        "core/activate.py",
+        "    return record.planned_start_ms is not None and record.planned_start_ms <= now_ms\n",
+        "    return record.planned_start_ms is not None\n",
+    ),
+    Bug(
+        "drop a spare's hold",
+        "model/apply_plans.py",
+        "    hold_money(state, claim.payer, claim.tier, sign * claim.hold_gpu_ms)\n",
+        "",
+    ),
+    Bug(
+        "leave an owner out of the lottery",
+        "core/cuts.py",
+        "record.since_ms is None or not enters(record):",
+        "record.since_ms is None or not enters(record) or record.spec.owner == 'ant':",
+    ),
+    Bug(
+        "draw the first owner twice as often",
+        "core/lottery.py",
+        "        owner = owners.pop(draws.below(len(owners)))\n",
+        "        owner = owners.pop(draws.below(len(owners) + 1) % len(owners))\n",
+    ),
+    Bug(
+        "start a lease twice",
+        "core/starts.py",
+        "    for number, draft in enumerate(drafts, start=leases_ever):\n",
+        "    for number, draft in enumerate(drafts, start=leases_ever % 3):\n",
+    ),
+    Bug(
+        "let the wrong line pay",
+        "core/purse.py",
+        "account.gpus_active >= spec.concurrency or not matches(spec.selector, labels):",
+        "account.gpus_active >= spec.concurrency:",
+    ),
+    Bug(
+        "give slots away before they are free",
+        "core/stops.py",
+        "    if not scribe.has_executor or _is_fenced(scribe.view, lease):\n",
+        "    if not scribe.has_executor or lease.gpus == 1 or _is_fenced(scribe.view, lease):\n",
+    ),
+    Bug(
+        "let a backfilled bundle stay",
+        "core/backfill.py",
+        "            stop_bundle(scribe, record.spec.name, bundle, EndReason.OVERSTAYED)\n",
+        "            del record, bundle\n",
+    ),
+    Bug(
+        "let a later run delay a reservation",
+        "core/promises.py",
+        "    return max(0, room - max(0, least))\n",
+        "    return max(0, room - 1 - max(0, least))\n",
+    ),
+)
+
+
+@pytest.mark.slow
+def test_every_planted_bug_is_found_within_the_default_seeds(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        found = list(pool.map(lambda bug: _found(bug, tmp_path / bug.name), BUGS))
+    for bug, line in zip(BUGS, found, strict=True):
+        print(f"{bug.name}: {line}")  # noqa: T201 - shown with -s
+    missed = [bug.name for bug, line in zip(BUGS, found, strict=True) if not line]
+    assert not missed, f"not found in {SEEDS} seeds: {missed}"
+
+
+def _found(bug: Bug, folder: Path) -> str:
+    """Return the seed that finds ``bug``, and how; nothing where none does."""
+    shutil.copytree(ROOT / "src", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    path = folder / "quorate" / bug.file
+    text = path.read_text("utf-8")
+    assert text.count(bug.right) == 1, f"{bug.name}: {bug.file} has no longer just one {bug.right}"
+    path.write_text(text.replace(bug.right, bug.wrong), "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", WATCH, str(SEEDS)],
+        env={**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in (0, 3), done.stderr
+    return f"seed {done.stdout.strip()}" if done.returncode == 0 else ""
