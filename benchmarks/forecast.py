@@ -1,5 +1,4 @@
-"""Forecasting one start behind 5,000 running leases and 100 reservations; and a tick with nothing
-to do.
+"""Forecasting one start behind 5,000 leases and 100 reservations; and a tick with nothing to do.
 
 The fleet is full of runs that end at different times, and a hundred wide ones wait for theirs. The
 baseline walks the same ends one by one and tries to start the run after each of them.

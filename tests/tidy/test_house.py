@@ -52,7 +52,9 @@ def test_the_lock_builds_with_what_the_project_builds_with() -> None:
     assert asked == project["build-system"]["requires"]
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "quick", "check", "bench", "soak", "mutate", "lock"])
+@pytest.mark.parametrize(
+    "target", ["demo", "test", "quick", "check", "bench", "soak", "mutate", "lock"]
+)
 def test_make_has_the_target(target: str) -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert re.search(rf"^{target}:", makefile, re.MULTILINE)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from quorate.core.admit import cover_request
+from quorate.core.cover import payer_phases
 from quorate.core.disruption import foresee_conflict, may_call
 from quorate.core.forecast import Found
 from quorate.core.layout import pack_request
@@ -11,6 +13,7 @@ from quorate.core.scribe import Scribe
 from quorate.core.slices import least_deficit
 from quorate.core.yard import Yards
 from quorate.model.events import Slice
+from quorate.model.selector import contradicts
 from quorate.model.specs import Run
 from quorate.model.view import StateView
 
@@ -42,7 +45,7 @@ def with_conflict(scribe: Scribe, name: str, natural: Found, reservation: str = 
     made_ms = scribe.now_ms if known is None else known.made.at_ms
     best = usual
     for flavor in run.flavors:
-        place = _least_short(view, run, flavor)
+        place = _least_short(view, run, flavor, first_ms)
         if place is None:
             continue
         found = foresee_conflict(
@@ -65,10 +68,17 @@ def with_conflict(scribe: Scribe, name: str, natural: Found, reservation: str = 
     return best
 
 
-def _least_short(view: StateView, run: Run, flavor: str) -> Slice | None:
-    """Return where the least is missing to start ``run`` at its least width."""
+def _least_short(view: StateView, run: Run, flavor: str, at_ms: int) -> Slice | None:
+    """Return where the least is missing to start ``run`` at its least width, and somebody pays."""
     request = pack_request(run, view.pools[run.pool], flavor, run.widths()[-1])
-    parts = least_deficit(request, list(Yards(view, request).most_free()))
+    payers = payer_phases(view, cover_request(view, run, flavor, at_ms))[-1]
+    lines = {view.envelopes[key].spec.selector for key, _ in payers}
+    yards = [
+        yard
+        for yard in Yards(view, request).most_free()
+        if any(not contradicts(line, yard.island.labels) for line in lines)
+    ]
+    parts = least_deficit(request, yards)
     if parts is None:
         return None
     return Slice(flavor, request.gpus, tuple((part.domain, part.wanted) for part in parts))
