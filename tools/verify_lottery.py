@@ -124,7 +124,7 @@ def check(row: list[Any], chain: list[Any], known: dict[str, Any]) -> None:
             held = {lease: known.get("lease " + lease) for lease in lost}
             _must(held == lost and {*lost.values()} == victims, "it cuts others than its victims")
             _must(outcome == "Cleared" or not cuts + draws, "it cuts or draws, and is not cleared")
-            _must(draws or not any(shown), "nothing was drawn, and a seed is shown")
+            _must(not shown[1] and (draws or not any(shown)), "a seed or a beacon is shown")
             if draws:
                 _must(declared[13] == chain[0], "its link was used by another lottery")
                 check_draws(declared, row)

@@ -201,7 +201,7 @@ def honest() -> Ledger:
     ledger.settle(cut, outcome(cut, draws=0))
     left = [each for each in FLEET if f"lease of {each[1]}" not in ended(ledger)]
     last = declaration(2, conflict="c-4", fleet=left, at_ms=START_MS + 3 * 10**7)
-    ledger.settle(last, outcome(last, draws=2, spared=(), beacon="round 7: \u2028 abc"))
+    ledger.settle(last, outcome(last, draws=2, spared=()))
     return ledger
 
 

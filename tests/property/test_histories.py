@@ -1,8 +1,8 @@
 """Random lives of a small fleet: after every command everything that must hold does.
 
 The machine draws worlds and commands of every kind, valid or not, and jumps ahead in time past
-holds and windows. It keeps the events; the state, its copies and its snapshots must all be what
-those events add up to.
+holds, windows, promised starts and conflicts. It keeps the events; the state, its copies and its
+snapshots must all be what those events add up to.
 """
 
 from __future__ import annotations
@@ -13,16 +13,27 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from msgspec.structs import replace
 
 from quorate.core.audit import audit
-from quorate.core.commands import Apply, Cancel, Command, Complete, Decision, Submit, Tick
+from quorate.core.commands import (
+    Apply,
+    Cancel,
+    Command,
+    Complete,
+    Decision,
+    Draw,
+    Resolve,
+    Submit,
+    Tick,
+)
 from quorate.core.decide import decide
 from quorate.core.invariants import sweep
+from quorate.core.lottery import chain_link
 from quorate.core.purse import family_payers
 from quorate.ledger.chain import GENESIS, Block, Head, seal
 from quorate.ledger.fold import fold, replay
 from quorate.ledger.snapshot import restore, take
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.apply import apply_all
-from quorate.model.events import Event, LedgerOpened
+from quorate.model.events import Event, LedgerOpened, LotteryCommitted
 from quorate.model.records import Phase
 from quorate.model.specs import (
     Budget,
@@ -50,6 +61,8 @@ _NAMES = ("o0", "o1", "o2", "o3")
 _OWNERS = {name: Owner(name=name) for name in _NAMES}
 _NODES = tuple(f"n{number}" for number in range(7))
 _RUNS = tuple(f"run{number}" for number in range(12))
+_SECRET = b"what a history draws by: nothing"
+_LOTTERIES = 40
 
 _nodes = st.builds(
     Node,
@@ -73,6 +86,10 @@ _pools = st.builds(
     placement=st.sampled_from(Placement),
     whole_nodes=st.sampled_from((False, False, False, True)),
     expected_duration_ms=st.sampled_from((20 * MINUTE_MS, HOUR_MS)),
+    notice_ms=st.sampled_from((MINUTE_MS, 15 * MINUTE_MS)),
+    runtime_min_ms=st.sampled_from((None, 0)),
+    cool_down_ms=st.sampled_from((None, 0)),
+    disruption_gpu_ms_per_day=st.sampled_from((None, 0, 1 << 50)),
 )
 
 
@@ -149,11 +166,13 @@ class Histories(RuleBasedStateMachine):
         super().__init__()
         self.now_ms = NOW_MS
         opened = LedgerOpened(at_ms=NOW_MS, actor="test", ledger_id="test", public_key="")
-        self.events: list[Event] = [opened]
+        anchor = chain_link(_SECRET, 0, length=_LOTTERIES).hex()
+        chain = LotteryCommitted(at_ms=NOW_MS, actor="test", commitment=anchor, length=_LOTTERIES)
+        self.events: list[Event] = [opened, chain]
         self.state = fold(self.events)
         self.head: Head = GENESIS
         self.blocks: list[Block] = []
-        self._seal([opened])
+        self._seal([opened, chain])
 
     # --- What happens --------------------------------------------------------------------------
 
@@ -246,10 +265,30 @@ class Histories(RuleBasedStateMachine):
     def cancel(self, data: st.DataObject) -> None:
         self._do(Cancel(data.draw(self._some_run()), "no longer wanted"))
 
+    @rule(
+        pool=st.sampled_from(("default", "default", "side")),
+        flavor=st.sampled_from(("H100", "H100", "A100")),
+        domains=st.sampled_from(((), ("r/c/A",), ("r/c/A", "r/c/B"))),
+        gpus=st.sampled_from((1, 2, 4, 100)),
+    )
+    def make_room(self, pool: str, flavor: str, domains: tuple[str, ...], gpus: int) -> None:
+        self._do(Resolve(pool, flavor, domains, gpus))
+
     @rule(ms=st.sampled_from((1, MINUTE_MS, 17 * MINUTE_MS, HOUR_MS, 5 * HOUR_MS)))
     def time_passes(self, ms: int) -> None:
         self.now_ms += ms
         self._do(Tick())
+        self.settle_conflicts()
+
+    @rule()
+    def settle_conflicts(self) -> None:
+        """Settle what is due, as an engine does after each of its blocks."""
+        for name in tuple(self.state.open_conflicts):
+            declared = self.state.conflicts[name].declared
+            if declared.due_ms <= self.now_ms:
+                index = declared.preimage_index
+                link = chain_link(_SECRET, index, length=_LOTTERIES) if declared.tokens else b""
+                self._do(Draw(name, link.hex()))
 
     @rule(ms=st.sampled_from((1, 17 * MINUTE_MS, 5 * HOUR_MS)))
     def time_passes_unnoticed(self, ms: int) -> None:

@@ -175,7 +175,7 @@ def test_both_programs_accept_what_an_honest_operator_publishes(
         if data.draw(st.booleans()):
             draws = data.draw(st.integers(1, len(fleet)))
             spared = data.draw(st.sets(st.integers(0, draws - 1)))
-            shown = outcome(declared, draws=draws, spared=tuple(spared), beacon=data.draw(_names))
+            shown = outcome(declared, draws=draws, spared=tuple(spared))
             index += 1
         else:
             shown = nothing_needed(declared)

@@ -20,7 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from quorate.core.commands import Complete, Submit
+from quorate.core.commands import Cancel, Command, Complete, Draw, Resolve, Submit
+from quorate.core.conflicts import asked_again
 from quorate.core.decide import decide
 from quorate.core.lottery import draw, seed_of, seed_parts, tokens_by_owner
 from quorate.core.question import Prepared, Question, for_reservation, prepare
@@ -30,7 +31,7 @@ from quorate.model.events import ConflictCause, ConflictDeclared, Scope, Token
 from quorate.model.specs import Follow, Malleable, Pool, Run
 from quorate.model.state import State
 from quorate.testing.world import NOW_MS, run
-from tests.oracles.resolving import BEGAN_MS, RESERVED, WANTED, begin, reserve, start
+from tests.oracles.resolving import BEGAN_MS, RESERVED, WANTED, begin, link, reserve, start
 
 PAGE = Path("docs/reference/lottery-attacks.md")
 PLAYER = "ada"
@@ -298,11 +299,40 @@ def bounding() -> Gain:
 
 
 def resubmitting() -> Gain:
-    """Return what starting over gains, once somebody is promised the room."""
+    """Return what starting over gains, once room is promised or is to be made by hand."""
     gain = Gain()
     for sizes, short in product(((4,), (2, 2), (3, 1)), (1, 2, 4)):
         gain.note(_promised(sizes, short, began_ms=0), _promised(sizes, short, began_ms=MINUTE_MS))
+        for dodging in range(1, len(sizes) + 1):
+            gain.note(_by_hand(sizes, short), _by_hand(sizes, short, dodging=dodging))
     return gain
+
+
+def _by_hand(sizes: Sequence[int], short: int, *, dodging: int = 0) -> Fate | None:
+    """Return the fate of runs of which the first few are started over under other names.
+
+    That is done when a conflict by hand is declared already; the last declaration counts.
+    """
+    state = begin({"A": sum(sizes) + 6}, Pool(name="default"), gpus=sum(sizes) + 6)
+    for name, (owner, size) in {"ben0": ("ben", 4), "cy0": ("cy", 2)}.items():
+        assert start(state, _spec(name, owner, (size, 0, 1), LONG_MS), NOW_MS)
+    _start_all(state, {f"m{n}": size for n, size in enumerate(sizes)}, NOW_MS, LONG_MS)
+    declared_ms = BEGAN_MS - 15 * MINUTE_MS
+    _do(state, Resolve("default", "H100", (), short), declared_ms)
+    for number, size in enumerate(sizes[:dodging]):
+        _do(state, Cancel(f"m{number}"), declared_ms + MINUTE_MS)
+        _start_all(state, {f"again{number}": size}, declared_ms + MINUTE_MS, LONG_MS)
+    if dodging:
+        _do(state, Draw("1", link(1)), BEGAN_MS)
+    declared = state.conflicts["2" if dodging else "1"].declared
+    assert declared.due_ms == BEGAN_MS
+    return fate_in(state, asked_again(state, declared))
+
+
+def _do(state: State, command: Command, at_ms: int) -> None:
+    decision = decide(state, command, now_ms=at_ms, actor="test")
+    assert decision.refusals == (), decision.refusals
+    apply_all(state, decision.events)
 
 
 def _promised(sizes: Sequence[int], short: int, *, began_ms: int) -> Fate | None:

@@ -8,7 +8,7 @@ is cut unless all of it together is enough.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final
 
@@ -24,7 +24,7 @@ from quorate.core.resolver import Drawn
 from quorate.documents import values
 from quorate.documents.place import label_key, label_value
 from quorate.documents.reader import At, fields_of, mapped
-from quorate.model.amounts import hours_text
+from quorate.model.amounts import TIME_MS_MIN, hours_text
 from quorate.model.apply import apply
 from quorate.model.events import (
     ConflictCause,
@@ -74,6 +74,8 @@ def resolve(world: object) -> dict[str, object]:
         question = _by_hand(standing, at, asked, flavor)
     if isinstance(question, str):
         return invalid_request(question)
+    if "pool" not in fields:
+        question = replace(question, since_ms=TIME_MS_MIN)  # Whatever runs may be drawn.
     return _answer(standing, question, asked.seed)
 
 

@@ -25,7 +25,7 @@ from quorate.documents.pool import read_pool
 from quorate.documents.problem import quoted
 from quorate.documents.reader import At, Fields, complete, fields_of, listed
 from quorate.documents.times import time_ms
-from quorate.model.amounts import DAY_MS, GPUS_MAX, HOLD_QUANTUM_MS
+from quorate.model.amounts import DAY_MS, GPUS_MAX, HOLD_QUANTUM_MS, MINUTE_MS
 from quorate.model.apply import apply, apply_all
 from quorate.model.events import (
     BudgetApplied,
@@ -108,9 +108,9 @@ def read_standing(fields: Fields, at: At) -> Standing:
 def plain_pool() -> Pool:
     """Return the pool of a world that says nothing about it: no rule that would have to be said.
 
-    Whatever runs may be drawn, however short it has run, and takes a day unless it says less.
+    Whatever runs may be drawn as soon as in any pool, and takes a day unless it says less.
     """
-    return Pool(name=DEFAULT_POOL, runtime_min_ms=0, expected_duration_ms=DAY_MS)
+    return Pool(name=DEFAULT_POOL, runtime_min_ms=MINUTE_MS, expected_duration_ms=DAY_MS)
 
 
 def world_pool(fields: Fields) -> Pool | None:

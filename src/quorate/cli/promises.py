@@ -25,7 +25,7 @@ _CUTS_MAX = 8
 _RESULTS = {
     ConflictOutcome.CLEARED: "is settled",
     ConflictOutcome.NOT_NEEDED: "is settled: nothing has to be cut any more",
-    ConflictOutcome.INSUFFICIENT: "is settled: all together would not be enough; nothing is cut",
+    ConflictOutcome.INSUFFICIENT: "is settled: those who are left will not do; nothing is cut",
 }
 
 

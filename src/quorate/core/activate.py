@@ -12,7 +12,13 @@ from quorate.core.fill import Filled, fill_beside, write_fill
 from quorate.core.glance import still_no_room
 from quorate.core.scribe import Scribe
 from quorate.model.apply import apply
-from quorate.model.events import ReservationClosed, ReservationOutcome, RunRefused, Slice
+from quorate.model.events import (
+    ReservationClosed,
+    ReservationOutcome,
+    ReservationStatus,
+    RunRefused,
+    Slice,
+)
 from quorate.model.records import ReservationRecord
 from quorate.model.refusal import Refusal
 from quorate.model.specs import Run
@@ -27,7 +33,7 @@ def start_reserved(scribe: Scribe) -> None:
     for name in [name for name, _ in in_order(scribe.view)]:
         record = scribe.view.reservations[name]
         run = scribe.view.runs[record.made.run]
-        if still_no_room(scribe.view, run.spec, run.refusal):
+        if still_no_room(scribe, run.spec, run.refusal, promised=False):
             continue
         answer = try_reserved(scribe, record)
         if isinstance(answer, Admitted):
@@ -65,7 +71,10 @@ def try_reserved(scribe: Scribe, record: ReservationRecord) -> Admitted | Refusa
     run = view.runs[record.made.run].spec
     answer: Admitted | Refusal | None = None
     if is_due(record, scribe.now_ms):
-        answer = _beside(scribe, view, run, record, record.slice)
+        # Who pays is found anew: not with what others count on, if there is another way.
+        answer = _beside(scribe, view, run, record, record.slice, yields=True)
+        if not isinstance(answer, Admitted):
+            answer = _beside(scribe, view, run, record, record.slice)
     if not isinstance(answer, Admitted) and record.planned_start_ms != scribe.now_ms:
         answer = _beside(scribe, view, run, record)
     assert answer is not None, record
@@ -84,22 +93,40 @@ def _fill(scribe: Scribe, record: ReservationRecord) -> Filled | None:
     )
 
 
-def _beside(
+def _beside(  # noqa: PLR0913 - whose start, and beside which promises
     scribe: Scribe,
     view: StateView,
     run: Run,
     record: ReservationRecord,
     place: Slice | None = None,
+    *,
+    yields: bool = False,
 ) -> Admitted | Refusal:
+    """Return how a reserved run starts; one that is due ``yields`` to those made later, or not."""
+    goes_first = is_due(record, scribe.now_ms) and not yields
     return admit_beside(
         view,
         run,
         scribe.now_ms,
         exempt=record.made.reservation,
-        before_seq=record.seq if is_due(record, scribe.now_ms) else None,
+        before_seq=record.seq if goes_first else None,
         place=place,
         has_executor=scribe.has_executor,
     )
+
+
+def look_ms(view: StateView, record: ReservationRecord, *, has_executor: bool) -> int | None:
+    """Return when a reservation has to be looked at: when it starts.
+
+    One that is to start by a conflict, earlier by the longest grace of its pool: with an executor
+    what is cut for it takes that long to go.
+    """
+    planned_ms = record.planned_start_ms
+    if planned_ms is None or not record.by_conflict or not has_executor:
+        return planned_ms
+    if record.status is ReservationStatus.CLEARING:
+        return planned_ms
+    return planned_ms - view.pools[view.runs[record.made.run].spec.pool].grace_max_ms
 
 
 def is_due(record: ReservationRecord, now_ms: int) -> bool:

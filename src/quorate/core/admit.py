@@ -59,24 +59,27 @@ class _Attempt(Struct, frozen=True):
     phases: tuple[Payers, ...]
 
 
-def admit(
+def admit(  # noqa: PLR0913 - whose start, when, and how long to search
     view: StateView,
     run: Run,
     now_ms: int,
     *,
     has_executor: bool = False,
     asked_ms: int | None = None,
+    steps: Steps | None = None,
 ) -> Admitted | Refusal:
     """Return how ``run`` starts at ``now_ms``, or why it cannot, told of its least width.
 
-    ``asked_ms`` is when a start is planned, where that is earlier.
+    ``asked_ms`` is when a start is planned, where that is earlier. Unless a budget of ``steps`` is
+    given, which several attempts may share, the least width is searched in full.
     """
     covers = [
         cover_request(view, run, flavor, now_ms, has_executor=has_executor, asked_ms=asked_ms)
         for flavor in run.flavors
     ]
     *wider, least = run.widths()
-    steps = Steps()
+    shared = steps
+    steps = Steps() if shared is None else shared
     for width in wider:
         found = _at_width(view, [_attempt(view, run, c, width, steps) for c in covers], steps)
         if found is not None:
@@ -84,7 +87,7 @@ def admit(
         if steps.exhausted:
             break
     # However long the search for more was, the least width is searched in full.
-    steps = Steps()
+    steps = Steps() if shared is None else shared
     attempts = [_attempt(view, run, cover, least, steps) for cover in covers]
     return _at_width(view, attempts, steps) or _refusal(view, attempts, steps)
 

@@ -61,7 +61,7 @@ def _noted(view: StateView, *, has_executor: bool) -> Iterator[tuple[RunRecord, 
 
 
 def _fits(scribe: Scribe, reservation: str) -> bool:
-    """Return whether a reservation has its room and its payers' width when it starts."""
+    """Return whether a reservation has its room and its payers' width for as long as it takes."""
     view = scribe.view
     record = view.reservations[reservation]
     outlook = Outlook.of(view, scribe.now_ms)
@@ -69,4 +69,7 @@ def _fits(scribe: Scribe, reservation: str) -> bool:
     if plan is None:
         return True
     outlook = Outlook.of(view, scribe.now_ms, exempt=reservation, before_seq=record.seq)
-    return all(level.at(plan.start_ms) >= gpus for level, gpus in plan_levels(outlook, plan))
+    return all(
+        level.least(plan.start_ms, plan.end_ms) >= gpus
+        for level, gpus in plan_levels(outlook, plan)
+    )

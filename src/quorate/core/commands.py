@@ -98,7 +98,7 @@ class Resolve:
 class Draw:
     """Settle a conflict that is due. ``preimage`` (hex) is the link it was declared with.
 
-    Empty where nobody entered a lottery. ``beacon`` is public chance from elsewhere, where used.
+    Empty where nobody entered a lottery. A ``beacon`` is refused: its source is not committed to.
     """
 
     conflict: str

@@ -7,7 +7,9 @@ together is enough. docs/adr/0013-resolver.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 from quorate.core.commands import Draw, Resolve
 from quorate.core.cuts import Burst, Candidate
@@ -17,6 +19,7 @@ from quorate.core.resolver import Drawn, Resolver
 from quorate.core.scribe import Scribe
 from quorate.core.spares import close_claims
 from quorate.core.stops import stop_bundle, stop_lease
+from quorate.model.amounts import HOUR_MS
 from quorate.model.events import (
     ConflictCause,
     ConflictDeclared,
@@ -29,10 +32,13 @@ from quorate.model.events import (
     Scope,
     Token,
 )
+from quorate.model.records import RunRecord
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.view import StateView
 
-_REASONS = {
+CHECKPOINT_MS: Final = HOUR_MS
+"""How often work is at least expected to checkpoint."""
+_REASONS: Final = {
     CutStep.BACKFILL: EndReason.OVERSTAYED,
     CutStep.SPARE: EndReason.DROP_SPARE,
     CutStep.SHRINK: EndReason.SHRINK,
@@ -88,13 +94,14 @@ def _asks_the_same(one: Question, other: Question) -> bool:
             other.reservation,
             other.scope.limit,
         )
-    return one == other
+    return (one.scope, one.gpus) == (other.scope, other.gpus)
 
 
 def _first_due_ms(view: StateView, question: Question, resolver: Resolver, now_ms: int) -> int:
     """Return when a conflict is due: now, or for a limit when enough has run long enough.
 
-    Whoever lowers a limit does not know who has just started under it.
+    Whoever lowers a limit does not know who has just started under it. Found by halving: what is
+    enough stays enough as more of it has run for long enough.
     """
     if question.cause is not ConflictCause.TIGHTENED:
         return now_ms
@@ -103,10 +110,15 @@ def _first_due_ms(view: StateView, question: Question, resolver: Resolver, now_m
         record = view.runs[token.run]
         assert record.since_ms is not None, token
         ripe.add(max(now_ms, record.since_ms + view.pools[record.spec.pool].least_runtime_ms))
-    for at_ms in sorted(ripe):
-        if resolver.suffices(resolver.tokens(question.enters(view, at_ms))):
-            return at_ms
-    return max(ripe)
+    instants = sorted(ripe)
+    low, high = -1, len(instants) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if resolver.suffices(resolver.tokens(question.enters(view, instants[middle]))):
+            high = middle
+        else:
+            low = middle
+    return instants[high]
 
 
 def _declared(
@@ -199,30 +211,36 @@ def _unknown(subject: str, remedy: str) -> Refusal:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What came of a conflict, before it is written."""
+    """What came of a conflict, before it is written.
+
+    ``is_open`` says that it was not drawn for, and that whoever may be drawn now would do.
+    """
 
     outcome: ConflictOutcome
     cuts: tuple[Candidate, ...] = ()
     drawn: Drawn | None = None
     preimage: str = ""
     seed: str = ""
+    is_open: bool = False
 
 
 def settle_conflict(scribe: Scribe, command: Draw, *, burst: Burst | None = None) -> Refusal | None:
     """Write what comes of a conflict that is due, and the stops that it takes; or why it cannot.
 
-    A limit that stays exceeded, and a lottery whose link another one has used, are declared anew.
+    It is declared anew, with what has started in its scope since then, where those who entered and
+    are left are not enough, where one who entered has gone and others of its owner have come, and
+    where another lottery has used its link. A reservation asks anew by itself when it is looked at.
     """
     refusal = _refused(scribe, command)
     if refusal is not None:
         return refusal
     declared = scribe.view.conflicts[command.conflict].declared
     found = _outcome(scribe, declared, command, burst)
-    _write(scribe, declared, command, found)
-    if found.outcome is ConflictOutcome.INSUFFICIENT:
-        stale = declared.tokens and declared.commitment != scribe.view.lottery.link
-        if stale or declared.cause is ConflictCause.TIGHTENED:
-            _declare_anew(scribe, declared, burst)
+    _write(scribe, declared, found)
+    if found.outcome is ConflictOutcome.INSUFFICIENT and (
+        found.is_open or declared.cause is not ConflictCause.RESERVATION
+    ):
+        _declare_anew(scribe, declared, burst)
     return None
 
 
@@ -242,9 +260,12 @@ def _refused(scribe: Scribe, command: Draw) -> Refusal | None:
 
 def _preimage_refused(declared: ConflictDeclared, command: Draw) -> Refusal | None:
     name = f"conflict {command.conflict!r}"
+    if command.beacon:
+        # No source of beacons is committed to, so whoever names one could have tried many.
+        return _conflict(f"{name} takes no beacon", "leave the beacon out")
     if not declared.tokens:
-        if command.preimage or command.beacon:
-            return _conflict(f"{name} has no lottery, so it takes no preimage and no beacon")
+        if command.preimage:
+            return _conflict(f"{name} has no lottery, so it takes no preimage")
         return None
     preimage = link_of(command.preimage)
     if preimage is None or chain_before(preimage).hex() != declared.commitment:
@@ -268,16 +289,14 @@ def _outcome(
         return _Outcome(ConflictOutcome.NOT_NEEDED)
     if not resolver.short:
         return _Outcome(ConflictOutcome.CLEARED, resolver.cuts)
-    if not declared.tokens or declared.commitment != view.lottery.link:
+    if not declared.tokens:
         return _Outcome(ConflictOutcome.INSUFFICIENT)
-    entered = {token.run for token in declared.tokens}
-    # Whoever began anew since then is not what entered.
-    tokens = resolver.tokens(
-        lambda record: record.spec.name in entered and (record.since_ms or 0) <= declared.at_ms
-    )
+    tokens = entered(declared, resolver)
+    if declared.commitment != view.lottery.link or has_dodger(view, declared, resolver, tokens):
+        return _Outcome(ConflictOutcome.INSUFFICIENT, is_open=True)
     preimage = link_of(command.preimage)
     assert preimage is not None, command
-    seed = seed_of(seed_parts(declared, preimage, command.beacon))
+    seed = seed_of(seed_parts(declared, preimage))
     drawn = resolver.draw(tokens, draw(seed, tokens_by_owner(declared)))
     if drawn is None:
         return _Outcome(ConflictOutcome.INSUFFICIENT)
@@ -290,7 +309,47 @@ def _outcome(
     )
 
 
-def _write(scribe: Scribe, declared: ConflictDeclared, command: Draw, found: _Outcome) -> None:
+def entered(declared: ConflictDeclared, resolver: Resolver) -> list[Candidate]:
+    """Return the tokens of ``declared`` that are left; who began anew is not what entered."""
+    names = {token.run for token in declared.tokens}
+    return resolver.tokens(
+        lambda record: record.spec.name in names and (record.since_ms or 0) <= declared.at_ms
+    )
+
+
+def has_dodger(
+    view: StateView, declared: ConflictDeclared, resolver: Resolver, left: Sequence[Candidate]
+) -> bool:
+    """Return whether an owner has taken a run out of the lottery, and has started others since.
+
+    ``left`` are the tokens that are still there. To end a run that has entered and start it under
+    another name would otherwise be the way out.
+    """
+    still = {token.run for token in left}
+    owners = {token.owner for token in declared.tokens if token.run not in still}
+    if not owners:
+        return False
+    first_ms = asked_again(view, declared).since_ms
+    assert first_ms is not None, declared
+
+    def came(record: RunRecord) -> bool:
+        is_late = record.since_ms is not None and record.since_ms >= first_ms
+        return is_late and record.spec.owner in owners and record.spec.name not in still
+
+    return bool(resolver.tokens(came))
+
+
+def asked_again(view: StateView, declared: ConflictDeclared) -> Question:
+    """Return the question of ``declared``, as it is asked when it is declared anew."""
+    question, first = question_of(declared), declared
+    earlier = [] if declared.attempt == 1 else [known.declared for known in view.conflicts.values()]
+    for before in sorted(earlier, key=lambda each: (each.at_ms, each.attempt), reverse=True):
+        if before.attempt == first.attempt - 1 and _asks_the_same(question_of(before), question):
+            first = before
+    return replace(question, since_ms=first.at_ms)
+
+
+def _write(scribe: Scribe, declared: ConflictDeclared, found: _Outcome) -> None:
     """Write the outcome, and then the stops."""
     view = scribe.view
     draws = () if found.drawn is None else found.drawn.draws
@@ -302,7 +361,7 @@ def _write(scribe: Scribe, declared: ConflictDeclared, command: Draw, found: _Ou
             conflict=declared.conflict,
             outcome=found.outcome,
             preimage=found.preimage,
-            beacon=command.beacon if found.preimage else "",
+            beacon="",
             seed=found.seed,
             cuts=tuple(Cut(c.step, c.run, c.bundle, c.gpus, c.leases) for c in found.cuts),
             draws=tuple(DrawnToken(owner, run, run in spared) for owner, run in draws),
@@ -323,15 +382,15 @@ def _write(scribe: Scribe, declared: ConflictDeclared, command: Draw, found: _Ou
 def lost_gpu_ms(view: StateView, cut: Candidate, now_ms: int) -> int:
     """Return what ending ``cut`` is reckoned to cost in work: nothing for a spare.
 
-    What it has done since it started, at most the minimum runtime of its pool: whoever runs longer
-    than that is expected to checkpoint.
+    What it has done since it started, at most the minimum runtime of its pool or an hour, whichever
+    is longer: whoever runs longer than that is expected to checkpoint.
     """
     if cut.step is CutStep.SPARE:
         return 0
     record = view.runs[cut.run]
     assert record.since_ms is not None, cut
-    least_ms = view.pools[record.spec.pool].least_runtime_ms
-    return cut.gpus * min(now_ms - record.since_ms, least_ms)
+    most_ms = max(view.pools[record.spec.pool].least_runtime_ms, CHECKPOINT_MS)
+    return cut.gpus * min(now_ms - record.since_ms, most_ms)
 
 
 def _declare_anew(scribe: Scribe, declared: ConflictDeclared, burst: Burst | None) -> None:
@@ -339,5 +398,5 @@ def _declare_anew(scribe: Scribe, declared: ConflictDeclared, burst: Burst | Non
 
     Where nothing helps, it stays as it is: what changes next is looked at then.
     """
-    question = question_of(declared)
+    question = asked_again(scribe.view, declared)
     declare_conflict(scribe, question, attempt=declared.attempt + 1, burst=burst)

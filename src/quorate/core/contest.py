@@ -12,7 +12,13 @@ from fractions import Fraction
 from itertools import islice
 from typing import Final
 
-from quorate.core.conflicts import lost_gpu_ms, not_resolvable
+from quorate.core.conflicts import (
+    asked_again,
+    entered,
+    has_dodger,
+    lost_gpu_ms,
+    not_resolvable,
+)
 from quorate.core.cuts import Candidate
 from quorate.core.lottery import (
     DUMMY_DRAWS,
@@ -100,17 +106,20 @@ def foresee_declared(
     has_executor: bool = False,
     draws: int = DUMMY_DRAWS,
 ) -> Contest | Refusal | None:
-    """Return how an open conflict would go: who entered is fixed, what is cut is not."""
+    """Return how an open conflict would go: who entered is fixed, what is cut is not.
+
+    Where those are not enough, or somebody has dodged, that is how it would go when declared anew.
+    """
     question, at_ms = question_of(declared), max(declared.due_ms, now_ms)
     resolver = question.resolver(view, at_ms, has_executor=has_executor)
     if resolver is None or not resolver.deficit:
         return None
-    entered = {token.run for token in declared.tokens}
-    tokens = resolver.tokens(
-        lambda record: record.spec.name in entered and (record.since_ms or 0) <= declared.at_ms
-    )
-    if resolver.short and not resolver.suffices(tokens):
-        return not_resolvable(question, resolver.deficit, resolver.short_without(tokens))
+    tokens = entered(declared, resolver)
+    if resolver.short and (
+        has_dodger(view, declared, resolver, tokens) or not resolver.suffices(tokens)
+    ):
+        again = asked_again(view, declared)
+        return foresee(view, again, at_ms, has_executor=has_executor, draws=draws)
     entry = _Entry(resolver, tuple(tokens), tokens_by_owner(declared))
     return _contest(
         view,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from quorate.core.activate import start_reserved
+from quorate.core.activate import look_ms, start_reserved
 from quorate.core.backfill import settle_backfills
 from quorate.core.commands import (
     Apply,
@@ -32,13 +32,21 @@ from quorate.core.declare import check_run, declare
 from quorate.core.elastic import grow_running, shrink_run
 from quorate.core.failure import drain_node, mark_node, settle_spares
 from quorate.core.follow import fail_followers
+from quorate.core.held_back import release_due_ms
 from quorate.core.lifecycle import complete_run, try_start, try_waiting
 from quorate.core.replan import replan
 from quorate.core.reserve import reserve_waiting
 from quorate.core.scribe import Scribe
 from quorate.core.settle import settle_holds
 from quorate.core.stops import confirm, stop_run
-from quorate.model.events import EndReason, LeaseStarted, Outcome, RunRefused, RunSubmitted
+from quorate.model.events import (
+    EndReason,
+    HoldExtended,
+    LeaseStarted,
+    Outcome,
+    RunRefused,
+    RunSubmitted,
+)
 from quorate.model.records import TERMINAL, Phase, RunRecord
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.view import StateView
@@ -88,12 +96,21 @@ def _give_out(scribe: Scribe) -> None:
     Starting makes no room, so this ends soon; what still waits then is promised a start, unless
     nothing has happened since that was last looked at.
     """
-    changed = bool(scribe.events) or scribe.view.window_opened(scribe.began_ms, scribe.now_ms)
+    changed = _stirs(scribe)
+    if not changed and not any(
+        (at_ms := look_ms(scribe.view, record, has_executor=scribe.has_executor)) is not None
+        and at_ms <= scribe.now_ms
+        for record in scribe.view.reservations.values()
+    ):
+        grow_running(scribe)
+        return
     for _ in range(_PASSES_MAX):
         _start_all(scribe)
         if not scribe.somebody_waits:
             return
         written = len(scribe.events)
+        # What has started may have left less for a promise than it had when this began.
+        settle_backfills(scribe)
         replan(scribe, changed=changed)
         if len(scribe.events) == written:
             break  # Nobody has moved, so nobody has made room for another.
@@ -103,6 +120,16 @@ def _give_out(scribe: Scribe) -> None:
         if len(scribe.events) > written:
             # What was promised just now may be why another waits.
             try_waiting(scribe)
+
+
+def _stirs(scribe: Scribe) -> bool:
+    """Return whether anything happened that may let somebody start: a longer hold never does."""
+    if any(not isinstance(event, HoldExtended) for event in scribe.events):
+        return True
+    view = scribe.view
+    let_go_ms = release_due_ms(view, scribe.began_ms)
+    let_go = let_go_ms is not None and let_go_ms <= scribe.now_ms
+    return let_go or view.window_opened(scribe.began_ms, scribe.now_ms)
 
 
 def _start_all(scribe: Scribe) -> None:

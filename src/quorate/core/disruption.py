@@ -15,6 +15,7 @@ from quorate.core.conflicts import lost_gpu_ms
 from quorate.core.forecast import shares_of, slice_of
 from quorate.core.goals import Start
 from quorate.core.lottery import dummy_seed
+from quorate.core.promises import room_left
 from quorate.core.question import Prepared, matured
 from quorate.core.resolver import Resolver
 from quorate.core.survey import Survey, survey_domains
@@ -48,7 +49,7 @@ def may_call(
     pool = view.pools[run.pool]
     until_ms = view.barred.get(run.owner, 0)
     if now_ms < until_ms:
-        return f"{run.owner} cancelled a run that had just started at others' cost"
+        return f"{run.owner} had a run end that had just started at others' cost"
     if record.cut_ms is not None and now_ms < record.cut_ms + pool.pause_ms:
         return "it was itself cut within the cool-down"
     lost, budget = lost_today(view, pool.name, now_ms), disruption_budget(view, pool)
@@ -126,7 +127,8 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
     enters = matured(view, at_ms, made_ms)
     lost = _expected_loss(view, run, resolver, enters, at_ms)
     # With all of them gone: whoever pays then pays there, and perhaps nowhere else.
-    room = resolver.view_without(resolver.tokens(enters))
+    emptied = resolver.view_without(resolver.tokens(enters))
+    room = room_left(emptied, goal.run, at_ms, before_seq=before_seq)
     answer = admit(room, goal.run, at_ms, has_executor=has_executor)
     if not isinstance(answer, Admitted):
         return None

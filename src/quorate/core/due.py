@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from heapq import heappop, heappush
 
+from quorate.core.activate import look_ms
 from quorate.core.backfill import backfill_stops_ms
 from quorate.core.follow import follow_due_ms
 from quorate.core.held_back import release_due_ms
@@ -43,23 +45,31 @@ def next_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None = N
 def _plan_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None) -> int | None:
     """Return when the first reservation starts or the first bundle has to make room for one.
 
-    Or when the first follower fails, the first claim on a filled spare lapses, or, while anybody
-    waits, the next window opens.
+    Or when the first follower fails, the first claim on a filled spare lapses, a run that was cut
+    by hand is let go, or, while anybody waits, the next window opens. A reservation that is late
+    and has a conflict open waits for that, whenever it can be settled.
     """
     least_ms = 0 if after_ms is None else after_ms + 1
-    starts = (record.planned_start_ms for record in view.reservations.values())
-    dues = [max(start_ms, least_ms) for start_ms in starts if start_ms is not None]
+    dues = list(_starts_ms(view, least_ms, has_executor=has_executor))
     stops = backfill_stops_ms(view, has_executor=has_executor)
     dues.extend(stop_ms for stop_ms in stops if stop_ms >= least_ms)
     conflicts = (view.conflicts[name].declared.due_ms for name in view.open_conflicts)
     dues.extend(due_ms for due_ms in conflicts if due_ms >= least_ms)
-    others = [follow_due_ms(view), claims_due_ms(view)]
+    seen_ms = view.at_ms if after_ms is None else max(view.at_ms, after_ms)
+    others = [follow_due_ms(view), claims_due_ms(view), release_due_ms(view, seen_ms)]
     if view.pending:
-        # What opens or is let go then may be what somebody waits for.
-        seen_ms = view.at_ms if after_ms is None else max(view.at_ms, after_ms)
-        others += [view.next_opening_ms(seen_ms), release_due_ms(view, seen_ms)]
+        others.append(view.next_opening_ms(seen_ms))  # It may be what somebody waits for.
     dues.extend(due_ms for due_ms in others if due_ms is not None)
     return min(dues, default=None)
+
+
+def _starts_ms(view: StateView, least_ms: int, *, has_executor: bool) -> Iterator[int]:
+    """Yield when reservations are looked at, from ``least_ms`` on; those that are late then."""
+    for record in view.reservations.values():
+        at_ms = look_ms(view, record, has_executor=has_executor)
+        # One that is late while a conflict is open waits for it, its own or the one before.
+        if at_ms is not None and (at_ms >= least_ms or not view.open_conflicts):
+            yield max(at_ms, least_ms)
 
 
 def _is_outdated(view: StateView, entry: tuple[int, str]) -> bool:

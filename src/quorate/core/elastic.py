@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from quorate.core.admit import Admitted, admit_bundles
 from quorate.core.expected import run_end_ms
+from quorate.core.held_back import growth_held_until_ms
 from quorate.core.holds import grace_ms
 from quorate.core.layout import step_bundles
 from quorate.core.promises import backfills, room_left
@@ -68,12 +69,14 @@ def grow_running(scribe: Scribe) -> None:
     """Start missing steps of running malleable runs, oldest run first, beside every promise.
 
     What waits and could start has been started before, and what was promised a start keeps its
-    room: a run that was cut for it does not take that back.
+    room: a run that was cut for it does not take that back. One that was cut by hand waits for one
+    notice.
     """
     view = scribe.view
     for name in sorted(view.growable, key=lambda found: view.runs[found].seq):
         record = scribe.view.runs[name]
-        if record.stopping is None:
+        held_ms = growth_held_until_ms(view, record)
+        if record.stopping is None and (held_ms is None or held_ms <= scribe.now_ms):
             _grow(scribe, record)
 
 

@@ -6,16 +6,22 @@ any reservation made before. docs/adr/0012-reservations.md.
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
 
 from quorate.core.admit import Admitted, admit, cover_request
 from quorate.core.layout import pack_request
 from quorate.core.outlook import Outlook
 from quorate.core.promises import take_out
+from quorate.core.steps import Steps
 from quorate.core.timeline import Timeline
 from quorate.model.events import Share, Slice
 from quorate.model.specs import Run
 from quorate.model.view import StateView
+
+ATTEMPT_STEPS: Final = 25
+"""How many steps of searching one attempt to start counts for at least."""
 
 
 class Found(Struct, frozen=True):
@@ -71,10 +77,14 @@ def find_start(  # noqa: PLR0913 - whose start, and beside which promises
     ]
     timeline = Timeline.of(view, outlook, asks)
     duration_ms = asks[0][1].duration_ms
+    # However many instants there are, a forecast searches no longer than a start may.
+    steps = Steps()
     for at_ms in timeline.instants():
+        if not steps.spend(ATTEMPT_STEPS):
+            return None
         state = timeline.at(at_ms)
         room = take_out(state, outlook, run, at_ms, at_ms + duration_ms)
-        answer = admit(room, run, at_ms, has_executor=has_executor, asked_ms=now_ms)
+        answer = admit(room, run, at_ms, has_executor=has_executor, asked_ms=now_ms, steps=steps)
         if isinstance(answer, Admitted):
             return Found(at_ms, slice_of(answer), shares_of(answer))
     return None

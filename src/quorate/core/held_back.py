@@ -1,11 +1,13 @@
 """Held back: who was cut by hand does not take the room back at once.
 
 Room that a reservation is promised is kept for it. Room that somebody had made by hand is kept for
-nobody, so those who were cut for it stay away for one notice: long enough to do with the room what
-it was made for.
+nobody, so those who were cut for it stay away for one notice, whole runs and steps of them alike:
+long enough to do with the room what it was made for.
 """
 
 from __future__ import annotations
+
+from itertools import chain
 
 from quorate.model.events import ConflictCause
 from quorate.model.records import RunRecord
@@ -15,11 +17,23 @@ from quorate.model.view import StateView
 
 def held_until_ms(view: StateView, record: RunRecord) -> int | None:
     """Return until when a waiting run is held back; None where it never was."""
-    if not record.cut_by or record.cut_ms is None:
+    return _until_ms(view, record, record.cut_by)
+
+
+def growth_held_until_ms(view: StateView, record: RunRecord) -> int | None:
+    """Return until when a run that lost steps does not grow again; None where it never did."""
+    return _until_ms(view, record, record.steps_cut_by)
+
+
+def _until_ms(view: StateView, record: RunRecord, conflict: str) -> int | None:
+    """Return one notice past the cut that ``conflict`` made by hand; None for any other."""
+    if not conflict:
         return None
-    if view.conflicts[record.cut_by].declared.cause is not ConflictCause.BY_HAND:
+    known = view.conflicts[conflict]
+    if known.declared.cause is not ConflictCause.BY_HAND:
         return None
-    return record.cut_ms + view.pools[record.spec.pool].notice_ms
+    assert known.resolved is not None, known
+    return known.resolved.at_ms + view.pools[record.spec.pool].notice_ms
 
 
 def held_back(view: StateView, run: str, now_ms: int) -> Refusal | None:
@@ -32,6 +46,8 @@ def held_back(view: StateView, run: str, now_ms: int) -> Refusal | None:
 
 
 def release_due_ms(view: StateView, after_ms: int) -> int | None:
-    """Return when the next run that is held back may start, after ``after_ms``."""
-    found = (held_until_ms(view, view.runs[name]) for name in view.pending)
-    return min((at_ms for at_ms in found if at_ms is not None and at_ms > after_ms), default=None)
+    """Return when the next run that is held back may start or grow, after ``after_ms``."""
+    starts = (held_until_ms(view, view.runs[name]) for name in view.pending)
+    growth = (growth_held_until_ms(view, view.runs[name]) for name in view.growable)
+    found = (at_ms for at_ms in chain(starts, growth) if at_ms is not None and at_ms > after_ms)
+    return min(found, default=None)

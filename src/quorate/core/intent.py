@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from quorate.core.admit import cover_request
 from quorate.core.cover import payer_phases
@@ -16,6 +18,9 @@ from quorate.model.events import Slice
 from quorate.model.selector import contradicts
 from quorate.model.specs import Run
 from quorate.model.view import StateView
+
+PLACES_MAX: Final = 4
+"""In how many places of a flavor a conflict is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +49,9 @@ def with_conflict(scribe: Scribe, name: str, natural: Found, reservation: str = 
     known = view.reservations.get(reservation)
     made_ms = scribe.now_ms if known is None else known.made.at_ms
     best = usual
-    for flavor in run.flavors:
-        place = _least_short(view, run, flavor, first_ms)
-        if place is None:
-            continue
+    # With an executor what is cut takes its grace to go, and the start is timed by that.
+    lead_ms = pool.grace_max_ms if scribe.has_executor else 0
+    for place in _places(view, run, first_ms):
         found = foresee_conflict(
             view,
             run,
@@ -58,17 +62,33 @@ def with_conflict(scribe: Scribe, name: str, natural: Found, reservation: str = 
             reservation=reservation,
             before_seq=None if known is None else known.seq,
         )
-        if found is None or found.start_ms >= best.start_ms:
+        if found is None or found.start_ms + lead_ms >= best.start_ms:
             continue
         if not found.deficit:
             continue  # What is going leaves room enough: it starts by itself when that has gone.
         if not may_call(view, record, scribe.now_ms, lost_gpu_ms=found.lost_gpu_ms):
             paid = Found(natural.start_ms, natural.slice, found.shares)
-            best = Intent(paid, found.start_ms, found.slice, by_conflict=True)
+            best = Intent(paid, found.start_ms + lead_ms, found.slice, by_conflict=True)
+            if found.start_ms == first_ms:
+                break  # No other could be sooner.
     return best
 
 
-def _least_short(view: StateView, run: Run, flavor: str, at_ms: int) -> Slice | None:
+def _places(view: StateView, run: Run, at_ms: int) -> Iterator[Slice]:
+    """Yield where room could be made, what is least short first; each domain is tried once."""
+    for flavor in run.flavors:
+        tried: set[str] = set()
+        for _ in range(PLACES_MAX):
+            place = _least_short(view, run, flavor, at_ms, tried)
+            if place is None:
+                break
+            yield place
+            tried.update(domain for domain, _ in place.domains)
+
+
+def _least_short(
+    view: StateView, run: Run, flavor: str, at_ms: int, tried: Collection[str]
+) -> Slice | None:
     """Return where the least is missing to start ``run`` at its least width, and somebody pays."""
     request = pack_request(run, view.pools[run.pool], flavor, run.widths()[-1])
     payers = payer_phases(view, cover_request(view, run, flavor, at_ms))[-1]
@@ -76,7 +96,8 @@ def _least_short(view: StateView, run: Run, flavor: str, at_ms: int) -> Slice | 
     yards = [
         yard
         for yard in Yards(view, request).most_free()
-        if any(not contradicts(line, yard.island.labels) for line in lines)
+        if yard.domain not in tried
+        and any(not contradicts(line, yard.island.labels) for line in lines)
     ]
     parts = least_deficit(request, yards)
     if parts is None:

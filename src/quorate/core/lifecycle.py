@@ -19,7 +19,7 @@ from quorate.model.specs import Run
 def try_start(scribe: Scribe, run: Run, *, leases_ever: int, known: Refusal | None) -> None:
     """Write the start of ``run``, or why it waits if that is news."""
     view = scribe.view
-    if still_no_room(view, run, known):
+    if still_no_room(scribe, run, known, promised=bool(view.reservations)):
         return
     waits = waits_for_upstream(view, run) or held_back(view, run.name, scribe.now_ms)
     answer = waits or admit_beside(view, run, scribe.now_ms, has_executor=scribe.has_executor)

@@ -83,8 +83,8 @@ def link_of(text: str) -> bytes | None:
 class SeedParts:
     """Everything that goes into a seed, in the order in which it is hashed.
 
-    ``nonces`` are those of the runs that entered, in the order of their names. ``beacon`` is empty
-    unless the installation uses a public one.
+    ``nonces`` are those of the runs that entered, in the order of their names. ``beacon`` is empty:
+    its place is kept for a public one, once its source can be committed to.
     """
 
     scope: str
@@ -253,6 +253,9 @@ def check_draws(declared: ConflictDeclared, resolved: ConflictResolved) -> list[
     is_cleared = resolved.outcome is ConflictOutcome.CLEARED
     if not is_cleared and (resolved.cuts or resolved.draws):
         faults.append(f"it cuts or draws although its outcome is {resolved.outcome}")
+    if resolved.beacon:
+        # Whoever draws could have tried many: none is committed to beforehand.
+        faults.append("a beacon is shown, and none may be used")
     drawn = [each.run for each in resolved.draws]
     victims = {each.run for each in resolved.draws if not each.spared}
     if {cut.run for cut in resolved.cuts if cut.step is CutStep.LOTTERY} != victims:
@@ -261,8 +264,8 @@ def check_draws(declared: ConflictDeclared, resolved: ConflictResolved) -> list[
         faults.append(f"a run was drawn that did not enter: {', '.join(strangers)}")
     if resolved.draws:
         faults += _seed_faults(declared, resolved)
-    elif resolved.preimage or resolved.seed or resolved.beacon:
-        faults.append("nothing was drawn, but a preimage, a seed or a beacon is shown")
+    elif resolved.preimage or resolved.seed:
+        faults.append("nothing was drawn, but a preimage or a seed is shown")
     return faults
 
 

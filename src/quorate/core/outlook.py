@@ -8,7 +8,7 @@ use the least level of that while: less than that is free sooner or later.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -64,6 +64,28 @@ class Level:
             if start_ms > from_ms and level < found:
                 found = level
         return found
+
+    def usable(self, instants: Sequence[int], duration_ms: int) -> Iterator[int]:
+        """Yield ``least`` from each of ``instants``, which are in order, for ``duration_ms``."""
+        steps = sorted(
+            step for start, until, gpus in self.takings for step in ((start, gpus), (until, -gpus))
+        )
+        self.least(instants[0], instants[0])
+        dips = self._dips or ()
+        ended = stepped = taken = 0
+        for at_ms in instants:
+            while ended < len(self.ends_ms) and self.ends_ms[ended] <= at_ms:
+                ended += 1
+            while stepped < len(steps) and steps[stepped][0] <= at_ms:
+                taken += steps[stepped][1]
+                stepped += 1
+            level = self.base + (self.gained[ended - 1] if ended else 0) - taken
+            for start_ms, dip in dips:
+                if start_ms >= at_ms + duration_ms:
+                    break
+                if start_ms > at_ms and dip < level:
+                    level = dip
+            yield level
 
     def first_below(self, gpus: int, from_ms: int) -> int | None:
         """Return the first instant from ``from_ms`` on at which less than ``gpus`` is free."""
@@ -130,6 +152,7 @@ class Outlook:
     _islands: dict[IslandKey, Level] = field(default_factory=dict)
     _payers: dict[tuple[EnvelopeId, bool], Level] = field(default_factory=dict)
     _caps: dict[CapId, Level] = field(default_factory=dict)
+    _counts: dict[tuple[str, str, int], tuple[int, int]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -148,6 +171,26 @@ class Outlook:
             known.clear()
             known[now_ms] = Ends()
         return cls(view, now_ms, plans, known[now_ms])
+
+    def counts(self, pool: str, flavor: str, duration_ms: int) -> tuple[int, int]:
+        """Return how many GPUs can be used from now on for a while: in all, and in one domain."""
+        known = self._counts.get((pool, flavor, duration_ms))
+        if known is not None:
+            return known
+        index = self.view.domains(pool, flavor)
+        until_ms = self.now_ms + duration_ms
+        self._island_takings(IslandKey(pool, flavor, ""))
+        promised = {
+            key: max(0, min(self._free(key), self.island(key).least(self.now_ms, until_ms)))
+            for key in self._takings or ()
+            if (key.pool, key.flavor) == (pool, flavor) and key.domain in index.numbers
+        }
+        total = sum(free * domains.bit_count() for free, domains in index.at.items())
+        total -= sum(self._free(key) - usable for key, usable in promised.items())
+        most = next((free for free, key in index.most_free() if key not in promised), 0)
+        known = total, max([most, *promised.values()])
+        self._counts[pool, flavor, duration_ms] = known
+        return known
 
     # --- Domains ---
 
@@ -180,17 +223,24 @@ class Outlook:
         found: list[tuple[int, int, str]] = []
         if key.domain not in view.domains(key.pool, key.flavor).numbers:
             return found
+        by_node, leases, ends = view.node_leases, view.leases, self.ends.runs
+        status = view.node_status
         for node in view.island(key).nodes:
+            held = by_node.get(node.name)
             # What ends on a node that is given no work becomes free for nobody.
-            if node.name in view.node_status:
+            if not held or node.name in status:
                 continue
-            for name in view.node_leases.get(node.name, ()):
-                slots = view.leases[name].fact.slots
+            for name in held:
+                lease = leases[name]
+                slots = lease.fact.slots
+                end_ms = ends.get(lease.fact.run) if lease.ending is None else None
+                if end_ms is None:
+                    end_ms = self.lease_end_ms(name)
                 if len(slots) == 1:
-                    gpus = slots[0][1].bit_count()
+                    gpus = lease.gpus
                 else:
                     gpus = sum(m.bit_count() for n, m in slots if n == node.name)
-                found.append((self.lease_end_ms(name), gpus, name))
+                found.append((end_ms, gpus, name))
         return found
 
     def lease_end_ms(self, name: str) -> int:
@@ -212,9 +262,14 @@ class Outlook:
                     where = IslandKey(plan.pool, plan.flavor, domain)
                     self._takings.setdefault(where, []).append((plan, gpus))
         return [
-            plan.taking(self.view.island(key).gpus_total if plan.is_choosy else gpus)
+            plan.taking(self._total(key) if plan.is_choosy else gpus)
             for plan, gpus in self._takings.get(key, ())
         ]
+
+    def _total(self, key: IslandKey) -> int:
+        """Return how many GPUs there are; none where the domain has gone since."""
+        known = key.domain in self.view.domains(key.pool, key.flavor).numbers
+        return self.view.island(key).gpus_total if known else 0
 
     def _filled(self, key: IslandKey) -> list[Taking]:
         """Return the filled spares there: when their fillers end they come back, not free."""
@@ -227,12 +282,18 @@ class Outlook:
 
     def claim_span(self, claim: ClaimRecord) -> tuple[int, int]:
         """Return from when to when a filled spare will have its slots back."""
-        ends = []
-        for name in (claim.filler, claim.run):
-            record = self.view.runs[name]
-            running = record.phase is Phase.RUNNING
-            ends.append(run_end_ms(self.view, record, self.now_ms) if running else self.now_ms)
-        return ends[0], max(ends)
+        places = dict(claim.slots)
+        filled = [
+            self.lease_end_ms(name)
+            for name in self.view.runs[claim.filler].leases
+            if any(places.get(n, 0) & m for n, m in self.view.leases[name].fact.slots)
+        ]
+        back_ms = max(filled, default=self.now_ms)
+        record = self.view.runs[claim.run]
+        over_ms = self.now_ms
+        if record.phase is Phase.RUNNING:
+            over_ms = run_end_ms(self.view, record, self.now_ms)
+        return back_ms, max(back_ms, over_ms)
 
     # --- Payers ---
 

@@ -20,12 +20,16 @@ from quorate.model.view import StateView
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Room for ``reservation``; or ``gpus`` more in ``scope``; or a limit that is exceeded."""
+    """Room for ``reservation``; or ``gpus`` more in ``scope``; or a limit that is exceeded.
+
+    ``since_ms`` is when it was first asked, where it was: what began from then on knew.
+    """
 
     cause: ConflictCause
     scope: Scope
     reservation: str = ""
     gpus: int = 0
+    since_ms: int | None = None
 
     def resolver(
         self,
@@ -64,12 +68,16 @@ class Question:
     def enters(self, view: StateView, at_ms: int) -> Callable[[RunRecord], bool]:
         """Return which runs may be drawn at ``at_ms``: those that ran long enough.
 
-        For a reservation also those that started after it was made: they knew.
+        Also those that started after the reservation was made, or since this was first asked: they
+        knew.
         """
-        made_ms = None
+        told = []
         if self.reservation:
-            made_ms = view.reservations[self.reservation].made.at_ms
-        return matured(view, at_ms, made_ms)
+            told.append(view.reservations[self.reservation].made.at_ms)
+        if self.since_ms is not None:
+            # Who started within the same millisecond may have done so because of it.
+            told.append(self.since_ms - 1)
+        return matured(view, at_ms, min(told, default=None))
 
 
 def _resolver(

@@ -5,14 +5,15 @@ What was promised later gives way to what was promised before, and says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from quorate.core.activate import in_order, is_due, try_reserved, without_hold
+from quorate.core.activate import in_order, is_due, look_ms, try_reserved, without_hold
 from quorate.core.conflicts import declare_conflict
-from quorate.core.disruption import may_call
+from quorate.core.disruption import foresee_conflict, may_call
 from quorate.core.expected import is_overdue
 from quorate.core.forecast import Found, find_start
+from quorate.core.holds import expected_ms
 from quorate.core.intent import Intent, with_conflict
 from quorate.core.outlook import Outlook, plan_of
 from quorate.core.promises import plan_levels
@@ -30,27 +31,35 @@ _NAMED_MAX: Final = 3
 def replan(scribe: Scribe, *, changed: bool) -> None:
     """Give every reservation that is due and has not started another start, and say why.
 
-    Where something changed, those without a start are looked at again too, and the first one of
-    each pool may come sooner.
+    Where something changed, those without a start are looked at again too, and a few of the others
+    may come sooner: not always the same ones, or the first could keep all others from it.
     """
     for name, record in in_order(scribe.view):
         if is_due(record, scribe.now_ms):
             # Before anybody else moves: they are planned around it.
             _wait_for_cuts(scribe, scribe.view.reservations[name])
-    pools: set[str] = set()
+    hastened = _hastened(scribe) if changed else set()
     for name, _ in in_order(scribe.view):
         record = scribe.view.reservations[name]
-        run = scribe.view.runs[record.made.run].spec
-        is_first = run.pool not in pools
-        pools.add(run.pool)
         is_blocked = record.planned_start_ms is None
-        if is_due(record, scribe.now_ms) and _makes_room(scribe, record):
+        look = look_ms(scribe.view, record, has_executor=scribe.has_executor)
+        is_asked = look is not None and look <= scribe.now_ms
+        if is_asked and _makes_room(scribe, record):
             continue
-        if is_due(record, scribe.now_ms) or (changed and is_blocked):
+        if is_asked or (changed and is_blocked):
             _defer(scribe, scribe.view.reservations[name])
-        elif changed and is_first and record.status is not ReservationStatus.CLEARING:
+        elif name in hastened and record.status is not ReservationStatus.CLEARING:
             # One for which room is being made has its start: asking anew would only put it off.
             _hasten(scribe, record)
+
+
+def _hastened(scribe: Scribe) -> set[str]:
+    """Return the reservations that are looked at for an earlier start in this decision."""
+    names = [name for name, _ in in_order(scribe.view)]
+    if not names:
+        return set()
+    # The first, and another one each time: what the ledger's length is nobody can choose.
+    return {names[0], names[scribe.view.seq % len(names)]}
 
 
 def _find(
@@ -76,7 +85,25 @@ def _makes_room(scribe: Scribe, record: ReservationRecord) -> bool:
     going = _going_ms(view, record)
     if not record.by_conflict or going is not None:
         return False
-    if may_call(view, view.runs[record.made.run], scribe.now_ms):
+    if any(
+        view.conflicts[key].declared.tokens and view.conflicts[key].declared.due_ms <= scribe.now_ms
+        for key in view.open_conflicts
+    ):
+        return True  # One lottery after the other: each takes the next link and has its cost.
+    run = view.runs[record.made.run]
+    foreseen = foresee_conflict(
+        view,
+        run.spec,
+        record.slice,
+        made_ms=record.made.at_ms,
+        now_ms=scribe.now_ms,
+        has_executor=scribe.has_executor,
+        reservation=name,
+        before_seq=record.seq,
+    )
+    if foreseen is None or foreseen.start_ms > scribe.now_ms:
+        return False
+    if may_call(view, run, scribe.now_ms, lost_gpu_ms=foreseen.lost_gpu_ms):
         return False
     answer = declare_conflict(scribe, for_reservation(view, name))
     return isinstance(answer, ConflictDeclared)
@@ -89,7 +116,7 @@ def _wait_for_cuts(scribe: Scribe, record: ReservationRecord) -> None:
         return
     natural = Found(going_ms, record.slice, record.payers)
     place = Intent(natural, going_ms, record.slice, by_conflict=True)
-    before = set(_fitting(scribe, record.seq))
+    before = _fitting(scribe, _touched(scribe, record, place))
     cause = f"conflict {record.conflict} makes room for it"
     _move(scribe, record, place, ReservationStatus.CLEARING, cause)
     _push_later(scribe, record, before)
@@ -154,14 +181,12 @@ def _defer(scribe: Scribe, record: ReservationRecord) -> None:
     answer = try_reserved(scribe, record)
     intent = None
     if found is not None:
-        intent = Intent(found, found.start_ms, found.slice, by_conflict=False)
-        if planned_ms is None:
-            intent = with_conflict(scribe, record.made.run, found, record.made.reservation)
+        intent = with_conflict(scribe, record.made.run, found, record.made.reservation)
     cause = sentence(answer) if isinstance(answer, Refusal) else "it can start sooner"
     overdue = list(_overdue(scribe.view, record, scribe.now_ms))
     if overdue:
         cause += f"; overdue: {', '.join(overdue[:_NAMED_MAX])}"
-    before = set(_fitting(scribe, record.seq))
+    before = _fitting(scribe, _touched(scribe, record, intent))
     status = ReservationStatus.BLOCKED if found is None else ReservationStatus.DEFERRED
     if found is not None and planned_ms is None:
         status = ReservationStatus.PLANNED
@@ -192,33 +217,56 @@ def _move(
     )
 
 
-def _push_later(scribe: Scribe, moved: ReservationRecord, fitted: set[str]) -> None:
+def _touched(scribe: Scribe, moving: ReservationRecord, intent: Intent | None) -> list[str]:
+    """Return the reservations made after ``moving`` that its new start may leave without theirs."""
+    view = scribe.view
+    if intent is None:
+        return []
+    run = view.runs[moving.made.run].spec
+    places = {domain for domain, _ in intent.place.domains}
+    payers = {share.payer for share in intent.natural.shares}
+    end_ms = intent.start_ms + expected_ms(run, view.pools[run.pool])
+    found = []
+    for name, record in in_order(view):
+        if record.seq <= moving.seq or record.planned_start_ms is None:
+            continue
+        other = view.runs[record.made.run].spec
+        shares_room = other.pool == run.pool and any(d in places for d, _ in record.slice.domains)
+        if not shares_room and not any(share.payer in payers for share in record.payers):
+            continue
+        other_end_ms = record.planned_start_ms + expected_ms(other, view.pools[other.pool])
+        if record.planned_start_ms < end_ms and intent.start_ms < other_end_ms:
+            found.append(name)
+    return found
+
+
+def _push_later(scribe: Scribe, moved: ReservationRecord, fitted: Sequence[str]) -> None:
     """Move what was made after ``moved`` and, because of its move, does not fit any more."""
-    for name, record in in_order(scribe.view):
-        if record.seq <= moved.seq or name not in fitted:
+    for name in fitted:
+        if _fitting(scribe, [name]):
             continue
-        if name in _fitting(scribe, moved.seq, only=name):
-            continue
-        found = _find(scribe, scribe.view.reservations[name], before_seq=record.seq)
+        record = scribe.view.reservations[name]
+        found = _find(scribe, record, before_seq=record.seq)
         cause = f"reservation {moved.made.reservation}, made before it, has moved"
         status = ReservationStatus.BLOCKED if found is None else ReservationStatus.DEFERRED
         intent = None
         if found is not None:
             intent = Intent(found, found.start_ms, found.slice, by_conflict=False)
-        _move(scribe, scribe.view.reservations[name], intent, status, cause)
+        _move(scribe, record, intent, status, cause)
 
 
-def _fitting(scribe: Scribe, after_seq: int, only: str = "") -> Iterator[str]:
-    """Yield the reservations made after ``after_seq`` that fit beside those made before them."""
-    view = scribe.view
-    for name, record in in_order(view):
+def _fitting(scribe: Scribe, names: Sequence[str]) -> list[str]:
+    """Return those of ``names`` that fit beside the reservations made before them."""
+    view, found = scribe.view, []
+    for name in names:
+        record = view.reservations[name]
         plan = plan_of(view, record, scribe.now_ms)
-        if record.seq <= after_seq or plan is None or (only and only != name):
-            continue
+        assert plan is not None, record
         outlook = Outlook.of(view, scribe.now_ms, exempt=name, before_seq=record.seq)
         levels = plan_levels(outlook, plan)
         if all(level.least(plan.start_ms, plan.end_ms) >= gpus for level, gpus in levels):
-            yield name
+            found.append(name)
+    return found
 
 
 def _overdue(view: StateView, record: ReservationRecord, now_ms: int) -> Iterator[str]:

@@ -6,6 +6,7 @@ events applied. A decision that writes and does not look back never makes one.
 
 from __future__ import annotations
 
+from quorate.core.outlook import Outlook
 from quorate.model.apply import apply
 from quorate.model.events import Event, RunRequeued, RunSubmitted
 from quorate.model.state import State
@@ -22,6 +23,7 @@ class Scribe:
     __slots__ = (
         "_applied",
         "_base",
+        "_outlook",
         "_overlay",
         "actor",
         "began_ms",
@@ -36,6 +38,7 @@ class Scribe:
         self._base = view
         self._overlay: State | None = None
         self._applied = 0
+        self._outlook: tuple[int, Outlook] | None = None
         self.events: list[Event] = []
         self.began_ms = view.at_ms
         self.now_ms = max(now_ms, view.at_ms)
@@ -53,6 +56,14 @@ class Scribe:
             apply(self._overlay, event)
         self._applied = len(self.events)
         return self._overlay
+
+    @property
+    def outlook(self) -> Outlook:
+        """What is to come, as of everything written so far."""
+        known = self._outlook
+        if known is None or known[0] != len(self.events):
+            known = self._outlook = (len(self.events), Outlook.of(self.view, self.now_ms))
+        return known[1]
 
     @property
     def somebody_waits(self) -> bool:

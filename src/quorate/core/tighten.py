@@ -32,11 +32,17 @@ def tighten(scribe: Scribe, budget: Budget) -> Iterator[Refusal]:
 def _hand_over(scribe: Scribe, limit: Limit) -> None:
     """Offer bundles to other payers, newest first, until ``limit`` is kept or nobody takes more."""
     survey = survey_limit(scribe.view, limit)
+    over = gpus_over(scribe.view, limit)
     for run in survey.newest_first(survey.runs):
         if scribe.view.runs[run].stopping is not None:
             continue
-        bundles = {survey.view.leases[name].fact.bundle for name in survey.runs[run]}
-        for bundle in sorted(bundles, reverse=True):
-            if not gpus_over(scribe.view, limit):
+        gpus: dict[int, int] = {}
+        for lease in (survey.view.leases[name] for name in survey.runs[run]):
+            gpus[lease.fact.bundle] = gpus.get(lease.fact.bundle, 0) + lease.gpus
+        for bundle in sorted(gpus, reverse=True):
+            # It is looked at again only when as much as was over has been handed over.
+            over = over if over > 0 else gpus_over(scribe.view, limit)
+            if not over:
                 return
-            hand_over(scribe, run, bundle, at_ms=scribe.now_ms)
+            if hand_over(scribe, run, bundle, at_ms=scribe.now_ms):
+                over -= gpus[bundle]

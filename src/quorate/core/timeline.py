@@ -17,7 +17,7 @@ from quorate.core.purse import CoverRequest
 from quorate.core.spread import items_of
 from quorate.model.events import Slots, Tier
 from quorate.model.island import IslandKey
-from quorate.model.records import Lease
+from quorate.model.records import EnvelopeAccount, Lease
 from quorate.model.selector import contradicts
 from quorate.model.specs import EnvelopeId
 from quorate.model.state import State
@@ -107,40 +107,47 @@ class Timeline:
 
     def _add(self, request: PackRequest, cover: CoverRequest) -> None:
         number, view, outlook = len(self.counters), self.outlook.view, self.outlook
-        self.counters.append(Counter.of(request))
+        counter = Counter.of(request)
+        self.counters.append(counter)
+        payers = [
+            (payer, tier, opens_ms, gpus)
+            for payer, tier in payer_phases(view, cover)[-1]
+            if (opens_ms := _opens_ms(view.envelopes[payer], outlook.now_ms)) is not None
+            and (gpus := affordable(view, payer, tier, cover, opens_ms)) > 0
+        ]
+        if sum(gpus for *_, gpus in payers) < counter.need:
+            return  # Nobody has the GPU-hours, whenever that would be.
+        lines = {view.envelopes[payer].spec.selector for payer, *_ in payers}
         for key in view.domains(request.pool, request.flavor).keys:
-            if not request.selector or not contradicts(request.selector, view.island(key).labels):
-                for end_ms, _, lease in outlook.island_ends(key):
-                    self.ends[lease] = end_ms
-                self._list(number, key, outlook.island(key), cover.duration_ms)
-        for payer, _ in payer_phases(view, cover)[-1]:
-            spec = view.envelopes[payer].spec
-            level = outlook.payer(payer)
+            labels = view.island(key).labels
+            if contradicts(request.selector, labels) or all(contradicts(s, labels) for s in lines):
+                continue
+            for end_ms, _, lease in outlook.island_ends(key):
+                self.ends[lease] = end_ms
+            self._list(number, key, outlook.island(key), cover.duration_ms)
+        for payer, _, opens_ms, gpus in payers:
             for lease in view.payer_leases.get(payer, ()):
                 self.ends.setdefault(lease, outlook.lease_end_ms(lease))
-            opens_ms = outlook.now_ms
-            if spec.start_ms > outlook.now_ms and not spec.allow_admission:
-                if not spec.allow_reservations:
-                    continue
-                opens_ms = spec.start_ms
-            if opens_ms < spec.end_ms:
-                self._list(number, payer, level, cover.duration_ms, opens_ms)
+            level = outlook.payer(payer)
+            self._list(number, payer, level, cover.duration_ms, from_ms=opens_ms, at_most=gpus)
 
-    def _list(
+    def _list(  # noqa: PLR0913 - what, where and from when
         self,
         number: int,
         key: IslandKey | EnvelopeId,
         level: Level,
         duration_ms: int,
+        *,
         from_ms: int | None = None,
+        at_most: int = FOREVER_MS,
     ) -> None:
         """List how much can be used from each instant at which that changes for the better."""
         first_ms = self.outlook.now_ms if from_ms is None else from_ms
         if not level.takings:
             # Nothing is ever taken, so what is free stays free.
-            self.changes.append((first_ms, number, key, level.at(first_ms)))
+            self.changes.append((first_ms, number, key, min(at_most, level.at(first_ms))))
             self.changes.extend(
-                (at_ms, number, key, level.base + gained)
+                (at_ms, number, key, min(at_most, level.base + gained))
                 for at_ms, gained in zip(level.ends_ms, level.gained, strict=True)
                 if at_ms > first_ms
             )
@@ -152,8 +159,11 @@ class Timeline:
             gone_ms = start_ms - duration_ms + 1
             if gone_ms > first_ms:
                 instants.add(gone_ms)
-        for at_ms in instants:
-            self.changes.append((at_ms, number, key, level.least(at_ms, at_ms + duration_ms)))
+        ordered = sorted(instants)
+        self.changes.extend(
+            (at_ms, number, key, min(at_most, gpus))
+            for at_ms, gpus in zip(ordered, level.usable(ordered, duration_ms), strict=True)
+        )
 
     def instants(self) -> Iterator[int]:
         """Yield, in order, each instant at which the run might start."""
@@ -172,37 +182,69 @@ class Timeline:
 
     def at(self, at_ms: int) -> State:
         """Return the state at ``at_ms``, which is not before the last one asked for."""
+        ended: list[Lease] = []
         while self._queue and self._queue[-1][0] <= at_ms:
-            release(self.state, self.state.leases[self._queue.pop()[1]])
+            ended.append(self.state.leases[self._queue.pop()[1]])
+        release(self.state, ended)
         while self._returns and self._returns[-1][0] <= at_ms:
             self.state.vacate(self._returns.pop()[1])
         return self.state
 
 
-def release(state: State, lease: Lease) -> None:
-    """Free the slots of ``lease`` and the width it takes; what is held for it stays promised.
+def _opens_ms(account: EnvelopeAccount, now_ms: int) -> int | None:
+    """Return from when an envelope may pay for a start that is planned now; None if never."""
+    spec = account.spec
+    opens_ms = now_ms
+    if spec.start_ms > now_ms and not spec.allow_admission:
+        if not spec.allow_reservations:
+            return None
+        opens_ms = spec.start_ms
+    return opens_ms if opens_ms < spec.end_ms else None
+
+
+def affordable(
+    view: StateView, payer: EnvelopeId, tier: Tier, cover: CoverRequest, at_ms: int
+) -> int:
+    """Return how many GPUs the GPU-hours of a payer allow from ``at_ms`` on.
+
+    Nobody is promised a start so late that, the window closing, it would hold less than that.
+    """
+    account = view.envelopes[payer]
+    spec = account.spec
+    left = spec.gpu_ms_granted - account.committed_gpu_ms
+    for cap in (view.caps[key] for key in account.caps):
+        if cap.spec.gpu_ms_max is not None:
+            left = min(left, cap.spec.gpu_ms_max - cap.committed_gpu_ms)
+    if tier is Tier.BORROWED and spec.lending.gpu_ms_max is not None:
+        left = min(left, spec.lending.gpu_ms_max - account.lent_committed_gpu_ms)
+    return max(0, left) // min(cover.duration_ms, spec.end_ms - at_ms)
+
+
+def release(state: State, leases: Sequence[Lease]) -> None:
+    """Free the slots of ``leases`` and the width they take; what is held for them stays promised.
 
     Nothing that is promised now is counted on: it may be used up by then. Slots that a spare will
     come back to stay taken.
     """
-    freed = _without_claims(state, lease)
-    if freed:
-        state.vacate(freed)
-    account = state.envelopes.own(lease.fact.payer)
-    account.gpus_active -= lease.gpus
-    if lease.fact.tier is Tier.BORROWED:
-        account.lent_gpus_active -= lease.gpus
-    for key in account.caps:
-        state.caps.own(key).gpus_active -= lease.gpus
-
-
-def _without_claims(state: State, lease: Lease) -> Slots:
     kept: dict[str, int] = {}
     for claim in state.claims.values():
-        if claim.filler == lease.fact.run:
-            for node, mask in claim.slots:
-                kept[node] = kept.get(node, 0) | mask
-    if not kept:
-        return lease.fact.slots
-    left = ((node, mask & ~kept.get(node, 0)) for node, mask in lease.fact.slots)
-    return tuple((node, mask) for node, mask in left if mask)
+        for node, mask in claim.slots:
+            kept[node] = kept.get(node, 0) | mask
+    freed: dict[IslandKey, list[tuple[str, int]]] = {}
+    widths: dict[tuple[EnvelopeId, Tier], int] = {}
+    for lease in leases:
+        fact = lease.fact
+        widths[fact.payer, fact.tier] = widths.get((fact.payer, fact.tier), 0) + lease.gpus
+        for node, mask in fact.slots:
+            left = mask & ~kept[node] if node in kept else mask
+            if left:
+                freed.setdefault(state.nodes[node].island, []).append((node, left))
+    for slots in freed.values():
+        state.vacate(tuple(slots))
+    for (payer, tier), gpus in widths.items():
+        account = state.envelopes.own(payer)
+        account.gpus_active -= gpus
+        if tier is Tier.BORROWED:
+            account.lent_gpus_active -= gpus
+        for key in account.caps:
+            state.caps.own(key).gpus_active -= gpus

@@ -8,8 +8,8 @@ from quorate.documents import values
 from quorate.documents.head import Head
 from quorate.documents.place import pool_selector
 from quorate.documents.reader import At, Fields, fields_of
-from quorate.documents.times import any_duration, positive_duration
-from quorate.model.amounts import DAY_MS, DURATION_MS_MAX
+from quorate.documents.times import any_duration, duration, positive_duration
+from quorate.model.amounts import DAY_MS, DURATION_MS_MAX, MINUTE_MS
 from quorate.model.specs import Discipline, Placement, Pool, System
 
 _POOL: Final = frozenset(
@@ -34,6 +34,8 @@ _SYSTEM: Final = frozenset({"sensitivePoolSize", "budgetPeriodDays", "halfLife"}
 _DISCIPLINE: Final = values.choice(Discipline)
 _PLACEMENT: Final = values.choice(Placement)
 _COLLATERAL: Final = values.whole(low=1, high=values.COUNT_MAX)
+_MINUTE_UP: Final = duration(low_ms=MINUTE_MS)
+"""Shorter ones would let runs end each other before any of them has done anything."""
 _PERIOD_DAYS: Final = values.whole(low=1, high=DURATION_MS_MAX // DAY_MS)
 
 
@@ -53,8 +55,8 @@ def read_pool(spec: object, at: At, head: Head) -> Pool | None:
         round_ms=fields.optional("roundLength", positive_duration, unset.round_ms),
         placement=fields.optional("placement", _PLACEMENT, unset.placement),
         whole_nodes=fields.optional("wholeNodes", values.truth, default=False),
-        notice_ms=fields.optional("reservationNotice", any_duration, unset.notice_ms),
-        runtime_min_ms=fields.maybe("minRuntime", any_duration),
+        notice_ms=fields.optional("reservationNotice", _MINUTE_UP, unset.notice_ms),
+        runtime_min_ms=fields.maybe("minRuntime", _MINUTE_UP),
         cool_down_ms=fields.maybe("coolDown", any_duration),
         grace_max_ms=fields.optional("maxGrace", any_duration, unset.grace_max_ms),
         disruption_gpu_ms_per_day=fields.maybe("disruptionGPUHoursPerDay", values.gpu_hours),

@@ -123,7 +123,8 @@ def duration(*, low_ms: int) -> Read[int]:
             )
             return None
         if found < low_ms:
-            at.fault(f"must be positive, got {shown(value)}", "use 1ms or more")
+            least = "positive" if low_ms == 1 else f"at least {duration_text(low_ms)}"
+            at.fault(f"must be {least}, got {shown(value)}", f"use {duration_text(low_ms)} or more")
             return None
         return found
 

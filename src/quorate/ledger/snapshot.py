@@ -107,6 +107,7 @@ class _Run(Struct, array_like=True, gc=False):
     cut_ms: int | None
     cut_by: str
     via_conflict: str
+    steps_cut_by: str
 
 
 class _Reservation(Struct, array_like=True, gc=False):
@@ -342,6 +343,7 @@ def _pack_run(record: RunRecord) -> _Run:
         record.cut_ms,
         record.cut_by,
         record.via_conflict,
+        record.steps_cut_by,
     )
 
 
@@ -369,6 +371,7 @@ def _restore_run(state: State, run: _Run) -> None:
         run.cut_ms,
         run.cut_by,
         run.via_conflict,
+        run.steps_cut_by,
     )
     if run.phase is Phase.PENDING:
         state.pending[name] = run.seq

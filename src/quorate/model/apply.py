@@ -134,13 +134,17 @@ def _retire_budget(state: State, old: Budget) -> None:
     state.owner_budgets[old.owner] = names
     for envelope in old.envelopes:
         key = envelope_id(old.name, envelope.name)
-        state.envelopes.own(key).retired = True
+        account = state.envelopes.own(key)
+        # A promise or a claim may still hold money or room on it, and counts under no cap now.
+        account.retired, account.caps = True, ()
         if envelope.lending.allow:
             state.lenders[envelope.flavor] = tuple(
                 other for other in state.lenders[envelope.flavor] if other != key
             )
     for cap in old.caps:
-        state.caps.own(cap_id(old.name, cap.name)).retired = True
+        over = state.caps.own(cap_id(old.name, cap.name))
+        over.retired = True
+        over.gpus_active = over.gpus_reserved = over.committed_gpu_ms = 0
 
 
 def _list_lender(state: State, flavor: str, key: EnvelopeId) -> None:

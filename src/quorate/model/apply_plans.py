@@ -142,9 +142,13 @@ def _conflict_resolved(state: State, event: e.ConflictResolved) -> None:
     if declared.reservation in state.reservations:
         state.reservations.own(declared.reservation).conflict = event.conflict
     for cut in event.cuts:
-        if cut.bundle == 0 and cut.step is not e.CutStep.SPARE:
-            run = state.runs.own(cut.run)
+        if cut.step is e.CutStep.SPARE:
+            continue
+        run = state.runs.own(cut.run)
+        if cut.bundle == 0:
             run.cut_ms, run.cut_by = event.at_ms, event.conflict
+        else:
+            run.steps_cut_by = event.conflict
     recent = tuple(
         entry
         for entry in state.losses.get(declared.scope.pool, ())
@@ -156,14 +160,13 @@ def _conflict_resolved(state: State, event: e.ConflictResolved) -> None:
 def leave_running(state: State, run: RunRecord, event: e.RunRequeued | e.RunEnded) -> None:
     """Forget what held only while ``run`` ran.
 
-    An owner that takes a run back which has just started at others' cost may not ask for a conflict
-    again for one cool-down.
+    An owner whose run ends, however it ends, before the minimum runtime when it has just started at
+    others' cost may not ask for a conflict again for one cool-down.
     """
     pool = state.pools[run.spec.pool]
     if (
         run.via_conflict
         and isinstance(event, e.RunEnded)
-        and event.outcome is e.Outcome.CANCELLED
         and run.since_ms is not None
         and event.at_ms - run.since_ms < pool.least_runtime_ms
     ):

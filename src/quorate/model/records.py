@@ -169,7 +169,8 @@ class RunRecord(Record):
 
     ``since_ms`` is when it last began to run; swaps, hand-overs and growth leave it alone.
     ``backfills`` are (bundle, instant, reservation): bundles that must be gone by then. ``cut_ms``
-    and ``cut_by`` are the last conflict that ended it, and ``via_conflict`` the one it started by.
+    and ``cut_by`` are the last conflict that ended it, ``steps_cut_by`` is the last one that cut
+    steps of it and left it running, and ``via_conflict`` the one it started by.
     """
 
     spec: Run
@@ -193,6 +194,7 @@ class RunRecord(Record):
     cut_ms: int | None = None
     cut_by: str = ""
     via_conflict: str = ""
+    steps_cut_by: str = ""
 
     def copy(self) -> RunRecord:
         """Return a record that may be changed alone."""
@@ -218,6 +220,7 @@ class RunRecord(Record):
             self.cut_ms,
             self.cut_by,
             self.via_conflict,
+            self.steps_cut_by,
         )
 
 

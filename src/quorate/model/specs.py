@@ -179,13 +179,21 @@ class Pool(Spec, frozen=True, kw_only=True):
 
     @property
     def least_runtime_ms(self) -> int:
-        """How long a bundle runs before it enters a lottery: unless stated, four notices."""
-        return 4 * self.notice_ms if self.runtime_min_ms is None else self.runtime_min_ms
+        """How long a bundle runs before it enters a lottery: unless stated, four notices.
+
+        Never less than a minute: two runs could end each other in turn and nothing would be done.
+        """
+        stated_ms = 4 * self.notice_ms if self.runtime_min_ms is None else self.runtime_min_ms
+        return max(MINUTE_MS, stated_ms)
 
     @property
     def pause_ms(self) -> int:
-        """How long after a cut a run may not ask for one itself: unless stated, eight notices."""
-        return 8 * self.notice_ms if self.cool_down_ms is None else self.cool_down_ms
+        """How long after a cut a run may not ask for one itself: unless stated, eight notices.
+
+        Never less than a minute.
+        """
+        stated_ms = 8 * self.notice_ms if self.cool_down_ms is None else self.cool_down_ms
+        return max(MINUTE_MS, stated_ms)
 
 
 class System(Spec, frozen=True, kw_only=True):

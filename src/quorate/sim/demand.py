@@ -161,7 +161,7 @@ def _odd(chance: Random, run: Run) -> Run:
     lost = replace(lost, pool="default", group_gpus=None, spares_per_group=0, funding=Funding())
     return chance.choice(
         (
-            lost if one_in(chance, 3) else run,
+            lost if one_in(chance, 4) else run,
             replace(run, selector=((CLUSTER, "nowhere"),)),
             replace(run, sensitive=True),
             replace(run, rounds=RoundsWork(total_steps=10)),

@@ -24,6 +24,8 @@ from quorate.sim.world import World, draw_world
 CALM_MS: Final = 24 * HOUR_MS
 """How long a trial goes on after the last fault: long enough for everything to be put right."""
 
+_LOOKS_MAX: Final = 20
+"""How often whoever has waited long enough looks for a run that nobody knows of."""
 _SNAPSHOT_EVENTS: Final = 150
 """A trial keeps snapshots this often, so that it also opens from them."""
 
@@ -77,13 +79,15 @@ class Trial:
         ).begin()
         self.simulation.run(world.until_ms + CALM_MS)
 
-    def _give_up(self, courier: Courier, run: str) -> None:
+    def _give_up(self, courier: Courier, run: str, looks: int = _LOOKS_MAX) -> None:
         """Withdraw a run that still waits; look again later if nobody can say."""
         engine = self.simulation.engine
         record = None if engine is None else engine.view.runs.get(run)
         if record is None:
-            if self.timeline.now_ms < self.world.until_ms + CALM_MS // 2:
-                self.timeline.after(5 * MINUTE_MS, partial(self._give_up, courier, run))
+            # It is on its way, or was refused at the door.
+            if looks:
+                again = partial(self._give_up, courier, run, looks - 1)
+                self.timeline.after(15 * MINUTE_MS, again)
         elif record.phase is Phase.PENDING:
             courier.insist(Cancel(run, "waited long enough"), actor="people")
 

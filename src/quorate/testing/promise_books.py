@@ -46,7 +46,7 @@ class _Promise:
     """A reservation: when it is to start, and how often things had been shaken by then.
 
     One that counts on a conflict is surer of its room than of its time: what is cut takes its
-    grace, and others that were promised before it may move meanwhile (``moves``).
+    grace, and others may move, start or have room made meanwhile (``moves``).
     """
 
     made: ReservationMade
@@ -94,7 +94,7 @@ class PromiseBooks:
     def looked(self, now_ms: int) -> None:
         """Note that something is decided at ``now_ms``: what was due before, nobody looked at."""
         planned = (promise.planned_ms for promise in self._promises.values())
-        if any(at_ms is not None and self._looked_ms < at_ms < now_ms - 1 for at_ms in planned):
+        if any(at_ms is not None and self._looked_ms <= at_ms < now_ms - 1 for at_ms in planned):
             self.shaken()
         self._looked_ms = now_ms
 
@@ -177,6 +177,7 @@ class PromiseBooks:
         self._cleared.pop(event.reservation, None)
         if event.outcome is not ReservationOutcome.ACTIVATED:
             return
+        self._moves += 1
         planned_ms = promise.planned_ms
         # What ends at the very instant of a start is waited for, so it may be one tick later.
         is_late = planned_ms is not None and event.at_ms > planned_ms + 1
@@ -213,6 +214,7 @@ class PromiseBooks:
             drawn = [(each.owner, each.run) for each in event.draws]
             if drawn != _redrawn(declared, event.seed)[: len(drawn)]:
                 yield f"conflict {event.conflict} draws {drawn}, which its seed does not"
+        self._moves += 1
         if event.outcome is ConflictOutcome.CLEARED and declared.reservation in self._promises:
             leases = tuple(lease for cut in event.cuts for lease in cut.leases)
             self._made_room[declared.reservation] = event.conflict
@@ -262,7 +264,8 @@ def _stands_in_front(event: ReservationMoved, view: StateView) -> Iterator[str]:
     for name in view.backfilled:
         record = view.runs[name]
         for bundle, vacate_ms, reservation in record.backfills:
-            if reservation != event.reservation or vacate_ms > event.at_ms:
+            # What is expected to end at this very instant is not in the way yet.
+            if reservation != event.reservation or vacate_ms >= event.at_ms:
                 continue
             for lease in (view.leases[key] for key in record.leases):
                 homes = {view.nodes[node].spec.domain_key for node, _ in lease.fact.slots}

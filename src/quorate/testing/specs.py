@@ -18,6 +18,7 @@ from quorate.model.amounts import (
     GPUS_MAX,
     GPUS_PER_NODE_MAX,
     GROUPS_MAX,
+    MINUTE_MS,
     TIME_MS_MAX,
 )
 from quorate.model.selector import LABELS, Selector, selector_of
@@ -46,6 +47,7 @@ durations_ms: Final = st.one_of(
     st.integers(0, DURATION_MS_MAX), st.integers(0, 3_650).map(lambda days: days * DAY_MS)
 )
 positive_durations_ms: Final = durations_ms.map(lambda ms: max(1, ms))
+notices_ms: Final = durations_ms.map(lambda ms: max(MINUTE_MS, ms))
 
 
 def name_lists(*, min_size: int = 0) -> st.SearchStrategy[tuple[str, ...]]:
@@ -172,8 +174,8 @@ def pools(draw: st.DrawFn) -> sp.Pool:
         round_ms=draw(positive_durations_ms) if rounds else unset.round_ms,
         placement=draw(st.sampled_from(sp.Placement)),
         whole_nodes=draw(st.booleans()),
-        notice_ms=draw(durations_ms),
-        runtime_min_ms=draw(st.none() | durations_ms),
+        notice_ms=draw(notices_ms),
+        runtime_min_ms=draw(st.none() | notices_ms),
         cool_down_ms=draw(st.none() | durations_ms),
         grace_max_ms=draw(durations_ms),
         disruption_gpu_ms_per_day=draw(st.none() | gpu_ms()),

@@ -162,10 +162,18 @@ def test_beyond_the_depth_a_start_is_told_and_not_promised() -> None:
     life = new_life(lost_max_hours=0, reservation_depth=1)
     life.do(Submit(work("a", 16)))
     life.do(Submit(work("b", 16, "two")))
-    found = told(life, work("c", 16, "three"))
+    found = told(life, work("c", 16, "two"))
     assert (found.reservation, found.planned_start_ms) == ("", None)
     assert found.natural_start_ms == found.start_ms == NOW_MS + 2 * LONG_MS
     assert "the first 1 waiting runs" in found.parked
+
+
+def test_beyond_the_depth_an_owner_without_a_promise_still_gets_one() -> None:
+    life = new_life(lost_max_hours=0, reservation_depth=1)
+    life.do(Submit(work("a", 16)))
+    life.do(Submit(work("b", 16, "two")))
+    found = told(life, work("c", 16, "three"))
+    assert (found.reservation, found.planned_start_ms) == ("c@1", NOW_MS + 2 * LONG_MS)
 
 
 def test_what_is_kept_for_another_is_the_reason_and_no_deficit() -> None:

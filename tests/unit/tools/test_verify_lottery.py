@@ -212,13 +212,13 @@ FORGED: Final[dict[str, tuple[int, Callable[[list[Event]], None], str]]] = {
         "a wrong preimage",
     ),
     "no preimage": (2, _replace(ConflictResolved, preimage=""), "a wrong preimage"),
-    "another beacon": (2, _replace(ConflictResolved, beacon="x"), "the seed is not"),
+    "a beacon": (2, _replace(ConflictResolved, beacon="x"), "a beacon is shown"),
     "not cleared": (
         2,
         _replace(ConflictResolved, outcome=ConflictOutcome.INSUFFICIENT),
         "it cuts or draws, and is not cleared",
     ),
-    "no draw": (2, _replace(ConflictResolved, draws=(), cuts=()), "a seed is shown"),
+    "no draw": (2, _replace(ConflictResolved, draws=(), cuts=()), "a seed or a beacon is shown"),
     "no victim": (2, _replace(ConflictResolved, cuts=()), "it cuts others than its victims"),
     "spared and ended": (2, _spare, "it cuts others than its victims"),
     "a victim that was not drawn": (
