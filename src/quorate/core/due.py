@@ -67,6 +67,8 @@ def _starts_ms(view: StateView, least_ms: int, *, has_executor: bool) -> Iterato
     """Yield when reservations are looked at, from ``least_ms`` on; those that are late then."""
     for record in view.reservations.values():
         at_ms = look_ms(view, record, has_executor=has_executor)
+        if at_ms is not None and at_ms < least_ms:
+            at_ms = record.planned_start_ms  # It was looked at ahead; now it waits for its start.
         # One that is late while a conflict is open waits for it, its own or the one before.
         if at_ms is not None and (at_ms >= least_ms or not view.open_conflicts):
             yield max(at_ms, least_ms)
