@@ -59,14 +59,15 @@ def find_start(  # noqa: PLR0913 - whose start, and beside which promises
     *,
     exempt: str = "",
     before_seq: int | None = None,
+    own_seq: int | None = None,
     has_executor: bool = False,
 ) -> Found | None:
     """Return the first start that is expected to work, or None when nothing known leads to one.
 
     Reservations from ``before_seq`` on were made later and give way; ``exempt`` is the run's own,
-    whose money must not be counted as taken (its hold is released in ``view``).
+    made at ``own_seq``, whose money must not be counted as taken (``view`` has its hold released).
     """
-    outlook = Outlook.of(view, now_ms, exempt=exempt, before_seq=before_seq)
+    outlook = Outlook.of(view, now_ms, exempt=exempt, before_seq=before_seq, own_seq=own_seq)
     pool, least = view.pools[run.pool], run.widths()[-1]
     asks = [
         (

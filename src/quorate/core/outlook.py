@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from quorate.core.expected import lease_end_ms, run_end_ms
-from quorate.core.holds import expected_ms
+from quorate.core.holds import expected_ms, grace_ms
 from quorate.model.events import Share, Tier
 from quorate.model.island import IslandKey
 from quorate.model.records import ClaimRecord, Phase, ReservationRecord
@@ -119,8 +119,14 @@ class Plan:
         return (self.start_ms, self.end_ms, gpus)
 
 
-def plan_of(view: StateView, record: ReservationRecord, now_ms: int) -> Plan | None:
-    """Return ``record`` as a plan; None while nobody knows when it starts."""
+def plan_of(
+    view: StateView, record: ReservationRecord, now_ms: int, *, is_in_front: bool = False
+) -> Plan | None:
+    """Return ``record`` as a plan; None while nobody knows when it starts.
+
+    ``is_in_front``: whoever asks was promised its start before, so this one has to be gone one
+    grace before that.
+    """
     if record.planned_start_ms is None:
         return None
     run = view.runs[record.made.run].spec
@@ -130,7 +136,7 @@ def plan_of(view: StateView, record: ReservationRecord, now_ms: int) -> Plan | N
     return Plan(
         record.made.reservation,
         start_ms,
-        start_ms + expected_ms(run, pool),
+        start_ms + expected_ms(run, pool) + (grace_ms(run, pool) if is_in_front else 0),
         run.pool,
         record.slice.flavor,
         record.slice.domains,
@@ -156,15 +162,32 @@ class Outlook:
 
     @classmethod
     def of(
-        cls, view: StateView, now_ms: int, *, exempt: str = "", before_seq: int | None = None
+        cls,
+        view: StateView,
+        now_ms: int,
+        *,
+        exempt: str = "",
+        before_seq: int | None = None,
+        own_seq: int | None = None,
     ) -> Outlook:
-        """Return the outlook with every reservation but ``exempt`` and those made later."""
+        """Return the outlook with every reservation but ``exempt`` and those made later.
+
+        ``own_seq`` is when a reservation was made whose start is looked for among all others.
+        """
         plans = [
             plan
             for record in view.reservations.values()
             if record.made.reservation != exempt
             and (before_seq is None or record.seq < before_seq)
-            and (plan := plan_of(view, record, now_ms)) is not None
+            and (
+                plan := plan_of(
+                    view,
+                    record,
+                    now_ms,
+                    is_in_front=own_seq is not None and record.seq > own_seq,
+                )
+            )
+            is not None
         ]
         known = view.ends_cache
         if now_ms not in known:

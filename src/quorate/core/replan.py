@@ -73,6 +73,7 @@ def _find(
         scribe.now_ms,
         exempt=name,
         before_seq=before_seq,
+        own_seq=record.seq,
         has_executor=scribe.has_executor,
     )
 
