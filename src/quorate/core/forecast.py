@@ -6,6 +6,7 @@ any reservation made before. docs/adr/0012-reservations.md.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from msgspec import Struct
@@ -60,6 +61,7 @@ def find_start(  # noqa: PLR0913 - whose start, and beside which promises
     exempt: str = "",
     before_seq: int | None = None,
     own_seq: int | None = None,
+    not_before_ms: int = 0,
     has_executor: bool = False,
 ) -> Found | None:
     """Return the first start that is expected to work, or None when nothing known leads to one.
@@ -80,7 +82,7 @@ def find_start(  # noqa: PLR0913 - whose start, and beside which promises
     duration_ms = asks[0][1].duration_ms
     # However many instants there are, a forecast searches no longer than a start may.
     steps = Steps()
-    for at_ms in timeline.instants():
+    for at_ms in _from(not_before_ms, timeline.instants()):
         if not steps.spend(ATTEMPT_STEPS):
             return None
         state = timeline.at(at_ms)
@@ -89,3 +91,18 @@ def find_start(  # noqa: PLR0913 - whose start, and beside which promises
         if isinstance(answer, Admitted):
             return Found(at_ms, slice_of(answer), shares_of(answer))
     return None
+
+
+def _from(first_ms: int, instants: Iterable[int]) -> Iterator[int]:
+    """Yield ``instants`` from ``first_ms`` on, and that one itself if any came before it."""
+    held = False
+    for at_ms in instants:
+        if at_ms < first_ms:
+            held = True
+            continue
+        if held and at_ms > first_ms:
+            yield first_ms
+        held = False
+        yield at_ms
+    if held:
+        yield first_ms

@@ -33,10 +33,13 @@ class Intent:
     by_conflict: bool
 
 
-def with_conflict(scribe: Scribe, name: str, natural: Found, reservation: str = "") -> Intent:
+def with_conflict(
+    scribe: Scribe, name: str, natural: Found, reservation: str = "", *, goes_first: bool = True
+) -> Intent:
     """Return the start of a run: at its natural time, or by a conflict if that is sooner.
 
-    A conflict is announced one notice ahead, and only by whoever may ask for one.
+    A conflict is announced one notice ahead, and only by whoever may ask for one. Unless its
+    reservation ``goes_first``, what was promised later does not give way to it.
     """
     view, record = scribe.view, scribe.view.runs[name]
     usual = Intent(natural, natural.start_ms, natural.slice, by_conflict=False)
@@ -60,7 +63,7 @@ def with_conflict(scribe: Scribe, name: str, natural: Found, reservation: str = 
             now_ms=first_ms,
             has_executor=scribe.has_executor,
             reservation=reservation,
-            before_seq=None if known is None else known.seq,
+            before_seq=known.seq if known is not None and goes_first else None,
         )
         if found is None or found.start_ms + lead_ms >= best.start_ms:
             continue

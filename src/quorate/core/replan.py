@@ -63,7 +63,11 @@ def _hastened(scribe: Scribe) -> set[str]:
 
 
 def _find(
-    scribe: Scribe, record: ReservationRecord, *, before_seq: int | None = None
+    scribe: Scribe,
+    record: ReservationRecord,
+    *,
+    before_seq: int | None = None,
+    not_before_ms: int = 0,
 ) -> Found | None:
     """Return the next start of a reservation; those made from ``before_seq`` on give way."""
     name = record.made.reservation
@@ -74,6 +78,7 @@ def _find(
         exempt=name,
         before_seq=before_seq,
         own_seq=record.seq,
+        not_before_ms=not_before_ms,
         has_executor=scribe.has_executor,
     )
 
@@ -163,7 +168,8 @@ def _hasten(scribe: Scribe, record: ReservationRecord) -> None:
     if found is None or planned_ms is None:
         return
     others = scribe.view.reservations.values()
-    intent = with_conflict(scribe, record.made.run, found, record.made.reservation)
+    name = record.made.reservation
+    intent = with_conflict(scribe, record.made.run, found, name, goes_first=False)
     if intent.by_conflict and any(_is_cleared(scribe.view, other, record) for other in others):
         return  # Room is being made for another, and is not to be taken from it.
     if intent.start_ms < planned_ms:
@@ -173,8 +179,12 @@ def _hasten(scribe: Scribe, record: ReservationRecord) -> None:
 
 def _defer(scribe: Scribe, record: ReservationRecord) -> None:
     """Give a reservation the next start there is, or none, with the cause."""
-    found = _find(scribe, record, before_seq=record.seq)
     planned_ms = record.planned_start_ms
+    found = None if planned_ms is None else _find(scribe, record)
+    if found is None or planned_ms is None or found.start_ms > planned_ms:
+        # Sooner than it was promised it comes only where that delays nobody.
+        later_ms = 0 if planned_ms is None else planned_ms
+        found = _find(scribe, record, before_seq=record.seq, not_before_ms=later_ms)
     if found is not None and planned_ms is not None and found.start_ms <= scribe.now_ms:
         return  # What it waits for is expected to end at this very instant.
     if found is None and planned_ms is None:
