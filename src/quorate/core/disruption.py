@@ -126,6 +126,8 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
         return None
     enters = matured(view, at_ms, made_ms)
     lost = _expected_loss(view, run, resolver, enters, at_ms)
+    if lost is None:
+        return None
     # With all of them gone: whoever pays then pays there, and perhaps nowhere else.
     emptied = resolver.view_without(resolver.tokens(enters))
     room = room_left(emptied, goal.run, at_ms, before_seq=before_seq)
@@ -195,16 +197,22 @@ def _expected_loss(
     resolver: Resolver,
     enters: Callable[[RunRecord], bool],
     at_ms: int,
-) -> int:
-    """Return what a conflict may cost: the cuts, and whoever one dummy draw would end."""
+) -> int | None:
+    """Return what a conflict may cost: the cuts, and whoever one dummy draw would end.
+
+    None where a draw would not get there: what a payer is promised by those that end is not given
+    to anybody, so ending more is not always more.
+    """
     ended = list(resolver.cuts)
     if resolver.short:
         tokens = resolver.tokens(enters)
         most = view.pools[run.pool].collateral_max * resolver.short
         entered = resolver.entrants(tokens, most)
-        assert entered is not None, run.name
+        if entered is None:
+            return None
         owners = {token.run: view.runs[token.run].spec.owner for token in entered[0]}
         drawn = Prepared(resolver, tuple(entered[0]), entered[1], owners).draw(dummy_seed(0))
-        assert drawn is not None, run.name
+        if drawn is None:
+            return None
         ended += drawn.victims
     return sum(lost_gpu_ms(view, cut, at_ms) for cut in ended)
