@@ -8,12 +8,13 @@ use the least level of that while: less than that is free sooner or later.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
 from quorate.core.expected import lease_end_ms, run_end_ms
 from quorate.core.holds import expected_ms, grace_ms
+from quorate.model.amounts import HOLD_QUANTUM_MS
 from quorate.model.events import Share, Tier
 from quorate.model.island import IslandKey
 from quorate.model.records import ClaimRecord, Phase, ReservationRecord
@@ -65,27 +66,30 @@ class Level:
                 found = level
         return found
 
-    def usable(self, instants: Sequence[int], duration_ms: int) -> Iterator[int]:
-        """Yield ``least`` from each of ``instants``, which are in order, for ``duration_ms``."""
+    def usable(self, instants: Sequence[int], duration_ms: int) -> list[int]:
+        """Return ``least`` from each of ``instants``, which are in order, for ``duration_ms``."""
         steps = sorted(
             step for start, until, gpus in self.takings for step in ((start, gpus), (until, -gpus))
         )
         self.least(instants[0], instants[0])
-        dips = self._dips or ()
-        ended = stepped = taken = 0
+        dips, ends_ms, gained = self._dips or [], self.ends_ms, self.gained
+        found: list[int] = []
+        ended = stepped = taken = passed = 0
         for at_ms in instants:
-            while ended < len(self.ends_ms) and self.ends_ms[ended] <= at_ms:
+            while ended < len(ends_ms) and ends_ms[ended] <= at_ms:
                 ended += 1
             while stepped < len(steps) and steps[stepped][0] <= at_ms:
                 taken += steps[stepped][1]
                 stepped += 1
-            level = self.base + (self.gained[ended - 1] if ended else 0) - taken
-            for start_ms, dip in dips:
-                if start_ms >= at_ms + duration_ms:
-                    break
-                if start_ms > at_ms and dip < level:
-                    level = dip
-            yield level
+            while passed < len(dips) and dips[passed][0] <= at_ms:
+                passed += 1
+            level = self.base + (gained[ended - 1] if ended else 0) - taken
+            until_ms, place = at_ms + duration_ms, passed
+            while place < len(dips) and dips[place][0] < until_ms:
+                level = min(level, dips[place][1])
+                place += 1
+            found.append(level)
+        return found
 
     def first_below(self, gpus: int, from_ms: int) -> int | None:
         """Return the first instant from ``from_ms`` on at which less than ``gpus`` is free."""
@@ -247,7 +251,8 @@ class Outlook:
         if key.domain not in view.domains(key.pool, key.flavor).numbers:
             return found
         by_node, leases, ends = view.node_leases, view.leases, self.ends.runs
-        status = view.node_status
+        status, runs = view.node_status, view.runs
+        usual_ms = view.pools[key.pool].expected_duration_ms
         for node in view.island(key).nodes:
             held = by_node.get(node.name)
             # What ends on a node that is given no work becomes free for nobody.
@@ -256,7 +261,18 @@ class Outlook:
             for name in held:
                 lease = leases[name]
                 slots = lease.fact.slots
-                end_ms = ends.get(lease.fact.run) if lease.ending is None else None
+                run = lease.fact.run
+                end_ms = ends.get(run) if lease.ending is None else None
+                if end_ms is None and lease.ending is None:
+                    # As ``run_end_ms`` has it, for the many that are not overdue.
+                    record = runs[run]
+                    said_ms = record.spec.expected_duration_ms
+                    said_ms = usual_ms if said_ms is None else said_ms
+                    end_ms = (record.since_ms or 0) + max(said_ms, HOLD_QUANTUM_MS)
+                    if end_ms >= self.now_ms and record.spec.pool == key.pool:
+                        ends[run] = end_ms
+                    else:
+                        end_ms = None
                 if end_ms is None:
                     end_ms = self.lease_end_ms(name)
                 if len(slots) == 1:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from quorate.core.cover import payer_phases
 from quorate.core.layout import PackRequest
@@ -102,7 +103,7 @@ class Timeline:
             ((outlook.claim_span(claim)[1], claim.slots) for claim in view.claims.values()),
             reverse=True,
         )
-        timeline.changes.sort(key=lambda change: change[:2])
+        timeline.changes.sort(key=itemgetter(0))
         return timeline
 
     def _add(self, request: PackRequest, cover: CoverRequest) -> None:
@@ -122,8 +123,7 @@ class Timeline:
             labels = view.island(key).labels
             if contradicts(request.selector, labels) or all(contradicts(s, labels) for s in lines):
                 continue
-            for end_ms, _, lease in outlook.island_ends(key):
-                self.ends[lease] = end_ms
+            self.ends.update((lease, end_ms) for end_ms, _, lease in outlook.island_ends(key))
             self._list(number, key, outlook.island(key), cover.duration_ms)
         for payer, _, opens_ms, gpus in payers:
             for lease in view.payer_leases.get(payer, ()):
