@@ -501,6 +501,7 @@ def test_ctrl_c_ends_watching_quietly(patient: Shell) -> None:
     assert (said.code, said.err) == (130, "")
 
 
+@pytest.mark.slow
 def test_watching_reads_the_ledger_again_only_when_it_has_changed(patient: Shell) -> None:
     """The blocks are gone, and watching goes on: it asks for the head alone."""
     watching = start(patient.folder, "watch", "r1", "--interval", "20ms", "--count", "40")

@@ -79,6 +79,7 @@ def test_a_second_writer_is_told_who_holds_the_ledger(shell: Shell) -> None:
     assert process(shell.folder, "tick").code == 0
 
 
+@pytest.mark.slow
 def test_a_second_writer_waits_a_little(shell: Shell) -> None:
     store = SqliteStore.open(shell.folder / "quorate.db")
     running = start(shell.folder, "tick", "--lock-timeout", "60")
@@ -202,6 +203,7 @@ def test_calc_answers_what_the_library_answers(tmp_path: Path) -> None:
     assert process(tmp_path, "calc", "topology", stdin=b"{").code == 3
 
 
+@pytest.mark.slow
 def test_the_demo_shows_everything_and_its_bill_adds_up(tmp_path: Path) -> None:
     said = process(tmp_path, "demo", "--dir", "tour", env={"QUORATE_LEDGER": "mine.db"})
     assert said.code == 0, said.err

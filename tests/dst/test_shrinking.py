@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+import pytest
+
 from quorate.calc import run
 from quorate.core.commands import Cancel, Tick
 from quorate.model.events import ConflictResolved
 from quorate.testing.inspection import Inspection
 from quorate.testing.shrinking import Deed, Replay, failure_of, scenario_of, shrink
+
+pytestmark = pytest.mark.slow
 
 _SEED = 7
 """A seed in which somebody is drawn."""

@@ -71,6 +71,7 @@ def test_seeds_are_written_as_numbers_and_ranges(text: str, seeds: list[int]) ->
     assert seeds_of(text) == seeds
 
 
+@pytest.mark.slow
 def test_a_seed_is_one_history() -> None:
     once, again = inspect(1), inspect(1)
     assert (once.events, once.happened, once.failure) == (again.events, again.happened, "")

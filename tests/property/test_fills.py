@@ -50,6 +50,8 @@ from quorate.testing.world import (
 )
 from tests.oracles.lives import Life
 
+pytestmark = pytest.mark.slow
+
 _OWNERS = ("ant", "bee", "cat")
 _LIVES, _STEPS = 20, 50
 

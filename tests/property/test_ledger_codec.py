@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import get_args
 
+import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
@@ -77,6 +78,7 @@ def test_any_changed_byte_is_events_or_a_clear_error(
     assert isinstance(found, list) or "sequence" in found
 
 
+@pytest.mark.slow
 def test_strategy_draws_every_type_of_event() -> None:
     unshrunk = settings(phases=[Phase.generate], max_examples=1_000, derandomize=True)
     for shape in get_args(Event):

@@ -33,6 +33,8 @@ from quorate.model.state import State
 from quorate.testing.world import NOW_MS, run
 from tests.oracles.resolving import BEGAN_MS, RESERVED, WANTED, begin, link, reserve, start
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path("docs/reference/lottery-attacks.md")
 PLAYER = "ada"
 COLLATERAL = (1, 2, 4)

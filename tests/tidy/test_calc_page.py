@@ -66,6 +66,7 @@ def test_the_page_lists_exactly_the_fields_inside_one(heading: str, field: str) 
     assert sorted(code_words(row[-1])) == _fields(*INSIDE[heading, field])
 
 
+@pytest.mark.slow
 def test_every_kind_has_an_example_that_answers_what_the_page_says(tmp_path: Path) -> None:
     steps = steps_of(fenced_blocks(PAGE, "console"))
     assert [step.command.split()[2] for step in steps] == list(KINDS)

@@ -30,6 +30,7 @@ def _newcomer(home: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not _README.is_file(), reason="README.md is missing; test_house.py says so")
 def test_the_tour_shows_what_the_readme_says(tmp_path: Path) -> None:
     steps = steps_of(fenced_blocks(_README.read_text(encoding="utf-8"), "console"))

@@ -236,6 +236,7 @@ with SqliteStore.open(Path(sys.argv[1])) as store:
 """
 
 
+@pytest.mark.slow
 def test_readers_who_come_while_another_process_writes_find_a_sound_ledger(path: Path) -> None:
     writer = run_python(WRITER, path)
     assert writer.stdout is not None
@@ -387,6 +388,7 @@ def test_truncated_file_is_found_wherever_it_was_cut(path: Path) -> None:
         assert str(path) in found or "block" in found
 
 
+@pytest.mark.slow
 def test_changed_byte_is_found_or_harmless_wherever_it_is(path: Path) -> None:
     """Also in SQLite's own structures, where it might make rows vanish or appear."""
     whole = path.read_bytes()

@@ -413,6 +413,7 @@ def test_nothing_is_changed_by_asking() -> None:
     assert before == (state.seq, dict(state.runs), state.domain_order("default", "H100"))
 
 
+@pytest.mark.slow
 def test_asking_is_bounded_however_many_payers_and_runs_there_are() -> None:
     lines = [envelope(f"e{n:03d}", 1) for n in range(200)]
     state = world(nodes=fleet({"A": 800}), budgets=[budget("b", "team", *lines)])

@@ -126,6 +126,7 @@ def test_an_entry_that_is_there_twice_is_an_error(tmp_path: Path) -> None:
         read_accepted(path)
 
 
+@pytest.mark.slow
 def test_what_is_accepted_here_exists() -> None:
     root = Path(__file__).resolve().parents[3]
     source = root / "src" / "quorate"
