@@ -59,7 +59,7 @@ class Week:
 
 def measure(effort: Effort) -> list[Figure]:
     """Return what is lost at each level of demand, beside what is lost without the guards."""
-    nodes, days = effort.of(32, 8), effort.of(7, 2)
+    nodes, days = effort.of(16, 8), effort.of(7, 2)
     found = []
     for percent, target in TARGETS.items():
         guarded = live(GUARDED, percent, nodes=nodes, days=days)
