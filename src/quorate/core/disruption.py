@@ -200,8 +200,8 @@ def _expected_loss(
 ) -> int | None:
     """Return what a conflict may cost: the cuts, and whoever one dummy draw would end.
 
-    None where a draw would not get there: what a payer is promised by those that end is not given
-    to anybody, so ending more is not always more.
+    None where a draw would not get there: a start is searched for within bounds, and beside more
+    room the search may take another way.
     """
     ended = list(resolver.cuts)
     if resolver.short:

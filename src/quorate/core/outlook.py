@@ -382,6 +382,13 @@ class Outlook:
             for name, lease in leases
             if not lent or lease.fact.tier is Tier.BORROWED
         ]
+        # What was taken away for a trial still gives its width back when it was expected to, or
+        # ending more work would leave less to count on.
+        found.extend(
+            (lease_end_ms(view, lease, self.now_ms), lease.gpus)
+            for lease in view.lifted.values()
+            if lease.fact.payer == key and (not lent or lease.fact.tier is Tier.BORROWED)
+        )
         found.extend(
             (self.claim_span(claim)[1], claim.gpus)
             for claim in view.claims.values()

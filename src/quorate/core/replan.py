@@ -58,7 +58,7 @@ def _hastened(scribe: Scribe) -> set[str]:
     names = [name for name, _ in in_order(scribe.view)]
     if not names:
         return set()
-    # The first, and another one each time: what the ledger's length is nobody can choose.
+    # The first, and another one each time; whose turn it is follows from the ledger alone.
     return {names[0], names[scribe.view.seq % len(names)]}
 
 

@@ -67,17 +67,14 @@ class Trial:
         return state
 
     def _take_away(self, state: State, name: str) -> Lease:
+        if self._is_whole:
+            return state.lift_lease(name)
         lease = state.leases[name]
         state.vacate(lease.fact.slots)
-        if self._is_whole:
-            del state.leases[name]
-            state.unlist_lease(name, lease)
-            del state.runs.own(lease.fact.run).leases[name]
         return lease
 
     def _put_back(self, state: State, name: str, lease: Lease) -> None:
-        state.occupy(lease.fact.slots)
         if self._is_whole:
-            state.leases[name] = lease
-            state.list_lease(name, lease)
-            state.runs.own(lease.fact.run).leases[name] = None
+            state.set_down_lease(name)
+        else:
+            state.occupy(lease.fact.slots)

@@ -168,10 +168,11 @@ class Engine:
 
         A refused command records nothing and does not keep the others from being recorded. Raises
         a ``StoreError`` when the block cannot be committed; then none of them happened. Conflicts
-        that are due are settled after it.
+        that are due are settled after it, unless everything was refused: then nothing is recorded.
         """
         receipts = self.execute_block(commands, actor=actor)
-        self.settle_due()
+        if not all(receipt.decision.refusals for receipt in receipts):
+            self.settle_due()
         return receipts
 
     def execute_block(self, commands: Sequence[Command], *, actor: str) -> list[Receipt]:

@@ -70,6 +70,7 @@ class State:
         "leases_indexed",
         "ledger_id",
         "lenders",
+        "lifted",
         "losses",
         "lottery",
         "node_status",
@@ -122,6 +123,8 @@ class State:
         self.leases_indexed = False
         self.family_cache: dict[tuple[str, str], Family] = {}
         self.ends_cache: dict[int, Ends] = {}
+        # Leases that a trial has taken away; never any in the owned state.
+        self.lifted: dict[str, Lease] = {}
         self._domains: Table[tuple[str, str], DomainIndex] = Table()
         # The islands changed since the last refresh, with the free count that is still listed.
         self._stale: list[tuple[IslandKey, int]] = []
@@ -147,6 +150,7 @@ class State:
         # Shared until a budget or owner changes in the overlay, which then gets its own (apply.py).
         over.family_cache = self.family_cache
         over.ends_cache = self.ends_cache
+        over.lifted = self.lifted
         over._stale = []  # noqa: SLF001 - another state, the same class
         over._pending_nodes, over._pending_free = {}, {}  # noqa: SLF001
         over._holds_due = None  # noqa: SLF001
@@ -215,6 +219,27 @@ class State:
             self._payer_leases.own(payer)[name] = None
         else:
             self._payer_leases[payer] = {name: None}
+
+    def lift_lease(self, name: str) -> Lease:
+        """Take a lease away as if its work had ended; what its payer promised stays promised.
+
+        It stays known among the ``lifted``: its width comes free when it was expected to, no later.
+        """
+        lease = self.leases.pop(name)
+        self.vacate(lease.fact.slots)
+        self.unlist_lease(name, lease)
+        del self.runs.own(lease.fact.run).leases[name]
+        self.lifted = {**self.lifted, name: lease}
+        return lease
+
+    def set_down_lease(self, name: str) -> None:
+        """Put back a lease that was lifted."""
+        lease = self.lifted[name]
+        self.lifted = {other: held for other, held in self.lifted.items() if other != name}
+        self.occupy(lease.fact.slots)
+        self.leases[name] = lease
+        self.list_lease(name, lease)
+        self.runs.own(lease.fact.run).leases[name] = None
 
     def unlist_lease(self, name: str, lease: Lease) -> None:
         """Take ``lease`` out of the indexes by node, owner and payer."""

@@ -225,6 +225,11 @@ class StateView(Protocol):
         ...
 
     @property
+    def lifted(self) -> Mapping[str, Lease]:
+        """Leases that a trial has taken away, and whose payers go on promising."""
+        ...
+
+    @property
     def ends_cache(self) -> dict[int, Ends]:
         """Expected ends found so far, by the instant at which they were told."""
         ...

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from quorate.core.invariants import sweep
+from quorate.core.outlook import Level, Outlook
 from quorate.core.question import Prepared, for_reservation, prepare
 from quorate.core.trial import Trial
 from quorate.model.amounts import HOUR_MS
@@ -13,6 +14,7 @@ from quorate.model.apply import apply_all
 from quorate.model.events import ReservationMade, RunSubmitted, Slice
 from quorate.model.specs import Run
 from quorate.model.state import State
+from quorate.model.view import StateView
 from quorate.testing.states import same
 from quorate.testing.world import NOW_MS, run
 from tests.oracles.choosing import chooser
@@ -37,6 +39,34 @@ def test_what_was_taken_away_comes_back_as_it_was(state: State, data: st.DataObj
         assert taken == set(names) - gone
     assert same(_plain(trial), state) == []
     assert sweep(state) == []
+
+
+@given(state=worlds(), data=st.data())
+def test_ending_more_never_leaves_less_to_count_on(state: State, data: st.DataObject) -> None:
+    assume(state.leases)
+    trial = Trial(state, whole=True)
+    gone: set[str] = set()
+    before = _counted_on(trial.without(()))
+    for name in data.draw(st.permutations(sorted(state.leases))):
+        gone.add(name)
+        after = _counted_on(trial.without(sorted(gone)))
+        assert {key for key, free in before.items() if after[key] < free} == set(), name
+        before = after
+
+
+def _counted_on(view: StateView) -> dict[tuple[str, object, int], int]:
+    """Return what is free by domain and what payers can pay, soon and later."""
+    outlook = Outlook.of(view, BEGAN_MS)
+    levels: dict[tuple[str, object], Level] = {}
+    for payer in view.envelopes:
+        levels["payer", payer] = outlook.payer(payer)
+    for node in view.nodes.values():
+        levels["island", node.island] = outlook.island(node.island)
+    return {
+        (*what, hours): level.at(BEGAN_MS + hours * HOUR_MS)
+        for what, level in levels.items()
+        for hours in (0, 1, 10, 100, 1_000, 100_000)
+    }
 
 
 def _plain(trial: Trial) -> State:

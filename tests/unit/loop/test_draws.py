@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from quorate.adapters.store_memory import MemoryStore
-from quorate.core.commands import Apply, Command, Resolve, Submit, Tick
+from quorate.core.commands import Apply, Command, Complete, Resolve, Submit, Tick
 from quorate.core.lottery import chain_link, leads_to
 from quorate.ledger.chain import GENESIS, open_block
 from quorate.loop.driver import Driver
@@ -71,6 +71,17 @@ def test_the_chain_is_committed_with_the_first_event() -> None:
     assert bytes.fromhex(committed.commitment) == chain_link(
         LOTTERY_SECRET, 0, length=LOTTERY_LENGTH
     )
+
+
+def test_nothing_is_recorded_after_a_refusal_even_when_a_draw_is_due() -> None:
+    store, clock = MemoryStore(), HandClock()
+    engine = contested(store, clock)
+    clock.ms += HOUR_MS
+    head = engine.head
+    assert engine.execute(Complete("nobody"), actor="test").decision.refusals
+    assert engine.head == head
+    assert not engine.execute(Tick(), actor="test").decision.refusals
+    assert isinstance(blocks(store)[-1][0], ConflictResolved)
 
 
 def test_a_conflict_is_settled_when_due_in_a_block_of_its_own() -> None:
