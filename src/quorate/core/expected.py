@@ -13,6 +13,15 @@ from quorate.model.records import Lease, RunRecord
 from quorate.model.view import StateView
 
 
+def said_end_ms(view: StateView, lease: Lease) -> int:
+    """Return when ``lease`` would end if all went as was said, be that past or to come."""
+    if lease.ending is not None:
+        return lease.ending.deadline_ms
+    record = view.runs[lease.fact.run]
+    assert record.since_ms is not None, record
+    return record.since_ms + expected_ms(record.spec, view.pools[record.spec.pool])
+
+
 def run_end_ms(view: StateView, record: RunRecord, now_ms: int) -> int:
     """Return when a running run is expected to end, told at ``now_ms``; never before that."""
     assert record.since_ms is not None, record

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from quorate.core.claim_audit import check_claims
+from quorate.core.outlook import Outlook
 from quorate.core.shape import Violation, check_shape
 from quorate.model.events import ConflictCause, EndReason, LeaseStarted, StartReason, Tier
 from quorate.model.island import all_slots
@@ -286,6 +287,20 @@ def _indexes(view: StateView) -> Iterator[Violation]:
     waiting = {n: r.seq for n, r in view.runs.items() if r.phase is Phase.PENDING}
     if dict(view.pending) != waiting:
         yield Violation("I8", "queue", "is not the runs that are pending")
+    yield from _ends(view)
+
+
+def _ends(view: StateView) -> Iterator[Violation]:
+    """Yield expected ends that are remembered otherwise than the leases have them: I8."""
+    known, fresh = view.ends_cache, view.overlay()
+    fresh.ends_changed()
+    outlook = Outlook.of(fresh, 0)
+    for key, ends in known.islands.items():
+        if ends != outlook.island_ends(key):
+            yield Violation("I8", f"ends in {key.domain}", "are not those of its leases")
+    for payer, ends in known.payers.items():
+        if ends != outlook.payer_ends(payer):
+            yield Violation("I8", f"ends of {payer}", "are not those of its leases")
 
 
 def check_lease(view: StateView, lease: Lease) -> Iterator[Violation]:

@@ -7,20 +7,20 @@ use the least level of that while: less than that is free sooner or later.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from operator import itemgetter
 
-from quorate.core.expected import lease_end_ms, run_end_ms
+from quorate.core.expected import lease_end_ms, run_end_ms, said_end_ms
 from quorate.core.holds import expected_ms, grace_ms
-from quorate.model.amounts import HOLD_QUANTUM_MS
 from quorate.model.events import Share, Tier
 from quorate.model.island import IslandKey
 from quorate.model.records import ClaimRecord, Phase, ReservationRecord
 from quorate.model.selector import RACK, names_label
 from quorate.model.specs import CapId, EnvelopeId
-from quorate.model.view import Curve, Ends, StateView
+from quorate.model.view import Curve, End, Ends, StateView
 
 Taking = tuple[int, int, int]
 """(from, until, GPUs): taken for that while."""
@@ -74,7 +74,8 @@ class Level:
         self.least(instants[0], instants[0])
         dips, ends_ms, gained = self._dips or [], self.ends_ms, self.gained
         found: list[int] = []
-        ended = stepped = taken = passed = 0
+        ended = bisect_right(ends_ms, instants[0])
+        stepped = taken = passed = 0
         for at_ms in instants:
             while ended < len(ends_ms) and ends_ms[ended] <= at_ms:
                 ended += 1
@@ -103,6 +104,10 @@ def curve_of(gains: Iterable[tuple[int, int]]) -> Curve:
     """Return (instant, GPUs) of ``gains`` in order and added up."""
     ordered = sorted(gains)
     return [at_ms for at_ms, _ in ordered], list(accumulate(gpus for _, gpus in ordered))
+
+
+def _curve(ends: Sequence[End]) -> Curve:
+    return curve_of((at_ms, gpus) for at_ms, gpus, _ in ends)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,11 +198,7 @@ class Outlook:
             )
             is not None
         ]
-        known = view.ends_cache
-        if now_ms not in known:
-            known.clear()
-            known[now_ms] = Ends()
-        return cls(view, now_ms, plans, known[now_ms])
+        return cls(view, now_ms, plans, view.ends_cache)
 
     def counts(self, pool: str, flavor: str, duration_ms: int) -> tuple[int, int]:
         """Return how many GPUs can be used from now on for a while: in all, and in one domain."""
@@ -225,10 +226,12 @@ class Outlook:
         """Return the level of the island under ``key``."""
         known = self._islands.get(key)
         if known is None:
-            curve = self.ends.islands.get(key)
-            if curve is None:
-                curve = curve_of((end_ms, gpus) for end_ms, gpus, _ in self.island_ends(key))
-                self.ends.islands[key] = curve
+            ends = self.island_ends(key)
+            curve = self.ends.island_curves.get(key)
+            if curve is None or ends is not self.ends.islands[key]:
+                curve = _curve(ends)
+                if ends is self.ends.islands[key]:
+                    self.ends.island_curves[key] = curve
             takings = [*self._island_takings(key), *self._filled(key)]
             known = self._islands[key] = Level(self._free(key), *curve, takings)
         return known
@@ -238,21 +241,27 @@ class Outlook:
             return 0
         return self.view.island(key).gpus_free
 
-    def island_ends(self, key: IslandKey) -> list[tuple[int, int, str]]:
-        """Return (instant, GPUs, lease) of what leases will give back there."""
-        known = self.ends.leases.get(key)
-        if known is None:
-            known = self.ends.leases[key] = self._find_ends(key)
-        return known
+    def island_ends(self, key: IslandKey) -> list[End]:
+        """Return what leases will give back there, in order."""
+        said = self.ends.islands.get(key)
+        if said is None:
+            said = self.ends.islands[key] = self._find_ends(key)
+        return self._told(said)
 
-    def _find_ends(self, key: IslandKey) -> list[tuple[int, int, str]]:
+    def _told(self, said: list[End]) -> list[End]:
+        """Return ``said`` as it is expected now: what is overdue is expected later."""
+        if not said or said[0][0] >= self.now_ms:
+            return said
+        late = bisect_left(said, self.now_ms, key=itemgetter(0))
+        told = [(self.lease_end_ms(name), gpus, name) for _, gpus, name in said[:late]]
+        return sorted(told + said[late:])
+
+    def _find_ends(self, key: IslandKey) -> list[End]:
         view = self.view
-        found: list[tuple[int, int, str]] = []
+        found: list[End] = []
         if key.domain not in view.domains(key.pool, key.flavor).numbers:
             return found
-        by_node, leases, ends = view.node_leases, view.leases, self.ends.runs
-        status, runs = view.node_status, view.runs
-        usual_ms = view.pools[key.pool].expected_duration_ms
+        by_node, leases, status = view.node_leases, view.leases, view.node_status
         for node in view.island(key).nodes:
             held = by_node.get(node.name)
             # What ends on a node that is given no work becomes free for nobody.
@@ -261,37 +270,16 @@ class Outlook:
             for name in held:
                 lease = leases[name]
                 slots = lease.fact.slots
-                run = lease.fact.run
-                end_ms = ends.get(run) if lease.ending is None else None
-                if end_ms is None and lease.ending is None:
-                    # As ``run_end_ms`` has it, for the many that are not overdue.
-                    record = runs[run]
-                    said_ms = record.spec.expected_duration_ms
-                    said_ms = usual_ms if said_ms is None else said_ms
-                    end_ms = (record.since_ms or 0) + max(said_ms, HOLD_QUANTUM_MS)
-                    if end_ms >= self.now_ms and record.spec.pool == key.pool:
-                        ends[run] = end_ms
-                    else:
-                        end_ms = None
-                if end_ms is None:
-                    end_ms = self.lease_end_ms(name)
-                if len(slots) == 1:
-                    gpus = lease.gpus
-                else:
+                gpus = lease.gpus
+                if len(slots) > 1:
                     gpus = sum(m.bit_count() for n, m in slots if n == node.name)
-                found.append((end_ms, gpus, name))
+                found.append((said_end_ms(view, lease), gpus, name))
+        found.sort()
         return found
 
     def lease_end_ms(self, name: str) -> int:
         """Return when an open lease is expected to end."""
-        lease = self.view.leases[name]
-        if lease.ending is not None:
-            return lease_end_ms(self.view, lease, self.now_ms)
-        run = lease.fact.run
-        known = self.ends.runs.get(run)
-        if known is None:
-            known = self.ends.runs[run] = run_end_ms(self.view, self.view.runs[run], self.now_ms)
-        return known
+        return lease_end_ms(self.view, self.view.leases[name], self.now_ms)
 
     def _island_takings(self, key: IslandKey) -> list[Taking]:
         if self._takings is None:
@@ -345,10 +333,12 @@ class Outlook:
             if lent:
                 limit = account.spec.lending.concurrency_max
                 base = FOREVER_MS if limit is None else limit - account.lent_gpus_active
-            curve = self.ends.widths.get((key, lent))
-            if curve is None:
-                curve = curve_of(self._payer_ends(key, lent=lent))
-                self.ends.widths[key, lent] = curve
+            curve = self.ends.payer_curves.get(key)
+            ends = self._payer_ends(key, lent=lent)
+            if curve is None or ends is not self.ends.payers[key]:
+                curve = _curve(ends)
+                if ends is self.ends.payers[key]:
+                    self.ends.payer_curves[key] = curve
             known = Level(base, *curve, self._shares(key, lent=lent))
             self._payers[key, lent] = known
         return known
@@ -362,39 +352,44 @@ class Outlook:
             used = account.gpus_active + account.gpus_reserved
             known = Level.of(
                 FOREVER_MS if limit is None else limit - used,
-                [gain for member in members for gain in self._payer_ends(member, lent=False)],
+                [
+                    (at_ms, gpus)
+                    for member in members
+                    for at_ms, gpus, _ in self._payer_ends(member, lent=False)
+                ],
                 [taking for member in members for taking in self._shares(member, lent=False)],
             )
             self._caps[key] = known
         return known
 
-    def _payer_ends(self, key: EnvelopeId, *, lent: bool) -> list[tuple[int, int]]:
-        known = self.ends.payers.get((key, lent))
-        if known is None:
-            known = self.ends.payers[key, lent] = self._find_payer_ends(key, lent=lent)
-        return known
+    def payer_ends(self, key: EnvelopeId) -> list[End]:
+        """Return what leases will give back to their payer, in order."""
+        said = self.ends.payers.get(key)
+        if said is None:
+            leases, view = self.view.leases, self.view
+            found = [(name, leases[name]) for name in view.payer_leases.get(key, ())]
+            said = sorted((said_end_ms(view, lease), lease.gpus, name) for name, lease in found)
+            self.ends.payers[key] = said
+        return self._told(said)
 
-    def _find_payer_ends(self, key: EnvelopeId, *, lent: bool) -> list[tuple[int, int]]:
-        view = self.view
-        leases = ((name, view.leases[name]) for name in view.payer_leases.get(key, ()))
-        found = [
-            (self.lease_end_ms(name), lease.gpus)
-            for name, lease in leases
-            if not lent or lease.fact.tier is Tier.BORROWED
-        ]
+    def _payer_ends(self, key: EnvelopeId, *, lent: bool) -> list[End]:
+        """Return all that comes back to a payer, or of what it lent; not in order."""
+        view, ends = self.view, self.payer_ends(key)
+        if lent:
+            ends = [end for end in ends if view.leases[end[2]].fact.tier is Tier.BORROWED]
         # What was taken away for a trial still gives its width back when it was expected to, or
         # ending more work would leave less to count on.
-        found.extend(
-            (lease_end_ms(view, lease, self.now_ms), lease.gpus)
-            for lease in view.lifted.values()
+        more = [
+            (lease_end_ms(view, lease, self.now_ms), lease.gpus, name)
+            for name, lease in view.lifted.items()
             if lease.fact.payer == key and (not lent or lease.fact.tier is Tier.BORROWED)
-        )
-        found.extend(
-            (self.claim_span(claim)[1], claim.gpus)
-            for claim in view.claims.values()
+        ]
+        more.extend(
+            (self.claim_span(claim)[1], claim.gpus, name)
+            for name, claim in view.claims.items()
             if claim.payer == key and (not lent or claim.tier is Tier.BORROWED)
         )
-        return found
+        return ends + more if more else ends
 
     def _shares(self, key: EnvelopeId, *, lent: bool) -> list[Taking]:
         return [

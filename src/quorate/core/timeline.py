@@ -7,9 +7,11 @@ made, in which everything expected to end by then has ended, and tries for real.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
+from typing import Final
 
 from quorate.core.cover import payer_phases
 from quorate.core.layout import PackRequest
@@ -22,7 +24,7 @@ from quorate.model.records import EnvelopeAccount, Lease
 from quorate.model.selector import contradicts
 from quorate.model.specs import EnvelopeId
 from quorate.model.state import State
-from quorate.model.view import StateView
+from quorate.model.view import End, StateView
 
 
 @dataclass(slots=True)
@@ -75,6 +77,37 @@ class Counter:
 
 Change = tuple[int, int, IslandKey | EnvelopeId, int]
 """(instant, counter, what, how much of it can be used from then on)."""
+FIRST_ENDS: Final = 512
+"""How many ends are looked at before later ones are; then twice as many each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A level that a counter follows, and from when on and how far it can be used."""
+
+    number: int
+    key: IslandKey | EnvelopeId
+    level: Level
+    duration_ms: int
+    first_ms: int
+    at_most: int = FOREVER_MS
+
+    def changes(self, from_ms: int, until_ms: int) -> Iterator[Change]:
+        """Yield how much can be used from each instant of a while at which that may change."""
+        level, first_ms = self.level, self.first_ms
+        first = bisect_left(level.ends_ms, max(from_ms, first_ms + 1))
+        ends_ms = level.ends_ms[first : bisect_left(level.ends_ms, until_ms, first)]
+        instants = {first_ms, *ends_ms} if from_ms <= first_ms < until_ms else set(ends_ms)
+        for start_ms, stop_ms, _ in level.takings:
+            # Room grows when a reservation ends, and shrinks one duration before it starts.
+            for at_ms in (stop_ms, start_ms - self.duration_ms + 1):
+                if at_ms > first_ms and from_ms <= at_ms < until_ms:
+                    instants.add(at_ms)
+        if instants:
+            ordered = sorted(instants)
+            usable = level.usable(ordered, self.duration_ms)
+            for at_ms, gpus in zip(ordered, usable, strict=True):
+                yield at_ms, self.number, self.key, min(self.at_most, gpus)
 
 
 @dataclass(slots=True)
@@ -84,9 +117,10 @@ class Timeline:
     outlook: Outlook
     state: State
     counters: list[Counter] = field(default_factory=list)
-    changes: list[Change] = field(default_factory=list)
-    ends: dict[str, int] = field(default_factory=dict)
-    _queue: list[tuple[int, str]] = field(default_factory=list)
+    _followed: list[Followed] = field(default_factory=list)
+    _ends: list[End] = field(default_factory=list)
+    _gone: set[str] = field(default_factory=set)
+    _passed: int = 0
     _returns: list[tuple[int, Slots]] = field(default_factory=list)
 
     @classmethod
@@ -97,13 +131,11 @@ class Timeline:
         timeline = cls(outlook, view.overlay())
         for request, cover in asks:
             timeline._add(request, cover)
-        timeline._queue = sorted((end_ms, name) for name, end_ms in timeline.ends.items())
-        timeline._queue.reverse()
+        timeline._ends.sort()
         timeline._returns = sorted(
             ((outlook.claim_span(claim)[1], claim.slots) for claim in view.claims.values()),
             reverse=True,
         )
-        timeline.changes.sort(key=itemgetter(0))
         return timeline
 
     def _add(self, request: PackRequest, cover: CoverRequest) -> None:
@@ -119,72 +151,56 @@ class Timeline:
         if sum(gpus for *_, gpus in payers) < counter.need:
             return  # Nobody has the GPU-hours, whenever that would be.
         lines = {view.envelopes[payer].spec.selector for payer, *_ in payers}
+        duration_ms, now_ms = cover.duration_ms, outlook.now_ms
         for key in view.domains(request.pool, request.flavor).keys:
             labels = view.island(key).labels
             if contradicts(request.selector, labels) or all(contradicts(s, labels) for s in lines):
                 continue
-            self.ends.update((lease, end_ms) for end_ms, _, lease in outlook.island_ends(key))
-            self._list(number, key, outlook.island(key), cover.duration_ms)
+            self._ends += outlook.island_ends(key)
+            self._followed.append(Followed(number, key, outlook.island(key), duration_ms, now_ms))
         for payer, _, opens_ms, gpus in payers:
-            for lease in view.payer_leases.get(payer, ()):
-                self.ends.setdefault(lease, outlook.lease_end_ms(lease))
+            self._ends += outlook.payer_ends(payer)
             level = outlook.payer(payer)
-            self._list(number, payer, level, cover.duration_ms, from_ms=opens_ms, at_most=gpus)
-
-    def _list(  # noqa: PLR0913 - what, where and from when
-        self,
-        number: int,
-        key: IslandKey | EnvelopeId,
-        level: Level,
-        duration_ms: int,
-        *,
-        from_ms: int | None = None,
-        at_most: int = FOREVER_MS,
-    ) -> None:
-        """List how much can be used from each instant at which that changes for the better."""
-        first_ms = self.outlook.now_ms if from_ms is None else from_ms
-        if not level.takings:
-            # Nothing is ever taken, so what is free stays free.
-            self.changes.append((first_ms, number, key, min(at_most, level.at(first_ms))))
-            self.changes.extend(
-                (at_ms, number, key, min(at_most, level.base + gained))
-                for at_ms, gained in zip(level.ends_ms, level.gained, strict=True)
-                if at_ms > first_ms
-            )
-            return
-        instants = {first_ms, *(at_ms for at_ms in level.ends_ms if at_ms > first_ms)}
-        for start_ms, until_ms, _ in level.takings:
-            # Room grows when a reservation ends, and shrinks one duration before it starts.
-            instants |= {at_ms for at_ms in (until_ms,) if first_ms < at_ms < FOREVER_MS}
-            gone_ms = start_ms - duration_ms + 1
-            if gone_ms > first_ms:
-                instants.add(gone_ms)
-        ordered = sorted(instants)
-        self.changes.extend(
-            (at_ms, number, key, min(at_most, gpus))
-            for at_ms, gpus in zip(ordered, level.usable(ordered, duration_ms), strict=True)
-        )
+            self._followed.append(Followed(number, payer, level, duration_ms, opens_ms, gpus))
 
     def instants(self) -> Iterator[int]:
         """Yield, in order, each instant at which the run might start."""
-        place, changes = 0, self.changes
-        while place < len(changes):
-            at_ms = changes[place][0]
-            while place < len(changes) and changes[place][0] == at_ms:
-                _, number, key, gpus = changes[place]
-                if isinstance(key, IslandKey):
-                    self.counters[number].set_domain(key, gpus)
-                else:
-                    self.counters[number].set_payer(key, gpus)
-                place += 1
-            if any(counter.may_fit for counter in self.counters):
-                yield at_ms
+        for changes in self._stretches():
+            place = 0
+            while place < len(changes):
+                at_ms = changes[place][0]
+                while place < len(changes) and changes[place][0] == at_ms:
+                    _, number, key, gpus = changes[place]
+                    if isinstance(key, IslandKey):
+                        self.counters[number].set_domain(key, gpus)
+                    else:
+                        self.counters[number].set_payer(key, gpus)
+                    place += 1
+                if any(counter.may_fit for counter in self.counters):
+                    yield at_ms
+
+    def _stretches(self) -> Iterator[list[Change]]:
+        """Yield the changes in order, a stretch of time at once: most starts are found early."""
+        from_ms, count = self.outlook.now_ms, FIRST_ENDS
+        while from_ms < FOREVER_MS:
+            until_ms = FOREVER_MS
+            if count < len(self._ends):
+                until_ms = max(from_ms + 1, self._ends[count][0])
+            changes = [c for each in self._followed for c in each.changes(from_ms, until_ms)]
+            changes.sort(key=itemgetter(0))
+            yield changes
+            from_ms, count = until_ms, count * 2
 
     def at(self, at_ms: int) -> State:
         """Return the state at ``at_ms``, which is not before the last one asked for."""
         ended: list[Lease] = []
-        while self._queue and self._queue[-1][0] <= at_ms:
-            ended.append(self.state.leases[self._queue.pop()[1]])
+        while self._passed < len(self._ends) and self._ends[self._passed][0] <= at_ms:
+            name = self._ends[self._passed][2]
+            self._passed += 1
+            # One that is in several places, or with a payer too, is there several times.
+            if name not in self._gone:
+                self._gone.add(name)
+                ended.append(self.state.leases[name])
         release(self.state, ended)
         while self._returns and self._returns[-1][0] <= at_ms:
             self.state.vacate(self._returns.pop()[1])

@@ -251,8 +251,9 @@ def _hold_extended(state: State, event: e.HoldExtended) -> None:
 
 
 def _lease_ending(state: State, event: e.LeaseEnding) -> None:
-    state.leases.own(event.lease).ending = event
-    state.ends_changed()
+    lease = state.leases.own(event.lease)
+    lease.ending = event
+    state.end_changed(lease)
 
 
 def _lease_ended(state: State, event: e.LeaseEnded) -> None:

@@ -57,7 +57,6 @@ def _claim_closed(state: State, event: e.ClaimClosed) -> None:
 
 def _set_aside(state: State, claim: ClaimRecord, sign: int) -> None:
     """Keep room and money of a filled spare on its payer, or (-1) let go of them."""
-    state.ends_changed()
     account = state.envelopes.own(claim.payer)
     account.gpus_reserved += sign * claim.gpus
     for key in account.caps:

@@ -122,7 +122,7 @@ class State:
         self._payer_leases: Table[EnvelopeId, dict[str, None]] = Table()
         self.leases_indexed = False
         self.family_cache: dict[tuple[str, str], Family] = {}
-        self.ends_cache: dict[int, Ends] = {}
+        self.ends_cache = Ends()
         # Leases that a trial has taken away; never any in the owned state.
         self.lifted: dict[str, Lease] = {}
         self._domains: Table[tuple[str, str], DomainIndex] = Table()
@@ -202,7 +202,7 @@ class State:
 
     def list_lease(self, name: str, lease: Lease) -> None:
         """Add ``lease`` to the indexes by node, owner and payer."""
-        self.ends_cache = {}
+        self.end_changed(lease)
         nodes = self._node_leases
         for node, _ in lease.fact.slots:
             if node in nodes:
@@ -243,7 +243,7 @@ class State:
 
     def unlist_lease(self, name: str, lease: Lease) -> None:
         """Take ``lease`` out of the indexes by node, owner and payer."""
-        self.ends_cache = {}
+        self.end_changed(lease)
         for node, _ in lease.fact.slots:
             del self._node_leases.own(node)[name]
         owner = self.runs[lease.fact.run].spec.owner
@@ -338,7 +338,7 @@ class State:
 
     def mark_node(self, name: str, status: NodeStatus) -> None:
         """Note the status of a node, and offer or withhold its slots accordingly."""
-        self.ends_cache = {}
+        self.ends_cache = Ends()
         record = self.nodes[name]
         island = self._own_island(record.island)
         if status is NodeStatus.READY:
@@ -355,7 +355,7 @@ class State:
 
     def add_node(self, node: Node, *, free: int) -> None:
         """Place ``node``, with ``free`` slots, into the topology; done in bulk by ``refresh``."""
-        self.ends_cache = {}
+        self.ends_cache = Ends()
         self._pending_nodes[node.name] = node
         self._pending_free[node.name] = free
 
@@ -426,7 +426,14 @@ class State:
 
     def ends_changed(self) -> None:
         """Forget what was found out about expected ends."""
-        self.ends_cache = {}
+        self.ends_cache = Ends()
+
+    def end_changed(self, lease: Lease) -> None:
+        """Forget what was found out about expected ends that ``lease`` has part in."""
+        ends = self.ends_cache
+        if ends.islands or ends.payers:
+            islands = {self._nodes[node].island for node, _ in lease.fact.slots}
+            self.ends_cache = ends.without(islands, lease.fact.payer)
 
     def budgets_changed(self) -> None:
         """Forget what was derived from budgets and owners."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -50,15 +50,33 @@ Curve = tuple[list[int], list[int]]
 """Instants in order, and how many GPUs have come free by each of them."""
 
 
+End = tuple[int, int, str]
+"""(instant, GPUs, lease): so many GPUs come free when that lease ends."""
+
+
 @dataclass(slots=True)
 class Ends:
-    """What was found out about expected ends, told at one instant; dropped when a lease changes."""
+    """What was found out about the ends that leases have said, in order; told at any instant.
 
-    runs: dict[str, int] = field(default_factory=dict)
-    leases: dict[IslandKey, list[tuple[int, int, str]]] = field(default_factory=dict)
-    islands: dict[IslandKey, Curve] = field(default_factory=dict)
-    payers: dict[tuple[EnvelopeId, bool], list[tuple[int, int]]] = field(default_factory=dict)
-    widths: dict[tuple[EnvelopeId, bool], Curve] = field(default_factory=dict)
+    What a lease has part in is dropped when it changes. Curves are kept where all that they are
+    made of is in the list of the same key.
+    """
+
+    islands: dict[IslandKey, list[End]] = field(default_factory=dict)
+    island_curves: dict[IslandKey, Curve] = field(default_factory=dict)
+    payers: dict[EnvelopeId, list[End]] = field(default_factory=dict)
+    payer_curves: dict[EnvelopeId, Curve] = field(default_factory=dict)
+
+    def without(self, islands: Collection[IslandKey], payer: EnvelopeId) -> Ends:
+        """Return what is still so after a lease of ``payer`` on ``islands`` has changed."""
+        if payer not in self.payers and self.islands.keys().isdisjoint(islands):
+            return self
+        return Ends(
+            {key: ends for key, ends in self.islands.items() if key not in islands},
+            {key: curve for key, curve in self.island_curves.items() if key not in islands},
+            {key: ends for key, ends in self.payers.items() if key != payer},
+            {key: curve for key, curve in self.payer_curves.items() if key != payer},
+        )
 
 
 class StateView(Protocol):
@@ -230,8 +248,8 @@ class StateView(Protocol):
         ...
 
     @property
-    def ends_cache(self) -> dict[int, Ends]:
-        """Expected ends found so far, by the instant at which they were told."""
+    def ends_cache(self) -> Ends:
+        """Expected ends found so far; what a lease has part in is dropped when it changes."""
         ...
 
     def domains(self, pool: str, flavor: str) -> DomainIndex:
