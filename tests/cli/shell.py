@@ -82,7 +82,9 @@ def start(
     file_bytes_max: int | None = None,
 ) -> subprocess.Popen[bytes]:
     """Return a real ``quorate`` process, started in ``folder``; it may be kept from long files."""
-    program = "from quorate.cli.main import run; run()"
+    # Whoever runs the tests in the background has them ignore interrupts; a person's shell has not.
+    interruptible = "import signal as s; s.signal(s.SIGINT, s.default_int_handler)"
+    program = f"{interruptible}; from quorate.cli.main import run; run()"
     if file_bytes_max is not None:
         limit = f"({file_bytes_max}, {file_bytes_max})"
         program = f"import resource as r; r.setrlimit(r.RLIMIT_FSIZE, {limit}); {program}"
@@ -112,5 +114,9 @@ def process(
 def finish(running: subprocess.Popen[bytes], stdin: bytes = b"") -> Said:
     """Return what ``running`` says until it ends."""
     with running:
-        out, err = running.communicate(stdin, timeout=120)
+        try:
+            out, err = running.communicate(stdin, timeout=120)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            raise
     return Said(running.returncode, (out or b"").decode(), err.decode())

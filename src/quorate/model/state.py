@@ -35,7 +35,7 @@ from quorate.model.specs import (
     Pool,
     System,
 )
-from quorate.model.tables import Table
+from quorate.model.tables import LayeredTable, Table
 from quorate.model.view import Ends, Family
 
 
@@ -146,7 +146,7 @@ class State:
         over.ledger_id, over.public_key, over.system = self.ledger_id, self.public_key, self.system
         over.lottery = self.lottery
         for name in _TABLES:
-            setattr(over, name, getattr(self, name).layer())
+            setattr(over, name, LayeredTable(getattr(self, name)))
         # Shared until a budget or owner changes in the overlay, which then gets its own (apply.py).
         over.family_cache = self.family_cache
         over.ends_cache = self.ends_cache

@@ -8,7 +8,7 @@ out a private copy, so that what lies below never changes. That is all there is 
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
-from typing import Generic, Protocol, Self, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, Self, TypeVar, cast
 
 
 class Copyable(Protocol):
@@ -21,6 +21,10 @@ class Copyable(Protocol):
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+_NOTHING: Final[set[Any]] = set()
+"""Never added to."""
 
 
 class Table(dict[K, V]):
@@ -47,7 +51,8 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
     def __init__(self, base: Table[K, V] | LayeredTable[K, V]) -> None:
         self._base = base
         self._local: dict[K, V] = {}
-        self._gone: set[K] = set()
+        # Made with the first deletion: there are many tables, and most lose nothing.
+        self._gone: set[K] = _NOTHING
 
     def __getitem__(self, key: K) -> V:
         local = self._local
@@ -59,13 +64,16 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
 
     def __setitem__(self, key: K, value: V) -> None:
         self._local[key] = value
-        self._gone.discard(key)
+        if key in self._gone:
+            self._gone.discard(key)
 
     def __delitem__(self, key: K) -> None:
         if key not in self:
             raise KeyError(key)
         self._local.pop(key, None)
         if key in self._base:
+            if self._gone is _NOTHING:
+                self._gone = set()
             self._gone.add(key)
 
     def __contains__(self, key: object) -> bool:
