@@ -151,3 +151,12 @@ def _returns(event: Event) -> bool:
     return (
         isinstance(event, LeaseStarted) and event.role is Role.SPARE and event.start_ms > LATER_MS
     )
+
+
+def test_an_audit_counts_the_width_that_is_kept_for_filled_spares() -> None:
+    events = history()
+    place = at(events, SpareFilled)
+    filled = events[place]
+    assert isinstance(filled, SpareFilled)
+    events.insert(place, replace(filled, claim="another", hold_gpu_ms=0))
+    assert ("I2", "b1/e") in {(violation.rule, violation.subject) for violation in audit(events)}

@@ -7,8 +7,10 @@ from quorate.core.decide import decide
 from quorate.core.due import next_due_ms
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.apply import apply_all
+from quorate.model.records import ConflictRecord
 from quorate.model.state import State
 from quorate.testing.world import NOW_MS, budget, envelope, fleet, run, world
+from tests.oracles.lotteries import declaration
 
 
 def do(state: State, command: Command, *, at_ms: int = NOW_MS) -> None:
@@ -63,3 +65,17 @@ def test_a_tick_moves_what_is_due_and_a_second_one_does_nothing() -> None:
     assert later_ms > due_ms
     again = decide(state, Tick(), now_ms=due_ms, actor="test", has_executor=True)
     assert again.events == ()
+
+
+def test_a_start_that_is_not_late_is_due_whatever_conflict_is_open() -> None:
+    state = state_with(graces_ms=())
+    for name in ("a", "b"):
+        do(state, Submit(run(name, 16, expected_duration_ms=HOUR_MS, checkpoint_ms=MINUTE_MS)))
+    (promise,) = state.reservations.values()
+    start_ms = promise.planned_start_ms
+    assert start_ms == NOW_MS + HOUR_MS
+    declared = declaration(at_ms=NOW_MS + HOUR_MS)
+    state.conflicts[declared.conflict] = ConflictRecord(declared)
+    state.open_conflicts[declared.conflict] = None
+    for after_ms in (start_ms - 2, start_ms - 1):
+        assert next_due_ms(state, has_executor=False, after_ms=after_ms) == start_ms

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from quorate.core.admit import cover_request
 from quorate.core.commands import (
     Apply,
     Cancel,
@@ -16,6 +18,10 @@ from quorate.core.commands import (
     Submit,
     Tick,
 )
+from quorate.core.cover import payer_phases
+from quorate.core.purse import Purse
+from quorate.core.shortfall import limit_of
+from quorate.core.spares import claims_of
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import (
     ClaimClosed,
@@ -27,6 +33,7 @@ from quorate.model.events import (
     RunRequeued,
     SpareFilled,
     StartReason,
+    Tier,
 )
 from quorate.model.records import Phase
 from quorate.model.specs import EnvelopeId, Follow, Malleable, Node, Owner, Replace
@@ -502,3 +509,73 @@ class TestReclaim:
         stopping = life.state.runs["keeper"].stopping
         assert stopping is not None
         assert stopping.reason is EndReason.BUDGET_EXHAUSTED
+
+
+class TestCounting:
+    """What is kept for spares, and for whom."""
+
+    def test_a_filler_that_would_outstay_the_spares_run_takes_none_where_a_start_is_promised(
+        self,
+    ) -> None:
+        life = one_and_two(fleet({"A": 8}, gpus=4))
+        life.do(
+            Submit(
+                run(
+                    "keeper",
+                    4,
+                    "one",
+                    group_gpus=4,
+                    spares_per_group=4,
+                    expected_duration_ms=2 * HOUR_MS,
+                )
+            )
+        )
+        life.do(Submit(run("promised", 8, "two", expected_duration_ms=HOUR_MS)))
+        assert life.state.reservations
+        life.do(Submit(run("long", 2, "two", expected_duration_ms=9 * HOUR_MS)), LATER_MS)
+        life.do(Submit(run("short", 2, "two", expected_duration_ms=HOUR_MS)), LATER_MS)
+        assert (life.gpus("long"), life.gpus("short"), life.filled("keeper")) == (0, 2, 2)
+
+    def test_the_claims_of_a_group_are_those_of_its_own_run(self) -> None:
+        life = one_and_two(fleet({"A": 6}, gpus=6))
+        for name in ("k1", "k2"):
+            life.do(Submit(run(name, 2, "one", group_gpus=2, spares_per_group=1)))
+        life.do(Submit(run("filler", 2, "two")), LATER_MS)
+        assert (life.filled("k1"), life.filled("k2")) == (1, 1)
+        for name in ("k1", "k2"):
+            assert [c.run for c in claims_of(life.state, name, "group/0")] == [name]
+
+    def test_a_borrowed_spare_comes_back_within_what_its_run_may_borrow(self) -> None:
+        life = Life(
+            nodes=fleet({"A": 6}, gpus=6),
+            budgets=[
+                budget("b1", "one", envelope("e", 4)),
+                budget("b2", "two", envelope("e", 4)),
+                budget("b3", "rich", envelope("e", 4, lending=lending("one"))),
+            ],
+        )
+        asked = run("keeper", 4, "one", group_gpus=4, spares_per_group=2, funding=borrowing(2))
+        life.do(Submit(asked))
+        life.do(Submit(run("filler", 2, "two")), LATER_MS)
+        assert life.filled("keeper") == 2
+        assert {claim.tier for claim in life.state.claims.values()} == {Tier.BORROWED}
+        life.do(Complete("filler"), LATER_MS + MINUTE_MS)
+        assert (life.filled("keeper"), life.gpus("keeper", SPARE)) == (0, 2)
+
+    def test_what_is_kept_for_filled_spares_is_in_use_as_far_as_its_payer_goes(self) -> None:
+        life = Life(
+            nodes=[node("n1", 4), node("n2", 4)],
+            budgets=[
+                budget("b1", "one", envelope("e", 8, gpu_ms_max=20 * HOUR_MS)),
+                budget("b2", "two", envelope("e", 8)),
+            ],
+        )
+        asked = run("keeper", 4, "one", group_gpus=4, spares_per_group=4)
+        life.do(Submit(replace(asked, expected_duration_ms=HOUR_MS)))
+        life.do(Submit(run("filler", 4, "two")))
+        assert life.filled("keeper") == 4
+        more = run("more", 1, "one", expected_duration_ms=4 * HOUR_MS)
+        cover = cover_request(life.state, more, "H100", NOW_MS)
+        purse = Purse(life.state, cover, payer_phases(life.state, cover)[-1])
+        said = limit_of(purse, EnvelopeId("b1/e"), Tier.OWNED)
+        assert said == "concurrency 8, 8 in use"

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from quorate.core.audit import audit
 from quorate.core.commands import Submit, Tick
 from quorate.core.decide import decide
 from quorate.core.invariants import sweep
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.apply import apply_all
-from quorate.model.events import EndReason, LeaseEnded, LeaseStarted, Role, StartReason, Tier
+from quorate.model.events import (
+    EndReason,
+    LeaseEnded,
+    LeaseStarted,
+    Outcome,
+    Role,
+    RunEnded,
+    StartReason,
+    Tier,
+)
 from quorate.model.records import Phase
 from quorate.model.specs import Funding, Owner
 from quorate.testing.world import (
@@ -20,6 +30,7 @@ from quorate.testing.world import (
     run,
     world,
 )
+from tests.oracles.lives import Life
 
 HOLD_MS = HOUR_MS + 2 * MINUTE_MS
 
@@ -91,3 +102,18 @@ def test_a_sponsor_takes_over_only_where_the_run_may_borrow() -> None:
         tiers = {lease.fact.tier for lease in state.leases.values()}
         assert tiers == ({Tier.BORROWED} if allowed else set())
         assert sweep(state) == []
+
+
+def test_a_hand_over_that_nobody_takes_is_seen_by_the_audit() -> None:
+    lines = (envelope("a", 8, gpu_ms_max=8 * HOLD_MS), envelope("b", 8))
+    life = Life(nodes=fleet({"A": 8}), budgets=[budget("b", "team", *lines)])
+    life.do(Submit(run("r", 8, expected_duration_ms=HOUR_MS)))
+    ended, started = life.do(Tick(), NOW_MS + HOLD_MS).events
+    assert isinstance(started, LeaseStarted)
+    assert started.reason is StartReason.HANDOVER
+    spoiled = [event for event in life.events if event is not started]
+    assert spoiled[-1] is ended
+    found = audit([*spoiled, RunEnded(ended.at_ms, "t", "r", Outcome.COMPLETED)])
+    assert ("I6", "r", "is handed over, and not as it was") in {
+        (violation.rule, violation.subject, violation.found) for violation in found
+    }

@@ -322,6 +322,12 @@ def test_an_outcome_does_not_fit_another_declaration(changed: dict[str, Any]) ->
     assert check_draws(structs.replace(declared, **changed), shown) != []
 
 
+def test_a_run_that_entered_twice_is_found() -> None:
+    declared = declaration()
+    twice = structs.replace(declared, tokens=(*declared.tokens, token("ada", "a1")))
+    assert "a run entered with more than one token" in check_draws(twice, outcome(twice))
+
+
 # --- The page ---------------------------------------------------------------------------------
 
 

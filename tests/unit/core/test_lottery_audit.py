@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from quorate.core.contest import ordeals_of
 from quorate.core.lottery_audit import Lotteries
+from quorate.model.apply import apply_all
 from quorate.model.events import (
     ConflictDeclared,
     CutStep,
@@ -16,9 +18,13 @@ from quorate.model.events import (
     Event,
     LeaseEnded,
     LeaseEnding,
+    LeaseStarted,
     LotteryCommitted,
 )
+from quorate.model.records import ConflictRecord
+from quorate.model.state import State
 from tests.oracles.lotteries import (
+    FLEET,
     LENGTH,
     START_MS,
     declaration,
@@ -190,3 +196,14 @@ def test_a_victim_may_end_by_itself() -> None:
     ends = [event for event in stops(shown) if isinstance(event, LeaseEnded)]
     over = [structs.replace(event, reason=EndReason.END, detail="") for event in ends]
     assert faults([*history, shown, *over]) == []
+
+
+def test_a_run_that_was_drawn_is_told_whether_it_was_spared() -> None:
+    state = State()
+    apply_all(state, [e for e in opening() if not isinstance(e, LeaseStarted)])
+    declared = declaration()
+    shown = outcome(declared, spared=(1,))
+    state.conflicts[declared.conflict] = ConflictRecord(declared, shown)
+    told = {run: ordeals_of(state, run)[0].was_spared for _, run in FLEET}
+    assert told == {run: any(d.run == run and d.spared for d in shown.draws) for _, run in FLEET}
+    assert sorted(told.values()) == [False] * 4 + [True]

@@ -13,6 +13,7 @@ import pytest
 
 from quorate.core.payment import PaymentSearch, pay, payable
 from quorate.core.purse import CoverRequest, Demand, Place, Purse, family_payers
+from quorate.core.shortfall import explain_uncovered
 from quorate.core.steps import Steps
 from quorate.model.amounts import HOUR_MS
 from quorate.model.specs import Cap, Envelope
@@ -144,3 +145,33 @@ def test_without_overlapping_caps_what_is_payable_is_the_most_that_can_be_paid()
                 if next(bill.divisions(), None) is not None:
                     best = max(best, (a, b))
         assert tuple(found) == best, seed
+
+
+def test_of_two_caps_over_the_same_payers_the_tighter_one_tells_what_is_payable() -> None:
+    caps = [
+        Cap(name=name, flavor="H100", envelopes=("e", "f"), concurrency_max=most)
+        for name, most in (("loose", 7), ("tight", 2))
+    ]
+    state = world(budgets=[budget("b", "team", envelope("e", 8), envelope("f", 8), caps=caps)])
+    purse = Purse(state, REQUEST, family_payers(state, "team", "H100"))
+    assert payable(purse, [(Place("A", PLACES["A"]), 8)]) == [2]
+
+
+def test_what_overlapping_caps_leave_unpaid_is_told_to_the_gpu() -> None:
+    told = 0
+    for seed in range(WORLDS):
+        bill = Bill(seed, overlapping=True)
+        if paid_by(bill, Steps()) is not None:
+            continue
+        refusal = explain_uncovered(bill.purse(), bill.demands(), Steps())
+        wanted, best = list(bill.wanted), (0, 0)
+        if sum(payable(bill.purse(), bill.demands())) < sum(wanted):
+            continue
+        for a in range(wanted[0], -1, -1):
+            for b in range(wanted[1], -1, -1):
+                bill.wanted = [a, b]
+                if next(bill.divisions(), None) is not None:
+                    best = max(best, (a, b))
+        assert refusal.short == sum(wanted) - sum(best), seed
+        told += 1
+    assert told

@@ -127,3 +127,24 @@ def test_a_search_that_is_cut_short_says_so() -> None:
     yards = Yards(world(nodes=fleet(dict.fromkeys("ABCD", 8))), request(Bundle(0, 32, None)))
     assert list(spreads(yards, only_at("A"), steps)) == []
     assert steps.exhausted
+
+
+def test_steps_that_are_not_left_are_not_taken() -> None:
+    steps = Steps(left=3)
+    assert [steps.spend(2), steps.spend(2), steps.spend(), steps.spend()] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+    assert steps == Steps(left=0, exhausted=True)
+
+
+def test_no_rack_gives_less_than_nothing() -> None:
+    nodes = [node(f"n{rack}", 4, rack=f"k{rack}") for rack in range(3)]
+    yards = Yards(world(nodes=nodes), request(Bundle(0, 3, None)), by_rack=True)
+    found = spreads(yards, lambda _: True, Steps())
+    amounts = [piece.amounts for spread in found for piece in spread]
+    # Three can be divided among three in ten ways.
+    assert len(amounts) == len(set(amounts)) == 10
+    assert all(sum(each) == 3 and min(each) >= 0 for each in amounts)

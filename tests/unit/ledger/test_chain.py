@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Iterator
 from hashlib import sha256
@@ -21,11 +22,14 @@ from quorate.ledger.chain import (
     verify_blocks,
 )
 from quorate.ledger.errors import CorruptLedgerError, NewerLedgerError
+from quorate.ledger.fold import collector_paused, replay_until
 from quorate.model.events import (
     EndReason,
     Event,
     LeaseEnded,
     LeaseStarted,
+    LedgerOpened,
+    NodeApplied,
     Outcome,
     Role,
     RunEnded,
@@ -33,6 +37,7 @@ from quorate.model.events import (
     Tier,
 )
 from quorate.model.specs import EnvelopeId
+from quorate.testing.world import node
 
 FLIPS = 2_000
 LEDGER_EVENTS = 10_000
@@ -235,3 +240,20 @@ def test_changed_number_beside_the_body_is_found(field: str) -> None:
         wrong = getattr(THREE[1], field) ^ (1 << bit)
         blocks = [THREE[0], msgspec.structs.replace(THREE[1], **{field: wrong}), THREE[2]]
         assert isinstance(verify_blocks(blocks), Broken), bit
+
+
+def test_a_replay_until_an_instant_reads_no_further_than_that() -> None:
+    first: list[Event] = [LedgerOpened(1, "root", "ledger", "")]
+    first += [NodeApplied(at_ms, "root", node(f"n{at_ms}")) for at_ms in (3, 5)]
+    blocks = iter(chained([first, [NodeApplied(7, "root", node("n7"))]]))
+    state, head = replay_until(blocks, at_ms=3)
+    assert (state.at_ms, head.height) == (3, 1)
+    assert set(state.nodes) == {"n3"}
+    assert [block.height for block in blocks] == [2]
+
+
+def test_the_collector_rests_while_much_is_built_and_is_then_as_it_was() -> None:
+    assert gc.isenabled()
+    with collector_paused():
+        assert not gc.isenabled()
+    assert gc.isenabled()

@@ -228,3 +228,13 @@ def test_export_that_was_changed_is_refused_by_field(shown: dict[str, Any], said
 def test_export_of_a_newer_quorate_is_refused_by_tag() -> None:
     with pytest.raises(UnknownEventError, match="lease-ended/9"):
         event_from_json(_shown(tag="lease-ended/9"))
+
+
+def test_an_exported_event_is_read_back_as_it_was() -> None:
+    assert event_from_json(event_to_json(7, LEASE)) == (7, LEASE)
+
+
+def test_damage_says_where_it_is_as_far_as_that_is_known() -> None:
+    assert str(CorruptLedgerError("gone")) == "gone"
+    assert str(CorruptLedgerError("gone", seq=7)) == "gone (at sequence 7)"
+    assert str(CorruptLedgerError("gone", height=3, seq=7)) == "gone (at block 3, sequence 7)"
