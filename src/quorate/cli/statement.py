@@ -1,0 +1,49 @@
+"""``quorate statement``: what became of every envelope's money in a month."""
+
+from __future__ import annotations
+
+import click
+
+from quorate.cli.csv_text import csv_reader
+from quorate.cli.settings import Settings, examples, ledger_options
+
+
+@click.command(
+    epilog=examples(
+        "quorate statement",
+        "quorate statement --tenant rai --price H100=2.40 --price A100=1.10",
+        "quorate statement --budget rai -o json",
+        "quorate statement -o csv > statement.csv",
+    )
+)
+@click.option(
+    "--month", metavar="YYYY-MM", help="A calendar month in UTC.  [default: this one, up to now]"
+)
+@click.option("--budget", metavar="NAME", help="Only the envelopes of this budget.")
+@click.option("--tenant", metavar="NAME", help="Only the envelopes of this owner.")
+@click.option(
+    "--price",
+    "prices",
+    metavar="FLAVOR=PRICE",
+    multiple=True,
+    help="What a GPU-hour of a flavor costs; may be repeated.",
+)
+@csv_reader
+@ledger_options
+@click.pass_obj
+def statement(
+    settings: Settings,
+    month: str | None,
+    budget: str | None,
+    tenant: str | None,
+    prices: tuple[str, ...],
+) -> None:
+    """State what each envelope granted, spent, holds and lent.
+
+    As of the end of the month, or now; granted is always spent + held + free. Below that: who used
+    it in the month, and what was borrowed from whom. Tables show GPU-hours with two decimals; json,
+    yaml and csv have exact GPU-milliseconds. A past month says the same whenever it is asked for.
+    """
+    from quorate.cli.statement_report import show_statement
+
+    show_statement(settings, month=month, budget=budget, owner=tenant, prices=prices)
