@@ -8,7 +8,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks import command, cover, durable, forecast, placement, replay, resolver, thrash
+from benchmarks import (
+    command,
+    cover,
+    durable,
+    forecast,
+    placement,
+    replay,
+    resolver,
+    tenancy,
+    thrash,
+)
 from benchmarks.figure import Effort, Figure
 from benchmarks.machine import describe_machine
 from benchmarks.report import details, table, write_json
@@ -21,6 +31,7 @@ BENCHMARKS: dict[str, Callable[[Effort], list[Figure]]] = {
     "command": command.measure,
     "resolver": resolver.measure,
     "forecast": forecast.measure,
+    "tenancy": tenancy.measure,
     "thrash": thrash.measure,
 }
 RESULTS = Path(__file__).parent / "out" / "results.json"

@@ -37,6 +37,7 @@ class StoppedClock:
 def from_log(store: SqliteStore) -> Done:
     """Read every event and be ready: the first decision is made, and not recorded."""
     state, head = replay(store.blocks())
+    state.overlay()  # Which leaves no index for later.
     return _ready(Engine(store, StoppedClock(), state, head))
 
 

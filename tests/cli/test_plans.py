@@ -212,7 +212,7 @@ def test_reservations_are_listed_and_described(patient: Shell) -> None:
     assert "promised to start 2027-01-15T16:00:00Z (in 6h)" in out
     assert "reservation-made/1" in out
     assert re.search(r"big .*2027-01-15T16:00:00Z", patient.ok("get", "runs", "-o", "wide"))
-    assert patient.ok("get", "queue").splitlines()[1].split()[6:8] == ["in", "6h"]
+    assert patient.ok("get", "queue").splitlines()[1].split()[6:9] == ["1.0000", "in", "6h"]
     status = patient("get", "run", "big", "-o", "json").json["status"]
     assert status["reservation"]["plannedStart"] == "2027-01-15T16:00:00Z"
 

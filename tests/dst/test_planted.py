@@ -114,6 +114,24 @@ BUGS: Final = (
         "    return max(0, room - max(0, least))\n",
         "    return max(0, room - 1 - max(0, least))\n",
     ),
+    Bug(
+        "skip a node quota",
+        "core/quota.py",
+        "            if current + new > limit:\n",
+        "            if current + new > limit + 1:\n",
+    ),
+    Bug(
+        "forget to count a descendant",
+        "model/holdings.py",
+        "                for name in lineage(self._owners, owner)\n",
+        "                for name in lineage(self._owners, owner)[:1]\n",
+    ),
+    Bug(
+        "wake nobody",
+        "core/quota.py",
+        "    owners = _relieved(view, scribe.events)\n",
+        "    owners = _relieved(view, scribe.events[:0])\n",
+    ),
 )
 
 

@@ -44,6 +44,8 @@ INSIDE = {
     ("Step", "shrink"): ("script", "SHRINK"),
     ("Step", "confirm"): ("script", "CONFIRM"),
     ("Step", "resolve"): ("script", "RESOLVE"),
+    ("Step", "updateOwner"): ("tenant_steps", "UPDATE"),
+    ("Step", "removeOwner"): ("tenant_steps", "REMOVE"),
 }
 """Small mappings whose fields stand in the last cell of a row."""
 

@@ -38,6 +38,7 @@ READ: dict[str, frozenset[str]] = {
     "Cap": budget._CAP,
     "Pool": pool._POOL,
     "System": pool._SYSTEM,
+    "Weights": pool._WEIGHTS,
     "Run": run._SPEC,
     "Resources": run._RESOURCES,
     "Locality": run._LOCALITY,
@@ -69,6 +70,8 @@ def _set(heading: str, part: dict[str, Any]) -> dict[str, Any]:
             tree["spec"] |= part
         case "Owner" | "Pool" | "System":
             tree = {"kind": heading, "spec": part}
+        case "Weights":
+            tree = {"kind": "System", "spec": {"weights": part}}
         case "Run":
             tree = {"kind": "Run", "spec": WORK | part}
         case "Locality" | "Runtime" | "Funding":
@@ -77,7 +80,7 @@ def _set(heading: str, part: dict[str, Any]) -> dict[str, Any]:
             tree = {"kind": "Run", "spec": WORK | {"follow": {"after": ["x"]} | part}}
         case _:
             raise AssertionError(heading)
-    name = "system" if heading == "System" else "n"
+    name = "system" if heading in ("System", "Weights") else "n"
     return {"apiVersion": "quorate.dev/v1", "metadata": {"name": name}, **tree}
 
 

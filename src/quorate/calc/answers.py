@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from quorate.model.refusal import Refusal, sentence
+from quorate.model.refusal import Refusal, RefusalCode, sentence
+
+_OF_QUOTAS = (
+    RefusalCode.MAX_NODES,
+    RefusalCode.MAX_CONCURRENT_RUNS,
+    RefusalCode.WAITING_FOR_QUOTA,
+)
 
 
 def error(name: str, refusal: Refusal) -> dict[str, object]:
@@ -33,6 +39,8 @@ def refusal_tree(refusal: Refusal) -> dict[str, object]:
             for shortage in refusal.shortages
         ],
     }
+    if refusal.code in _OF_QUOTAS:
+        tree |= {"current": refusal.current, "limit": refusal.limit}
     if refusal.remedy:
         tree["remedy"] = refusal.remedy
     if refusal.also is not None:

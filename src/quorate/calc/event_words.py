@@ -28,6 +28,11 @@ def told(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per ev
             return f"node {event.node} is {event.status}"
         case e.OwnerApplied():
             return f"owner {event.owner.name} was applied"
+        case e.OwnerRemoved():
+            return f"owner {event.owner} was removed"
+        case e.ThresholdCrossed():
+            where = "has used" if event.is_above else "is clearly below"
+            return f"owner {event.owner} {where} {event.percent} % of a budget"
         case e.BudgetApplied():
             return f"budget {event.budget.name} of {event.budget.owner} was applied"
         case e.RunSubmitted():

@@ -15,6 +15,7 @@ from quorate.calc.expecting import read_expected
 from quorate.calc.fleet import read_node
 from quorate.calc.reading import CalcInputError
 from quorate.calc.runs import OwnerOf, run_reader
+from quorate.calc.tenant_steps import create_step, remove_step, update_step
 from quorate.core.commands import (
     Applied,
     Apply,
@@ -51,6 +52,9 @@ DEEDS: Final = frozenset(
         "cordon",
         "drain",
         "resolve",
+        "createOwner",
+        "updateOwner",
+        "removeOwner",
         "tick",
         "restart",
     }
@@ -121,6 +125,9 @@ class Script:
             "cordon": _marked(NodeStatus.CORDONED),
             "drain": _named(Drain),
             "resolve": _resolve,
+            "createOwner": create_step,
+            "updateOwner": update_step,
+            "removeOwner": remove_step,
             "tick": _flag(Tick()),
             "restart": _flag(Restart()),
         }

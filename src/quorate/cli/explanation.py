@@ -10,6 +10,8 @@ from quorate.calc.answers import refusal_tree
 from quorate.cli.contests import ordeal_lines, ordeal_trees
 from quorate.cli.kinds_plans import place_text, reservation_status, shares_text
 from quorate.cli.moment import Moment
+from quorate.cli.quota_words import quota_lines, quota_tree
+from quorate.cli.standings import standing_lines, standing_tree
 from quorate.cli.words import gpus, refusal_lines, since, until
 from quorate.core.commands import Submit
 from quorate.core.explain import Explanation, Remedy
@@ -38,10 +40,14 @@ def explanation_lines(
         return [*lines, *ordeals]
     if found.queue_position is not None:
         lines.append(f"  number {found.queue_position} of {found.queue_length} in the queue")
+    if found.standing is not None:
+        lines += [f"    {line}" for line in standing_lines(found.standing, now_ms)]
     if found.refusal is not None:
         began_ms = now_ms if found.refused_since_ms is None else found.refused_since_ms
         lines.append(f"held since {since(began_ms, now_ms)} by:")
         lines += [f"  {line}" for line in refusal_lines(found.refusal)]
+    for quota in found.quotas:
+        lines += [f"    {line}" for line in quota_lines(quota)]
     if found.reservation is not None:
         lines += promise_lines(found.reservation, now_ms, moves)
     lines += ordeals
@@ -114,9 +120,11 @@ def explanation_tree(found: Explanation, moment: Moment, prefix: Sequence[str]) 
         "since": time_text(found.since_ms),
         "queuePosition": found.queue_position,
         "queueLength": found.queue_length,
+        "queue": None if found.standing is None else standing_tree(found.standing),
         "refusal": None
         if refusal is None
         else {"message": sentence(refusal), **refusal_tree(refusal)},
+        "quotas": [quota_tree(each) for each in found.quotas],
         "refusedSince": None
         if found.refused_since_ms is None
         else time_text(found.refused_since_ms),

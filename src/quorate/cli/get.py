@@ -83,11 +83,16 @@ def _matching(
     moment: Moment, names: Sequence[str], owner: str | None, phase: str | None
 ) -> list[str]:
     """Return the runs of ``names`` that are of ``owner`` and in ``phase``, where they are given."""
-    if owner is not None and owner not in moment.view.owners:
+    records = [moment.view.runs[name] for name in names]
+    # An owner that was removed still has runs that are over.
+    if not (
+        owner is None
+        or owner in moment.view.owners
+        or any(record.spec.owner == owner for record in records)
+    ):
         raise CommandError(
             Exit.REFUSED, f"there is no owner {owner!r}; list them: quorate get owners"
         )
-    records = (moment.view.runs[name] for name in names)
     return [
         record.spec.name
         for record in records

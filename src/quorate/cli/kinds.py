@@ -9,9 +9,11 @@ import click
 
 from quorate.cli.kind import Kind
 from quorate.cli.kinds_fleet import DOMAIN, NODE, POOL, SYSTEM
-from quorate.cli.kinds_money import BUDGET, CAP, CHARGE, ENVELOPE, OWNER
+from quorate.cli.kinds_money import BUDGET, CAP, CHARGE, ENVELOPE
+from quorate.cli.kinds_owners import OWNER
 from quorate.cli.kinds_plans import OUTCOME, RESERVATION
-from quorate.cli.kinds_work import LEASE, QUEUE, RUN
+from quorate.cli.kinds_queue import QUEUE
+from quorate.cli.kinds_work import LEASE, RUN
 
 KINDS: Final = (
     NODE,

@@ -10,6 +10,7 @@ from quorate.cli.table import Column, right, wide
 from quorate.cli.words import bar, names, selector
 from quorate.documents import render
 from quorate.documents.times import duration_text
+from quorate.documents.written import fraction
 from quorate.model.events import NodeStatus
 from quorate.model.island import Island, IslandKey
 from quorate.model.records import NodeRecord
@@ -247,6 +248,7 @@ def _system_row(moment: Moment, name: str) -> Row:
         str(moment.seq),
         str(system.budget_period_days),
         duration_text(system.half_life_ms),
+        f"{fraction(system.instant_weight_ppm)}",
         "-" if size is None else str(size),
         names([moment.view.public_key] if moment.view.public_key else []),
     )
@@ -271,6 +273,7 @@ SYSTEM = Kind(
         right("EVENTS"),
         right("BUDGET-PERIOD-DAYS"),
         right("HALF-LIFE"),
+        right("INSTANT-SHARE", wide=True),
         right("SENSITIVE-POOL"),
         wide("PUBLIC-KEY"),
     ),

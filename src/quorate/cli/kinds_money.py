@@ -1,4 +1,4 @@
-"""Owners, budgets, envelopes, caps and charges, as rows and documents. Pure.
+"""Budgets, envelopes, caps and charges, as rows and documents. Pure.
 
 Tables show GPU-hours with two decimals; documents show exact GPU-milliseconds.
 """
@@ -8,62 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from quorate.cli.kind import Kind, Row, Tree, document, each
-from quorate.cli.moment import Charge, Moment, charges_of, runs_of
+from quorate.cli.moment import Charge, Moment, charges_of
 from quorate.cli.table import Column, right, wide
 from quorate.cli.words import hours, hours_that_add_up, names, selector
 from quorate.documents import render
 from quorate.documents.times import time_text
-from quorate.model.records import CapAccount, EnvelopeAccount, Phase
+from quorate.model.records import CapAccount, EnvelopeAccount
 from quorate.model.specs import CapId, EnvelopeId, envelope_id
-
-
-def owner_gpus(moment: Moment, name: str) -> int:
-    """Return the GPUs under leases of the owner's runs."""
-    leases = moment.view.owner_leases.get(name, ())
-    return sum(moment.view.leases[lease].gpus for lease in leases)
-
-
-def _owner_row(moment: Moment, name: str) -> Row:
-    owner = moment.view.owners[name]
-    return (
-        name,
-        names(owner.parents),
-        names(moment.view.owner_budgets.get(name, ())),
-        str(len(runs_of(moment, name, Phase.RUNNING))),
-        str(len(runs_of(moment, name, Phase.PENDING))),
-        str(owner_gpus(moment, name)),
-        names(moment.view.children.get(name, ())),
-    )
-
-
-def _owner_tree(moment: Moment, name: str) -> Tree:
-    status = {
-        "children": list(moment.view.children.get(name, ())),
-        "budgets": list(moment.view.owner_budgets.get(name, ())),
-        "running": runs_of(moment, name, Phase.RUNNING),
-        "pending": runs_of(moment, name, Phase.PENDING),
-        "activeGPUs": owner_gpus(moment, name),
-    }
-    return {**render(moment.view.owners[name]), "status": status}
-
-
-OWNER = Kind(
-    name="owner",
-    plural="owners",
-    short=("ow", "tenant", "tenants"),
-    columns=(
-        Column("NAME"),
-        Column("PARENTS"),
-        Column("BUDGETS"),
-        right("RUNNING"),
-        right("PENDING"),
-        right("GPUS"),
-        wide("CHILDREN"),
-    ),
-    names=lambda moment: sorted(moment.view.owners),
-    rows=each(_owner_row),
-    trees=each(_owner_tree),
-)
 
 
 def accounts_of(moment: Moment, budget: str) -> list[EnvelopeAccount]:

@@ -1,4 +1,4 @@
-"""Runs, leases and the queue, as rows and documents. Pure."""
+"""Runs and leases, as rows and documents. Pure."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _run_row(moment: Moment, name: str, reason: Reason | None) -> Row:
         names(domains_of(moment, (lease.fact for lease in leases)), most=2),
         age(moment.now_ms - record.submitted_ms),
         reason_text(record, reason),
-        _promise(moment, record)[1],
+        promise_texts(moment, record)[1],
         width_text(moment, record),
         spec.user or "-",
         time_text(record.submitted_ms),
@@ -57,7 +57,7 @@ def _run_row(moment: Moment, name: str, reason: Reason | None) -> Row:
     )
 
 
-def _promise(moment: Moment, record: RunRecord) -> tuple[str, str]:
+def promise_texts(moment: Moment, record: RunRecord) -> tuple[str, str]:
     """Return in how long a waiting run was promised to start, and when; ``-`` for no promise."""
     if record.reservation is None:
         return "-", "-"
@@ -86,7 +86,8 @@ def _time(at_ms: int | None) -> str | None:
     return None if at_ms is None else time_text(at_ms)
 
 
-def _run_trees(moment: Moment, wanted: Sequence[str]) -> list[Tree]:
+def run_trees(moment: Moment, wanted: Sequence[str]) -> list[Tree]:
+    """Return the runs called ``wanted`` with all that became of them."""
     reasons = reasons_now(moment, wanted)
     return [_run_tree(moment, name, reasons.get(name)) for name in wanted]
 
@@ -187,7 +188,7 @@ RUN = Kind(
     ),
     names=lambda moment: list(moment.view.runs),
     rows=_run_rows,
-    trees=_run_trees,
+    trees=run_trees,
 )
 
 
@@ -278,57 +279,4 @@ LEASE = Kind(
     names=lambda moment: list(moment.view.leases),
     rows=each(_lease_row),
     trees=each(_lease_tree),
-)
-
-
-def queue_names(moment: Moment) -> list[str]:
-    """Return the waiting runs in the order in which they are tried."""
-    pending = moment.view.pending
-    return sorted(pending, key=lambda name: pending[name])
-
-
-def _queue_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
-    position = {name: str(index) for index, name in enumerate(queue_names(moment), start=1)}
-    reasons = reasons_now(moment, wanted)
-    rows: list[Row] = []
-    for name in wanted:
-        record, reason = moment.view.runs[name], reasons[name]
-        rows.append(
-            (
-                position[name],
-                name,
-                record.spec.owner,
-                str(record.spec.gpus),
-                names(record.spec.flavors),
-                age(moment.now_ms - record.submitted_ms),
-                _promise(moment, record)[0],
-                "-" if reason.refusal is None else reason.refusal.code.value,
-                reason.text(),
-                _time(reason.since_ms) or "-",
-                _promise(moment, record)[1],
-            )
-        )
-    return rows
-
-
-QUEUE = Kind(
-    name="queue",
-    plural="queue",
-    short=("q", "pending"),
-    columns=(
-        right("POSITION"),
-        Column("NAME"),
-        Column("OWNER"),
-        right("GPUS"),
-        Column("FLAVOR"),
-        right("WAITING"),
-        right("STARTS"),
-        Column("CODE"),
-        Column("REASON"),
-        wide("SINCE"),
-        wide("PLANNED"),
-    ),
-    names=queue_names,
-    rows=_queue_rows,
-    trees=_run_trees,
 )

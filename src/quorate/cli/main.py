@@ -39,9 +39,16 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "shrink": ("quorate.cli.shrink", "shrink", "Let a malleable run go on with fewer GPUs."),
     "node": ("quorate.cli.node", "node", "Say that a node failed, is back, or is to be emptied."),
     "resolve": ("quorate.cli.resolve", "resolve", "Make room in a scope, one notice from now."),
+    "admin": ("quorate.cli.admin", "admin", "Create, change and remove tenants."),
     "tick": ("quorate.cli.finish", "tick", "Do what time has made due."),
     "lottery": ("quorate.cli.lottery", "lottery", "Show the lottery, and draw it all again."),
     "ledger": ("quorate.cli.ledger", "ledger", "Read, verify, sign, export and import the ledger."),
+    "usage": ("quorate.cli.usage", "usage", "Show GPU-hours and node-hours used."),
+    "statement": (
+        "quorate.cli.statement",
+        "statement",
+        "State what each envelope granted, spent, holds and lent.",
+    ),
     "calc": ("quorate.cli.calc", "calc", "Compute one decision on a world given as JSON."),
     "completion": ("quorate.cli.completion", "completion", "Print a script that completes words."),
 }

@@ -13,10 +13,9 @@ from quorate.cli.kinds_money import (
     BUDGET,
     CAP,
     ENVELOPE,
-    OWNER,
     accounts_of,
-    owner_gpus,
 )
+from quorate.cli.kinds_owners import OWNER, owner_gpus, shares_text
 from quorate.cli.kinds_plans import OUTCOME, RESERVATION, asked_by, scope_text
 from quorate.cli.kinds_work import LEASE, LEASE_COLUMNS, RUN, ending_text, lease_cells
 from quorate.cli.moment import (
@@ -219,6 +218,7 @@ def owner_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list
     sections = [pairs(facts)]
     if quota:
         sections.append(_section("Quota", to_yaml(quota).rstrip()))
+    sections.append(_section("Shares and hours", shares_text(moment, name)))
     budgets = moment.view.owner_budgets.get(name, ())
     sections.append(_section("Budgets (amounts in GPU-hours)", _listing(moment, BUDGET, budgets)))
     live = [*runs_of(moment, name, Phase.RUNNING), *runs_of(moment, name, Phase.PENDING)]

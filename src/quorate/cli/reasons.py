@@ -12,6 +12,7 @@ from typing import Final
 
 from quorate.cli.moment import Moment
 from quorate.core.explain import refused_now
+from quorate.core.lifecycle import is_news
 from quorate.documents.times import time_text
 from quorate.model.records import Phase, RunRecord
 from quorate.model.refusal import Refusal, sentence
@@ -47,8 +48,8 @@ def reason_now(moment: Moment, record: RunRecord) -> Reason:
     known, answer = record.refusal, refused_now(moment.view, record, moment.now_ms)
     if answer is None:
         return Reason(refusal=None)
-    same = known is not None and known.code is answer.code
-    return Reason(refusal=answer, since_ms=record.refused_since_ms if same else None)
+    since_ms = None if is_news(known, answer) else record.refused_since_ms
+    return Reason(refusal=answer, since_ms=since_ms)
 
 
 def reasons_now(moment: Moment, names: Sequence[str]) -> dict[str, Reason]:

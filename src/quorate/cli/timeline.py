@@ -28,6 +28,7 @@ from quorate.model.events import (
     NodeApplied,
     NodeMarked,
     OwnerApplied,
+    OwnerRemoved,
     PoolApplied,
     ReservationClosed,
     ReservationMade,
@@ -40,6 +41,7 @@ from quorate.model.events import (
     RunSubmitted,
     SpareFilled,
     SystemApplied,
+    ThresholdCrossed,
     lease_gpus,
     tag_of,
 )
@@ -191,7 +193,12 @@ def said(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per ev
         case NodeMarked():
             return f"node/{event.node} {event.status}{_noted(event.note)}"
         case OwnerApplied():
-            return f"owner/{event.owner.name}"
+            return f"owner/{event.owner.name}{_noted(event.reason)}"
+        case OwnerRemoved():
+            return f"owner/{event.owner} removed{_noted(event.reason)}"
+        case ThresholdCrossed():
+            where = "has used" if event.is_above else "is clearly below"
+            return f"owner/{event.owner} {where} {event.percent} % of a budget"
         case BudgetApplied():
             budget = event.budget
             return f"budget/{budget.name} of {budget.owner}: " + counted(

@@ -13,7 +13,8 @@ from quorate.cli.exits import CommandError, Exit
 from quorate.cli.forecasts import forecast_lines
 from quorate.cli.kind import Kind
 from quorate.cli.kinds_plans import OUTCOME, RESERVATION
-from quorate.cli.kinds_work import QUEUE, RUN
+from quorate.cli.kinds_queue import QUEUE
+from quorate.cli.kinds_work import RUN
 from quorate.cli.moment import Moment
 from quorate.cli.session import as_of, clock_of, open_to_read
 from quorate.cli.settings import Settings

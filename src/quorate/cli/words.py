@@ -10,7 +10,7 @@ from quorate.documents.times import time_text
 from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from quorate.model.events import Slots
 from quorate.model.island import ordinals
-from quorate.model.refusal import Refusal, Shortage, sentence
+from quorate.model.refusal import Refusal, RefusalCode, Shortage, sentence
 from quorate.model.selector import Selector
 from quorate.model.words import counted
 
@@ -129,7 +129,8 @@ def refusal_lines(refusal: Refusal) -> list[str]:
     lines += [f"  {shortage(each)}" for each in refusal.shortages]
     if refusal.remedy:
         lines.append(f"  {refusal.remedy}")
-    if refusal.also is not None:
+    if refusal.also is not None and refusal.code is not RefusalCode.WAITING_FOR_QUOTA:
+        # What a run waits for and what refuses it is one quota.
         first, *rest = refusal_lines(refusal.also)
         lines += [f"and besides: {first}", *rest]
     return lines

@@ -10,6 +10,7 @@ from quorate.core.admit import Admitted
 from quorate.core.beside import admit_beside, write_beside
 from quorate.core.fill import Filled, fill_beside, write_fill
 from quorate.core.glance import still_no_room
+from quorate.core.quota import HARD, waiting
 from quorate.core.scribe import Scribe
 from quorate.model.apply import apply
 from quorate.model.events import (
@@ -20,7 +21,7 @@ from quorate.model.events import (
     Slice,
 )
 from quorate.model.records import ReservationRecord
-from quorate.model.refusal import Refusal
+from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Run
 from quorate.model.view import StateView
 
@@ -36,6 +37,8 @@ def start_reserved(scribe: Scribe) -> None:
         if still_no_room(scribe, run.spec, run.refusal, promised=False):
             continue
         answer = try_reserved(scribe, record)
+        if isinstance(answer, Refusal) and answer.code in HARD:
+            answer = waiting(scribe.view, run.spec, answer)
         if isinstance(answer, Admitted):
             scribe.write(_closed(scribe, name, ReservationOutcome.ACTIVATED))
             write_beside(
@@ -46,7 +49,8 @@ def start_reserved(scribe: Scribe) -> None:
                 before_seq=record.seq,
             )
             continue
-        filled = _fill(scribe, record) if scribe.view.spares else None
+        over_quota = answer.code is RefusalCode.WAITING_FOR_QUOTA
+        filled = _fill(scribe, record) if scribe.view.spares and not over_quota else None
         if filled is not None:
             scribe.write(_closed(scribe, name, ReservationOutcome.ACTIVATED))
             write_fill(scribe, run.spec, filled, leases_ever=run.leases_ever, before_seq=record.seq)

@@ -26,6 +26,7 @@ from quorate.core.purse import (
     family_of,
     names_racks,
 )
+from quorate.core.quota import Headroom, too_many_runs
 from quorate.core.shortfall import explain_uncovered
 from quorate.core.slices import best_slice, no_placement
 from quorate.core.spread import Spread, demands_of, spreads
@@ -49,14 +50,19 @@ class Admitted(Struct, frozen=True):
     legs: Sequence[Leg]
 
 
-class _Attempt(Struct, frozen=True):
-    """One flavor at one width: the request, the first placement and whose money can be tried."""
+class _Attempt(Struct):
+    """One flavor at one width: the request, the first placement and whose money can be tried.
+
+    ``over_quota`` is the node quota that stood in the way of a placement, if one did.
+    """
 
     request: PackRequest
     yards: Yards
     first: Spread | None
     cover: CoverRequest
     phases: tuple[Payers, ...]
+    headroom: Headroom | None
+    over_quota: Refusal | None = None
 
 
 def admit(  # noqa: PLR0913 - whose start, when, and how long to search
@@ -73,6 +79,9 @@ def admit(  # noqa: PLR0913 - whose start, when, and how long to search
     ``asked_ms`` is when a start is planned, where that is earlier. Unless a budget of ``steps`` is
     given, which several attempts may share, the least width is searched in full.
     """
+    refusal = too_many_runs(view, run.owner)
+    if refusal is not None:
+        return refusal
     covers = [
         cover_request(view, run, flavor, now_ms, has_executor=has_executor, asked_ms=asked_ms)
         for flavor in run.flavors
@@ -183,7 +192,7 @@ def _attempt_at(
     by_rack = family_of(view, cover.owner, cover.flavor).by_rack or names_racks(view, sponsors)
     yards = Yards(view, request, by_rack=by_rack)
     first = next(spreads(yards, None, steps), None)
-    return _Attempt(request, yards, first, cover, phases)
+    return _Attempt(request, yards, first, cover, phases, Headroom.of(view, cover.owner))
 
 
 def _place_and_pay(
@@ -196,7 +205,10 @@ def _place_and_pay(
     demands = demands_of(attempt.first)
     legs = pay(purse, demands, steps)
     if legs is not None:
-        return _admitted(attempt, attempt.first, demands, legs)
+        found = _admitted(attempt, attempt.first, demands, legs)
+        if found is not None:
+            return found
+        purse.reset()
     if not _money_anywhere(purse, sum(gpus for _, gpus in demands)):
         return None
     return _search(attempt, purse, steps)
@@ -227,22 +239,41 @@ def _search(attempt: _Attempt, purse: Purse, steps: Steps) -> Admitted | None:
         )
         if bill in refused:
             continue
-        refused.add(bill)
         legs = pay(purse, demands, steps)
-        if legs is not None:
-            return _admitted(attempt, spread, demands, legs)
+        if legs is None:
+            refused.add(bill)
+            continue
+        found = _admitted(attempt, spread, demands, legs)
+        if found is not None:
+            return found
+        purse.reset()
     return None
 
 
 def _admitted(
     attempt: _Attempt, spread: Spread, demands: Sequence[Demand], legs: Sequence[Leg]
-) -> Admitted:
-    plan = pick_slots(spread, attempt.request)
+) -> Admitted | None:
+    """Return what is paid, in slots; None where it would take more nodes than its owner may have.
+
+    Fewest new nodes come second: keeping nodes whole for others comes first where it may be.
+    """
+    plan, headroom = pick_slots(spread, attempt.request), attempt.headroom
+    if headroom is not None and headroom.refuses(plan.nodes) is not None:
+        plan = pick_slots(spread, attempt.request, headroom.kept)
+        refusal = headroom.refuses(plan.nodes)
+        if refusal is not None:
+            known = attempt.over_quota
+            if known is None or refusal.short < known.short:
+                attempt.over_quota = refusal
+            return None
     return Admitted(plan.gpus, attempt.request.flavor, plan, demands, legs)
 
 
 def _refusal(view: StateView, attempts: Sequence[_Attempt], steps: Steps) -> Refusal:
-    """Return what holds the run: of several flavors, the one that is least short."""
+    """Return what holds the run: a quota where nothing else does; else the flavor least short."""
+    over = [attempt.over_quota for attempt in attempts if attempt.over_quota is not None]
+    if over:
+        return min(over, key=lambda found: found.short)
     return min(
         (_refusal_of(view, attempt, steps) for attempt in attempts),
         key=lambda found: max(found.short, 0 if found.also is None else found.also.short),

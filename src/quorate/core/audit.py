@@ -25,6 +25,7 @@ from quorate.core.invariants import (
 )
 from quorate.core.lottery_audit import Lotteries
 from quorate.core.promise_audit import Promises
+from quorate.core.quota_audit import Quotas
 from quorate.model.events import (
     BudgetApplied,
     ClaimClosed,
@@ -38,6 +39,7 @@ from quorate.model.events import (
     LeaseStarted,
     NodeApplied,
     OwnerApplied,
+    OwnerRemoved,
     PoolApplied,
     ReservationClosed,
     ReservationMade,
@@ -84,12 +86,12 @@ VIOLATIONS_MAX: Final = 1_000
 def audit(events: Iterable[Event], *, view: StateView | None = None) -> list[Violation]:
     """Return everything that was ever wrong in ``events``, a ledger from its first event on.
 
-    I1, I2, I3, I5, I6, I7, I9 and I11 after every event, in ledger order; a run is looked at when
+    I1 to I7, I9 and I11 after every event, in ledger order; a run is looked at when
     the events about it are interrupted by others, so a start of several leases counts as one. With
     ``view``, the state those events add up to, also that it spent exactly what leases cost: I10.
     """
     books, continuity, promises = _Books(), Continuity(), Promises()
-    others = (continuity, ClaimBooks(), Lotteries(), promises)
+    others = (continuity, ClaimBooks(), Lotteries(), promises, Quotas())
     found: list[Violation] = []
     for event in events:
         found.extend(books.enter(event))
@@ -191,6 +193,8 @@ class _Books:
                 yield from self._hold(event)
             case OwnerApplied():
                 self.parents[event.owner.name] = event.owner.parents
+            case OwnerRemoved():
+                self.parents.pop(event.owner, None)
             case _:
                 return
 

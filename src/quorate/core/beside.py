@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from quorate.core.admit import Admitted, admit
 from quorate.core.promises import backfills, only_slice, room_left
+from quorate.core.quota import HARD
 from quorate.core.scribe import Scribe
 from quorate.core.starts import write_start
 from quorate.model.events import BackfillNoted, Slice
@@ -40,7 +41,7 @@ def admit_beside(  # noqa: PLR0913 - whose start, and beside which promises
     if room is view:
         return answer
     beside = admit(room, run, now_ms, has_executor=has_executor)
-    if isinstance(beside, Admitted):
+    if isinstance(beside, Admitted) or beside.code in HARD:
         return beside
     return Refusal(
         code=RefusalCode.RESERVED,

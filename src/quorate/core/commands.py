@@ -107,6 +107,38 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateOwner:
+    """Let there be a new owner."""
+
+    owner: Owner
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateOwner:
+    """Change the given fields of an owner and no others.
+
+    ``quota`` pairs fields of ``Quota`` with their new values; None unsets one. ``parents`` None
+    leaves them alone. With a ``version``, only if the owner is still at that one.
+    """
+
+    name: str
+    quota: tuple[tuple[str, int | None], ...] = ()
+    parents: tuple[str, ...] | None = None
+    version: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveOwner:
+    """Remove an owner that holds nothing; with a ``version``, only if it is still at that one."""
+
+    name: str
+    version: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Do what is due: renew or end holds that ran out, and try what waits."""
 
@@ -123,17 +155,21 @@ Command = (
     | Shrink
     | Resolve
     | Draw
+    | CreateOwner
+    | UpdateOwner
+    | RemoveOwner
     | Tick
 )
 
 
 class Change(StrEnum):
-    """What became of one spec of an ``Apply``."""
+    """What became of one thing that a command named."""
 
     CREATED = "created"
     CONFIGURED = "configured"
     UNCHANGED = "unchanged"
     SUBMITTED = "submitted"
+    REMOVED = "removed"
 
 
 class Decision(Struct, frozen=True):

@@ -17,15 +17,18 @@ from quorate.core.commands import (
     Command,
     Complete,
     Confirm,
+    CreateOwner,
     Decision,
     Drain,
     Draw,
     Fail,
     MarkNode,
+    RemoveOwner,
     Resolve,
     Shrink,
     Submit,
     Tick,
+    UpdateOwner,
 )
 from quorate.core.conflicts import resolve_by_hand, settle_conflict
 from quorate.core.declare import check_run, declare
@@ -34,11 +37,14 @@ from quorate.core.failure import drain_node, mark_node, settle_spares
 from quorate.core.follow import fail_followers
 from quorate.core.held_back import release_due_ms
 from quorate.core.lifecycle import complete_run, try_start, try_waiting
+from quorate.core.quota import refuses_ever_so
 from quorate.core.replan import replan
 from quorate.core.reserve import reserve_waiting
 from quorate.core.scribe import Scribe
 from quorate.core.settle import settle_holds
 from quorate.core.stops import confirm, stop_run
+from quorate.core.tenants import change_owner
+from quorate.core.thresholds import settle_thresholds
 from quorate.model.events import (
     EndReason,
     HoldExtended,
@@ -49,13 +55,27 @@ from quorate.model.events import (
 )
 from quorate.model.records import TERMINAL, Phase, RunRecord
 from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.specs import OnQuota
 from quorate.model.view import StateView
 
 _PASSES_MAX: Final = 16
 """How often starts are tried again in one decision because another promise has moved."""
 
 _Immediate = (
-    Apply | Complete | Fail | Cancel | Confirm | MarkNode | Drain | Shrink | Resolve | Draw | Tick
+    Apply
+    | Complete
+    | Fail
+    | Cancel
+    | Confirm
+    | MarkNode
+    | Drain
+    | Shrink
+    | Resolve
+    | Draw
+    | CreateOwner
+    | UpdateOwner
+    | RemoveOwner
+    | Tick
 )
 
 
@@ -68,6 +88,7 @@ def decide(
     """
     scribe = Scribe(view, now_ms=now_ms, actor=actor, has_executor=has_executor)
     _settle(scribe)
+    settle_thresholds(scribe)
     if isinstance(command, Submit):
         return _submit(scribe, command)
     decision = _carry_out(scribe, command)
@@ -76,7 +97,27 @@ def decide(
     settle_spares(scribe)
     fail_followers(scribe)
     _give_out(scribe)
+    if isinstance(command, Apply | CreateOwner | UpdateOwner | RemoveOwner):
+        settle_thresholds(scribe)
+    if isinstance(command, Apply):
+        over = _over_quota(scribe.view, decision)
+        if over:
+            return Decision(refusals=over, warnings=decision.warnings)
     return Decision(tuple(scribe.events), (), decision.changes, decision.warnings)
+
+
+def _over_quota(view: StateView, decision: Decision) -> tuple[Refusal, ...]:
+    """Return the hard quotas that runs just submitted are over, unless they are content to wait."""
+    changes = decision.changes
+    submitted = [view.runs[name] for _, name, change in changes if change is Change.SUBMITTED]
+    return tuple(
+        record.refusal.also
+        for record in submitted
+        if record.spec.on_quota is OnQuota.REFUSE
+        and record.refusal is not None
+        and record.refusal.code is RefusalCode.WAITING_FOR_QUOTA
+        and record.refusal.also is not None
+    )
 
 
 def _settle(scribe: Scribe) -> None:
@@ -118,7 +159,8 @@ def _give_out(scribe: Scribe) -> None:
         written = len(scribe.events)
         reserve_waiting(scribe)
         if len(scribe.events) > written:
-            # What was promised just now may be why another waits.
+            # What was promised just now may be why another waits, promised a start or not.
+            start_reserved(scribe)
             try_waiting(scribe)
 
 
@@ -154,17 +196,7 @@ def _carry_out(  # noqa: PLR0911 - one answer per command
         case Complete() | Fail() | Cancel() | Shrink():
             return _change_run(scribe, command)
         case Confirm():
-            lease = scribe.view.leases.get(command.lease)
-            # A lease that has ended was confirmed before: a late or second message changes nothing.
-            if lease is not None and lease.ending is not None:
-                confirm(scribe, lease)
-            elif lease is not None:
-                return _refused(
-                    RefusalCode.CONFLICT,
-                    f"lease {command.lease!r} was not told to stop",
-                    f"end its run: quorate complete {lease.fact.run}",
-                )
-            return Decision()
+            return _confirm(scribe, command)
         case MarkNode() | Drain():
             if command.node not in scribe.view.nodes:
                 return _refused(
@@ -177,10 +209,26 @@ def _carry_out(  # noqa: PLR0911 - one answer per command
             else:
                 mark_node(scribe, command.node, command.status, command.note)
             return Decision()
+        case CreateOwner() | UpdateOwner() | RemoveOwner():
+            return change_owner(scribe, command)
         case Resolve() | Draw() | Tick():
             return _resolve(scribe, command)
         case _:
             assert_never(command)
+
+
+def _confirm(scribe: Scribe, command: Confirm) -> Decision:
+    lease = scribe.view.leases.get(command.lease)
+    # A lease that has ended was confirmed before: a late or second message changes nothing.
+    if lease is not None and lease.ending is not None:
+        confirm(scribe, lease)
+    elif lease is not None:
+        return _refused(
+            RefusalCode.CONFLICT,
+            f"lease {command.lease!r} was not told to stop",
+            f"end its run: quorate complete {lease.fact.run}",
+        )
+    return Decision()
 
 
 def _submit(scribe: Scribe, command: Submit) -> Decision:
@@ -202,9 +250,16 @@ def _submit(scribe: Scribe, command: Submit) -> Decision:
     submitted = RunSubmitted(at_ms=scribe.now_ms, actor=scribe.actor, run=run)
     start = Scribe(view, now_ms=scribe.now_ms, actor=scribe.actor, has_executor=scribe.has_executor)
     try_start(start, run, leases_ever=0, known=None)
+    first = start.events[0] if start.events else None
+    if isinstance(first, RunRefused) and run.on_quota is OnQuota.REFUSE:
+        over = first.refusal.also if first.refusal.code is RefusalCode.WAITING_FOR_QUOTA else None
+        # What finds no room now would still be over its quota if it did.
+        over = over or refuses_ever_so(view, run)
+        if over is not None:
+            return Decision(refusals=(over,))
     for event in (submitted, *start.events):
         scribe.write(event)
-    if start.events and isinstance(start.events[0], RunRefused):
+    if isinstance(first, RunRefused):
         reserve_waiting(scribe)
     return Decision(tuple(scribe.events), changes=(("Run", run.name, Change.SUBMITTED),))
 

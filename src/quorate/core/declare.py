@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from quorate.core.commands import Applied, Apply, Change, Decision
+from quorate.core.owner_checks import check_owners, cycle_through, share_warnings, unknown
 from quorate.core.scribe import Scribe
 from quorate.core.tighten import tighten
 from quorate.model.amounts import hours_text
@@ -30,7 +31,6 @@ from quorate.model.specs import (
     Node,
     Owner,
     Pool,
-    Quota,
     Run,
     System,
     envelope_id,
@@ -49,10 +49,10 @@ def declare(scribe: Scribe, command: Apply) -> Decision:
     refusals = [
         *_check_names(specs),
         *_check_fleet(view, specs),
-        *_check_owners(view, specs),
+        *check_owners(view, _owners_of(specs)),
         *_check_follow(specs),
     ]
-    owners = {spec.name for spec in specs if isinstance(spec, Owner)} | set(view.owners)
+    owners = {*_owners_of(specs), *view.owners}
     for spec in specs:
         if isinstance(spec, Budget):
             refusals += _check_budget(view, spec, owners)
@@ -77,8 +77,15 @@ def declare(scribe: Scribe, command: Apply) -> Decision:
             refusals += tighten(scribe, spec)
     if refusals:
         return Decision(refusals=tuple(refusals))
-    warnings = (*_promises(scribe.view, specs), *_quotas(specs))
+    warnings = (
+        *_promises(scribe.view, specs),
+        *share_warnings(scribe.view, _owners_of(specs)),
+    )
     return Decision(changes=tuple(changes), warnings=warnings)
+
+
+def _owners_of(specs: Sequence[Applied]) -> dict[str, Owner]:
+    return {spec.name: spec for spec in specs if isinstance(spec, Owner)}
 
 
 def _event_of(scribe: Scribe, view: StateView, spec: Applied) -> tuple[Event, Applied | None]:
@@ -128,10 +135,10 @@ def check_run(view: StateView, run: Run) -> list[Refusal]:
             )
         )
     if run.owner not in view.owners:
-        refusals.append(_unknown(f"{path}spec.owner", "owner", run.owner))
+        refusals.append(unknown(f"{path}spec.owner", "owner", run.owner))
     pool = view.pools.get(run.pool)
     if pool is None:
-        refusals.append(_unknown(f"{path}spec.pool", "pool", run.pool))
+        refusals.append(unknown(f"{path}spec.pool", "pool", run.pool))
     elif pool.discipline is not Discipline.BIND:
         refusals.append(_unsupported(f"{path}spec.pool: pool {run.pool!r} shares in rounds"))
     if run.rounds is not None and (pool is None or pool.discipline is Discipline.BIND):
@@ -146,24 +153,16 @@ def check_run(view: StateView, run: Run) -> list[Refusal]:
     if run.sensitive:
         refusals.append(_unsupported(f"{path}spec.sensitive: sensitive claims"))
     refusals += [
-        _unknown(f"{path}spec.follow.after", "run", name)
+        unknown(f"{path}spec.follow.after", "run", name)
         for name in (run.follow.after if run.follow is not None else ())
         if name not in view.runs
     ]
     refusals += [
-        _unknown(f"{path}spec.funding.sponsors", "owner", name)
+        unknown(f"{path}spec.funding.sponsors", "owner", name)
         for name in run.funding.sponsors
         if name not in view.owners
     ]
     return refusals
-
-
-def _unknown(path: str, kind: str, name: str) -> Refusal:
-    return Refusal(
-        code=RefusalCode.UNKNOWN_NAME,
-        subject=f"{path}: there is no {kind} {name!r}",
-        remedy=f"apply it first, or see: quorate get {kind}s",
-    )
 
 
 def _unsupported(subject: str) -> Refusal:
@@ -245,26 +244,6 @@ def _check_node(view: StateView, pools: Mapping[str, Pool], node: Node) -> Itera
         )
 
 
-def _check_owners(view: StateView, specs: Sequence[Applied]) -> Iterator[Refusal]:
-    """Yield unknown parents and cycles."""
-    new = {spec.name: spec for spec in specs if isinstance(spec, Owner)}
-    if not new:
-        return
-    parents = {name: owner.parents for name, owner in view.owners.items()}
-    parents |= {name: owner.parents for name, owner in new.items()}
-    for name, owner in new.items():
-        for parent in owner.parents:
-            if parent not in parents:
-                yield _unknown(f"Owner/{name}: spec.parents", "owner", parent)
-        cycle = _cycle(parents, name)
-        if cycle and name == min(set(cycle) & new.keys()):
-            yield Refusal(
-                code=RefusalCode.CONFLICT,
-                subject=f"Owner/{name}: spec.parents: makes a cycle: {' -> '.join(cycle)}",
-                remedy="a family is a tree or a DAG: remove one of these parents",
-            )
-
-
 def _upstreams_first(specs: Sequence[Applied]) -> list[Applied]:
     """Return ``specs`` with every run behind the runs of the same command that it follows.
 
@@ -291,7 +270,7 @@ def _check_follow(specs: Sequence[Applied]) -> Iterator[Refusal]:
     """Yield each circle of runs that follow each other, once."""
     after = {spec.name: tuple(_follows(spec)) for spec in specs if isinstance(spec, Run)}
     for name in after:
-        cycle = _cycle(after, name)
+        cycle = cycle_through(after, name)
         if cycle and name == min(cycle):
             yield Refusal(
                 code=RefusalCode.CONFLICT,
@@ -300,45 +279,27 @@ def _check_follow(specs: Sequence[Applied]) -> Iterator[Refusal]:
             )
 
 
-def _cycle(parents: Mapping[str, Sequence[str]], start: str) -> list[str]:
-    """Return a path from ``start`` up its parents back to itself, or nothing."""
-    came_by: dict[str, str] = {}
-    stack = [start]
-    while stack:
-        name = stack.pop()
-        for parent in parents.get(name, ()):
-            if parent == start:
-                path = [name]
-                while path[-1] != start:
-                    path.append(came_by[path[-1]])
-                return [*reversed(path), start]
-            if parent not in came_by:
-                came_by[parent] = name
-                stack.append(parent)
-    return []
-
-
 def _check_budget(view: StateView, budget: Budget, owners: set[str]) -> Iterator[Refusal]:
     """Yield an unknown owner, and changes that would leave open leases unpaid or over a limit."""
     path = f"Budget/{budget.name}: spec"
     if budget.owner not in owners:
-        yield _unknown(f"{path}.owner", "owner", budget.owner)
+        yield unknown(f"{path}.owner", "owner", budget.owner)
     for envelope in budget.envelopes:
         for name in envelope.lending.to:
             if not name.endswith("*") and name not in owners:
-                yield _unknown(f"{path}.envelopes[{envelope.name}].lending.to", "owner", name)
+                yield unknown(f"{path}.envelopes[{envelope.name}].lending.to", "owner", name)
     old = view.budgets.get(budget.name)
-    if old is None:
-        return
+    lines = () if old is None else old.envelopes
     new = {envelope.name: envelope for envelope in budget.envelopes}
-    # A line that was left out before and comes back still answers for what it paid then.
-    for name in dict.fromkeys((*(envelope.name for envelope in old.envelopes), *new)):
+    # A line that was left out before, or went with its owner, and comes back still answers for what
+    # it paid then.
+    for name in dict.fromkeys((*(envelope.name for envelope in lines), *new)):
         account = view.envelopes.get(envelope_id(budget.name, name))
         if account is None or (account.gpus_active == 0 and account.committed_gpu_ms == 0):
             continue
         where = f"{path}.envelopes[{name}]"
         kept = new.get(name)
-        if account.gpus_active and (kept is None or budget.owner != old.owner):
+        if account.gpus_active and (kept is None or budget.owner != account.owner):
             what = "owner" if kept is not None else "envelope"
             yield _in_use(where, account.gpus_active, f"its {what} cannot go")
         if kept is not None:
@@ -440,10 +401,3 @@ def _promises(view: StateView, specs: Sequence[Applied]) -> Iterator[str]:
                 f"envelopes promise {promised} {flavor} GPUs where {scope}, "
                 f"nodes have {held}: not all of it can run at once"
             )
-
-
-def _quotas(specs: Sequence[Applied]) -> Iterator[str]:
-    """Yield a warning for each quota that is kept and not yet held anybody to."""
-    for spec in specs:
-        if isinstance(spec, Owner) and spec.quota != Quota():
-            yield f"owner {spec.name}: the quota is recorded, but this version does not enforce it"

@@ -1,7 +1,8 @@
 """Who may have others' work ended, when it could be, and how much of that a pool bears.
 
 A reservation may ask for a conflict unless its run was itself cut a while ago, its owner has just
-thrown away what others made room for, or the pool has lost enough work today.
+thrown away what others made room for or is beyond its own quotas, or the pool has lost enough work
+today.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from quorate.core.goals import Start
 from quorate.core.lottery import dummy_seed
 from quorate.core.promises import room_left
 from quorate.core.question import Prepared, matured
+from quorate.core.quota import refuses_ever_so
 from quorate.core.resolver import Resolver
+from quorate.core.soft import bursting, why_no_conflict
 from quorate.core.survey import Survey, survey_domains
 from quorate.core.trial import Trial
 from quorate.model.amounts import DAY_MS, hours_text
@@ -29,9 +32,6 @@ from quorate.model.view import StateView
 BUDGET_PERCENT: Final = 1
 """How much of a pool's GPUs, all day, conflicts may cost where it says nothing."""
 
-Soft = Callable[[StateView, RunRecord], str]
-"""Why an owner's soft budgets or its share forbid a conflict; empty where they do not."""
-
 
 def may_call(
     view: StateView,
@@ -39,7 +39,6 @@ def may_call(
     now_ms: int,
     *,
     lost_gpu_ms: int = 0,
-    soft: Soft | None = None,
 ) -> str:
     """Return why ``record`` may not ask for a conflict at ``now_ms``; empty when it may.
 
@@ -47,6 +46,8 @@ def may_call(
     """
     run = record.spec
     pool = view.pools[run.pool]
+    if refuses_ever_so(view, run) is not None:
+        return "its owner's hard quota is what it waits for"
     until_ms = view.barred.get(run.owner, 0)
     if now_ms < until_ms:
         return f"{run.owner} had a run end that had just started at others' cost"
@@ -59,7 +60,7 @@ def may_call(
             "GPU-hours to conflicts within a day"
             + (f", and this would cost {hours_text(lost_gpu_ms, up=True)}" if lost_gpu_ms else "")
         )
-    return "" if soft is None else soft(view, record)
+    return why_no_conflict(view, record, now_ms)
 
 
 def lost_today(view: StateView, pool: str, now_ms: int) -> int:
@@ -110,7 +111,8 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
     """
     domains = tuple(sorted(domain for domain, _ in place.domains))
     survey = survey_domains(view, run.pool, place.flavor, domains)
-    trial = Trial(view, reservation)
+    burst = bursting(view)
+    trial = Trial(view, reservation, whole=burst is not None)
     goal = Start.of(
         trial.without(survey.going),
         run,
@@ -120,7 +122,7 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
         before_seq=before_seq,
         has_executor=has_executor,
     )
-    resolver = Resolver(survey, goal, trial, now_ms=now_ms, reservation=reservation)
+    resolver = Resolver(survey, goal, trial, now_ms=now_ms, reservation=reservation, burst=burst)
     at_ms = _first_enough(view, survey, resolver, made_ms, now_ms)
     if at_ms is None:
         return None

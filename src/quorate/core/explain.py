@@ -18,8 +18,14 @@ from quorate.core.decide import decide
 from quorate.core.end_remedies import end_remedies
 from quorate.core.fill import fill_beside
 from quorate.core.follow import waits_for_upstream
+from quorate.core.lifecycle import is_news
+from quorate.core.queue import queue_order
+from quorate.core.quota import HARD, waiting
+from quorate.core.quota_holders import Obstacles, QuotaInTheWay, obstacles, quotas_in_the_way
+from quorate.core.quota_remedies import quota_remedies
 from quorate.core.remedy import ACTOR, Remedy, RemedyKind
 from quorate.core.run_remedies import follow_remedies, run_remedies
+from quorate.core.standing import Standing, standing_of
 from quorate.model.apply import apply, apply_all
 from quorate.model.events import ReservationClosed, ReservationOutcome
 from quorate.model.records import Phase, ReservationRecord, RunRecord
@@ -38,7 +44,8 @@ class Explanation:
     differ when time has made something due that the next command will record. ``since_ms`` is when
     the run came to where it is: submitted, started or ended. ``refusal``, since when it is for this
     reason, and the queue position (from 1) are there while it waits, and ``reservation`` where it
-    was promised a start. ``ordeals`` are the conflicts it entered or was cut by.
+    was promised a start. ``standing`` is why it has that position, and ``quotas`` are the hard ones
+    in its way. ``ordeals`` are the conflicts it entered or was cut by.
     """
 
     run: str
@@ -49,6 +56,8 @@ class Explanation:
     refused_since_ms: int | None = None
     queue_position: int | None = None
     queue_length: int = 0
+    standing: Standing | None = None
+    quotas: tuple[QuotaInTheWay, ...] = ()
     reservation: ReservationRecord | None = None
     ordeals: tuple[Ordeal, ...] = ()
     remedies: tuple[Remedy, ...] = ()
@@ -78,7 +87,8 @@ def explain(view: StateView, run_name: str, now_ms: int) -> Explanation | Refusa
         )
     refusal = _refusal_now(settled, current, now_ms)
     promised = current.reservation
-    queue = sorted(settled.pending, key=lambda name: settled.pending[name])
+    in_the_way = _obstacles(settled, current, refusal, now_ms)
+    standing = standing_of(settled, run_name, queue_order(settled, now_ms), now_ms)
     return Explanation(
         run=run_name,
         phase=current.phase,
@@ -86,18 +96,19 @@ def explain(view: StateView, run_name: str, now_ms: int) -> Explanation | Refusa
         since_ms=record.submitted_ms,
         refusal=refusal,
         refused_since_ms=_same_since_ms(record, refusal, now_ms),
-        queue_position=queue.index(run_name) + 1,
-        queue_length=len(queue),
+        queue_position=standing.position,
+        queue_length=standing.length,
+        standing=standing,
+        quotas=quotas_in_the_way(settled, in_the_way.quotas),
         reservation=None if promised is None else settled.reservations[promised],
         ordeals=ordeals,
-        remedies=_remedies(view, settled, current, refusal, now_ms),
+        remedies=_remedies(view, settled, current, refusal, now_ms, in_the_way=in_the_way),
     )
 
 
 def _same_since_ms(record: RunRecord, refusal: Refusal, now_ms: int) -> int:
     """Return since when the run is refused for this reason, as far as the ledger tells."""
-    known = record.refusal
-    return record.refused_since_ms if known is not None and known.code is refusal.code else now_ms
+    return now_ms if is_news(record.refusal, refusal) else record.refused_since_ms
 
 
 def _since_ms(record: RunRecord) -> int:
@@ -137,6 +148,8 @@ def refused_now(
     answer = admit_beside(view, run, now_ms, before_seq=before_seq, has_executor=has_executor)
     if isinstance(answer, Admitted):
         return None
+    if answer.code in HARD:
+        return waiting(view, run, answer)
     filled = fill_beside(view, run, now_ms, before_seq=before_seq, has_executor=has_executor)
     return answer if filled is None else None
 
@@ -156,19 +169,40 @@ def without(view: StateView, reservation: str, now_ms: int) -> State:
     return trial
 
 
-def _remedies(
-    view: StateView, settled: State, record: RunRecord, refusal: Refusal, now_ms: int
+def _obstacles(settled: State, record: RunRecord, refusal: Refusal, now_ms: int) -> Obstacles:
+    """Return the hard quotas that the run waits for."""
+    if refusal.code is not RefusalCode.WAITING_FOR_QUOTA:
+        return Obstacles()
+    found = obstacles(_own_room(settled, record, now_ms), record.spec, now_ms)
+    if not found.quotas and refusal.also is not None:
+        # It was recorded in its turn, and is gone since.
+        return Obstacles((refusal.also,))
+    return found
+
+
+def _own_room(settled: State, record: RunRecord, now_ms: int) -> State:
+    """Return the state in which what is held for the run itself is there for it."""
+    return settled if record.reservation is None else without(settled, record.reservation, now_ms)
+
+
+def _remedies(  # noqa: PLR0913 - the run, why it waits, and the state before and after what is due
+    view: StateView,
+    settled: State,
+    record: RunRecord,
+    refusal: Refusal,
+    now_ms: int,
+    *,
+    in_the_way: Obstacles,
 ) -> tuple[Remedy, ...]:
-    """Return what would start the run: changes of it, then of budgets, then ends of others."""
+    """Return what would start the run: changes of it, then of others' limits, then others' ends."""
     run = record.spec
     if refusal.code in (RefusalCode.WAITING_FOR_UPSTREAM, RefusalCode.UPSTREAM_FAILED):
         # Nothing else is even looked at while it waits for others.
         return follow_remedies(view, run, now_ms)
-    if record.reservation is not None:
-        # What is held for the run itself is there for it.
-        settled = without(settled, record.reservation, now_ms)
+    settled = _own_room(settled, record, now_ms)
     return (
         *run_remedies(view, run, now_ms),
+        *quota_remedies(view, run, in_the_way, now_ms),
         *budget_remedies(view, settled, run, now_ms),
         *end_remedies(view, settled, run, now_ms),
     )

@@ -47,7 +47,7 @@ def held_back(view: StateView, run: str, now_ms: int) -> Refusal | None:
 
 def release_due_ms(view: StateView, after_ms: int) -> int | None:
     """Return when the next run that is held back may start or grow, after ``after_ms``."""
-    starts = (held_until_ms(view, view.runs[name]) for name in view.pending)
+    starts = (held_until_ms(view, view.runs[name]) for name in view.queued)
     growth = (growth_held_until_ms(view, view.runs[name]) for name in view.growable)
     found = (at_ms for at_ms in chain(starts, growth) if at_ms is not None and at_ms > after_ms)
     return min(found, default=None)

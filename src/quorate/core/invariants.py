@@ -288,6 +288,18 @@ def _indexes(view: StateView) -> Iterator[Violation]:
     if dict(view.pending) != waiting:
         yield Violation("I8", "queue", "is not the runs that are pending")
     yield from _ends(view)
+    yield from _tenancy(view)
+
+
+def _tenancy(view: StateView) -> Iterator[Violation]:
+    """Yield counters of hard quotas, and a queue, that are not what leases and runs are: I8."""
+    recounted = view.overlay()
+    recounted.recount()
+    if recounted.holdings.held() != view.holdings.held():
+        yield Violation("I8", "holdings", "are not what leases and runs add up to")
+    parked = {name for names in view.parked.values() for name in names}
+    if parked | set(view.queued) != set(view.pending) or parked & set(view.queued):
+        yield Violation("I8", "queue", "is not those that are tried and those that are parked")
 
 
 def _ends(view: StateView) -> Iterator[Violation]:

@@ -8,11 +8,13 @@ from quorate.core.fill import fill_beside, write_fill
 from quorate.core.follow import waits_for_upstream
 from quorate.core.glance import still_no_room
 from quorate.core.held_back import held_back
+from quorate.core.queue import in_order
+from quorate.core.quota import HARD, still_over_quota, waiting, woken
 from quorate.core.scribe import Scribe
 from quorate.core.stops import end_lease, finish
 from quorate.model.events import EndReason, Outcome, RunRefused
 from quorate.model.records import RunRecord
-from quorate.model.refusal import Refusal
+from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Run
 
 
@@ -23,6 +25,8 @@ def try_start(scribe: Scribe, run: Run, *, leases_ever: int, known: Refusal | No
         return
     waits = waits_for_upstream(view, run) or held_back(view, run.name, scribe.now_ms)
     answer = waits or admit_beside(view, run, scribe.now_ms, has_executor=scribe.has_executor)
+    if isinstance(answer, Refusal) and answer.code in HARD:
+        waits = answer = waiting(view, run, answer)
     if isinstance(answer, Admitted):
         write_beside(scribe, run, answer, leases_ever=leases_ever)
         return
@@ -31,10 +35,19 @@ def try_start(scribe: Scribe, run: Run, *, leases_ever: int, known: Refusal | No
         filled = fill_beside(view, run, scribe.now_ms, has_executor=scribe.has_executor)
     if filled is not None:
         write_fill(scribe, run, filled, leases_ever=leases_ever)
-    elif known is None or known.code is not answer.code:
+    elif is_news(known, answer):
         scribe.write(
             RunRefused(at_ms=scribe.now_ms, actor=scribe.actor, run=run.name, refusal=answer)
         )
+
+
+def is_news(known: Refusal | None, refusal: Refusal) -> bool:
+    """Return whether ``refusal`` is another reason to wait than ``known``, or another's quota."""
+    if known is None or known.code is not refusal.code:
+        return True
+    if refusal.code is not RefusalCode.WAITING_FOR_QUOTA:
+        return False
+    return known.subject != refusal.subject or bool(known.shortages) != bool(refusal.shortages)
 
 
 def complete_run(scribe: Scribe, record: RunRecord, outcome: Outcome, note: str = "") -> None:
@@ -48,11 +61,14 @@ def complete_run(scribe: Scribe, record: RunRecord, outcome: Outcome, note: str 
 
 
 def try_waiting(scribe: Scribe) -> None:
-    """Try every waiting run that has no reservation, in the order of submission."""
+    """Try every waiting run that has no reservation, in the order of the queue.
+
+    One that waits for a quota is tried when its owner may have headroom again, and not before.
+    """
     if not scribe.somebody_waits:
         return
-    for name, _ in sorted(scribe.view.pending.items(), key=lambda entry: entry[1]):
+    for name in in_order(scribe, [*scribe.view.queued, *woken(scribe)]):
         record = scribe.view.runs[name]
-        if record.reservation is not None:
+        if record.reservation is not None or still_over_quota(scribe.view, record):
             continue
         try_start(scribe, record.spec, leases_ever=record.leases_ever, known=record.refusal)

@@ -8,7 +8,7 @@ group's domain, off its working nodes where possible.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -52,6 +52,11 @@ class PackPlan(Struct, frozen=True, gc=False):
         """The GPUs that work; spares come on top."""
         return sum(group.gpus for group in self.groups)
 
+    @property
+    def nodes(self) -> set[str]:
+        """The nodes that it uses, for spares too."""
+        return {node for g in self.groups for node, _ in (*g.slots, *g.spare_slots)}
+
 
 def pack_gang(view: StateView, request: PackRequest) -> PackPlan | Refusal:
     """Return the slots for ``request``, or what is missing where."""
@@ -72,8 +77,15 @@ def residual(view: StateView, request: PackRequest, plan: PackPlan) -> dict[str,
     return dict(sorted(left.items()))
 
 
-def pick_slots(spread: Spread, request: PackRequest) -> PackPlan:
-    """Return the slots for ``spread``, which must fit."""
+Kept = Callable[[Island], int]
+"""The nodes of an island, as bits of positions, that are used before others."""
+
+
+def pick_slots(spread: Spread, request: PackRequest, kept: Kept | None = None) -> PackPlan:
+    """Return the slots for ``spread``, which must fit.
+
+    With ``kept`` it takes as few other nodes as it can: those first, then the emptiest.
+    """
     drafts: dict[str, _Draft] = {}
     tight = request.placement is Placement.TIGHT
     groups: list[PlacedGroup] = []
@@ -83,7 +95,9 @@ def pick_slots(spread: Spread, request: PackRequest) -> PackPlan:
         domain = yard.domain
         draft = drafts.get(domain)
         if draft is None:
-            draft = drafts[domain] = _Draft(yard.island, tight=tight)
+            draft = drafts[domain] = _Draft(yard.island, tight=tight and kept is None)
+            if kept is not None:
+                draft.others = ~kept(yard.island)
         amounts = list(piece.amounts)
         if request.whole_nodes:
             yard = draft.set_aside(yard, amounts)
@@ -104,7 +118,7 @@ def _with_spares(
     group: PlacedGroup, spares: int, draft: _Draft, yard: Yard, amounts: list[int]
 ) -> PlacedGroup:
     """Return ``group`` with its spares, taken once every group has its slots."""
-    working = draft.bits_of(group.slots)
+    working = draft.bits_of(group.slots) if draft.others == 0 else 0
     slots, places = _pick(draft, yard, amounts, spares, working)
     return replace(group, spare_slots=slots, spare_places=places)
 
@@ -135,7 +149,7 @@ def _pick(draft: _Draft, yard: Yard, amounts: list[int], gpus: int, avoid: int) 
 class _Draft:
     """An island's index while one plan is made; the island itself is not touched."""
 
-    __slots__ = ("aside", "buckets", "changed", "island", "tight", "whole")
+    __slots__ = ("aside", "buckets", "changed", "island", "others", "tight", "whole")
 
     def __init__(self, island: Island, *, tight: bool) -> None:
         self.island = island
@@ -145,6 +159,8 @@ class _Draft:
         self.changed: dict[int, int] = {}
         self.tight = tight
         self.aside = 0
+        # The nodes to be used last, where few are to be used.
+        self.others = 0
 
     def set_aside(self, yard: Yard, amounts: Sequence[int]) -> Yard:
         """Return ``yard`` with just the nodes that ``amounts`` use up, first by name.
@@ -165,6 +181,7 @@ class _Draft:
     def take_avoiding(self, gpus: int, nodes: int, avoid: int) -> list[tuple[str, int]]:
         """Take ``gpus`` slots of ``nodes``, those in ``avoid`` last; each node once, as picked."""
         found: list[tuple[int, int]] = []
+        avoid |= self.others
         if avoid:
             outside = ~avoid & nodes
             room = sum(c * (bits & outside).bit_count() for c, bits in enumerate(self.buckets))

@@ -32,11 +32,12 @@ from quorate.core.grounds import (
     waits_for,
 )
 from quorate.core.holds import expected_ms
+from quorate.core.queue import queue_order
 from quorate.core.remedy import ACTOR
 from quorate.model.apply import apply_all
 from quorate.model.events import ReservationStatus, Share, Slice
 from quorate.model.records import TERMINAL, Phase, ReservationRecord, RunRecord
-from quorate.model.refusal import Refusal, sentence
+from quorate.model.refusal import Refusal, RefusalCode, sentence
 from quorate.model.specs import Run
 from quorate.model.state import State
 from quorate.model.view import StateView
@@ -167,7 +168,7 @@ def _waiting(seen: Seen, view: StateView, record: RunRecord, recorded: Phase | N
     leases = list(waits_for(seen, run, promise, natural))
     explained = explain(view, run.name, now_ms)
     assert isinstance(explained, Explanation), explained
-    queue = sorted(state.pending, key=lambda name: state.pending[name])
+    queue = queue_order(state, now_ms)
     deficit, scope = least_short(state, run)
     return Forecast(
         run=run,
@@ -225,6 +226,9 @@ def _parked(state: StateView, run: Run, natural: Found | None) -> str:
     waits = waits_for_upstream(state, run)
     if waits is not None:
         return f"it is planned once it need not wait for others: {sentence(waits)}"
+    known = state.runs[run.name].refusal
+    if known is not None and known.code is RefusalCode.WAITING_FOR_QUOTA:
+        return f"it is tried when the quota of {known.subject} has headroom"
     if natural is None:
         return "nothing that is known to come leads to a start: waiting alone does not help"
     depth = state.pools[run.pool].reservation_depth

@@ -10,6 +10,7 @@ from quorate.core.goals import Count, Goal, Start
 from quorate.core.limits import Limit, gpus_over, payers_of, survey_limit
 from quorate.core.lottery import draw
 from quorate.core.resolver import Drawn, Resolver
+from quorate.core.soft import bursting
 from quorate.core.survey import Survey, survey_domains
 from quorate.core.trial import Trial
 from quorate.model.events import ConflictCause, ConflictDeclared, Scope
@@ -39,7 +40,11 @@ class Question:
         has_executor: bool = False,
         burst: Burst | None = None,
     ) -> Resolver | None:
-        """Return how the question stands in ``view``; None when nobody asks it any more."""
+        """Return how the question stands in ``view``; None when nobody asks it any more.
+
+        Unless told, what is burst is what is beyond a share that somebody has stated.
+        """
+        burst = burst or bursting(view)
         scope = self.scope
         if self.cause is ConflictCause.TIGHTENED:
             limit = Limit.of(scope.limit)

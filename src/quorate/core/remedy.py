@@ -55,6 +55,7 @@ class RemedyKind(StrEnum):
     RAISE_CAP = "raise-cap"
     RAISE_LENDING = "raise-lending"
     OPEN_EARLY = "open-early"
+    RAISE_QUOTA = "raise-quota"
     END_RUN = "end-run"
 
 
@@ -63,7 +64,8 @@ class Remedy:
     """One change and what it does.
 
     ``command`` is the argument vector to type, ``changes`` its fields and values (None: removed),
-    ``target_kind`` and ``target_name`` what it changes: a run to copy, a budget, or a run to end.
+    ``target_kind`` and ``target_name`` what it changes: a run to copy, a budget, an
+    owner, or a run to end.
     ``trial`` is the command that was decided to prove it. ``instead`` says that the run it copies
     has to be cancelled before: room or money is kept for that one.
     """

@@ -18,6 +18,7 @@ from quorate.core.intent import Intent, with_conflict
 from quorate.core.outlook import Outlook, plan_of
 from quorate.core.promises import plan_levels
 from quorate.core.question import for_reservation
+from quorate.core.quota import HARD, waiting
 from quorate.core.scribe import Scribe
 from quorate.model.events import ConflictDeclared, ReservationMoved, ReservationStatus
 from quorate.model.island import IslandKey
@@ -193,6 +194,8 @@ def _defer(scribe: Scribe, record: ReservationRecord) -> None:
     intent = None
     if found is not None:
         intent = with_conflict(scribe, record.made.run, found, record.made.reservation)
+    if isinstance(answer, Refusal) and answer.code in HARD:
+        answer = waiting(scribe.view, scribe.view.runs[record.made.run].spec, answer)
     cause = sentence(answer) if isinstance(answer, Refusal) else "it can start sooner"
     overdue = list(_overdue(scribe.view, record, scribe.now_ms))
     if overdue:

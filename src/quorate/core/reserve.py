@@ -13,6 +13,7 @@ from quorate.core.forecast import find_start
 from quorate.core.held_back import held_back
 from quorate.core.intent import Intent, with_conflict
 from quorate.core.layout import pack_request
+from quorate.core.queue import in_order
 from quorate.core.scribe import Scribe
 from quorate.core.slices import least_deficit
 from quorate.core.yard import Yards
@@ -33,7 +34,7 @@ def reserve_waiting(scribe: Scribe) -> None:
     """
     fruitless: dict[str, int] = {}
     places = Places.of(scribe.view)
-    for name, _ in sorted(scribe.view.pending.items(), key=lambda entry: entry[1]):
+    for name in in_order(scribe, scribe.view.queued, reserved=True):
         record = scribe.view.runs[name]
         run = record.spec
         if record.reservation is not None or not places.has_one(scribe.view, run):

@@ -121,6 +121,7 @@ class Timeline:
     _ends: list[End] = field(default_factory=list)
     _gone: set[str] = field(default_factory=set)
     _passed: int = 0
+    _left: dict[str, int] = field(default_factory=dict)
     _returns: list[tuple[int, Slots]] = field(default_factory=list)
 
     @classmethod
@@ -191,6 +192,16 @@ class Timeline:
             yield changes
             from_ms, count = until_ms, count * 2
 
+    def _count_out(self, lease: Lease) -> None:
+        """Let go of what hard quotas count; a run runs until the last of its leases has ended."""
+        state, run = self.state, lease.fact.run
+        owner = state.runs[run].spec.owner
+        if state.holdings.bounds_of(owner):
+            state.drop_slots(run, lease.fact.slots)
+            left = self._left[run] = self._left.get(run, len(state.runs[run].leases)) - 1
+            if not left:
+                state.count_run(owner, -1)
+
     def at(self, at_ms: int) -> State:
         """Return the state at ``at_ms``, which is not before the last one asked for."""
         ended: list[Lease] = []
@@ -201,6 +212,7 @@ class Timeline:
             if name not in self._gone:
                 self._gone.add(name)
                 ended.append(self.state.leases[name])
+                self._count_out(ended[-1])
         release(self.state, ended)
         while self._returns and self._returns[-1][0] <= at_ms:
             self.state.vacate(self._returns.pop()[1])

@@ -8,7 +8,7 @@ from quorate.documents import values
 from quorate.documents.head import Head
 from quorate.documents.problem import quoted
 from quorate.documents.reader import At, Fields, fields_of
-from quorate.documents.written import PPM
+from quorate.model.amounts import PPM
 from quorate.model.specs import Owner, Quota
 
 BURST_MAX: Final = 1_000
@@ -23,6 +23,16 @@ SNAKE_CASE: Final = {
     "burstAllowance": "burst_allowance",
 }
 """Our field names, and those of the tenant API that quotas came from; either is read."""
+
+QUOTA_FIELDS: Final = {
+    "maxNodes": "nodes_max",
+    "maxConcurrentRuns": "concurrent_runs_max",
+    "gpuHoursBudget": "gpu_ms_budget",
+    "nodeHoursBudget": "node_ms_budget",
+    "fairShareTarget": "fair_share_target_ppm",
+    "burstAllowance": "burst_allowance_ppm",
+}
+"""Our field names, and those of the model."""
 
 _SPEC: Final = frozenset({"parents", "quota"})
 _QUOTA: Final = frozenset(SNAKE_CASE) | frozenset(SNAKE_CASE.values())

@@ -9,7 +9,8 @@ from quorate.documents.head import Head
 from quorate.documents.place import pool_selector
 from quorate.documents.reader import At, Fields, fields_of
 from quorate.documents.times import any_duration, duration, positive_duration
-from quorate.model.amounts import DAY_MS, DURATION_MS_MAX, MINUTE_MS
+from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS, PPM
+from quorate.model.meters import KEPT_MS
 from quorate.model.specs import Discipline, Placement, Pool, System
 
 _POOL: Final = frozenset(
@@ -30,13 +31,16 @@ _POOL: Final = frozenset(
         "reservationDepth",
     }
 )
-_SYSTEM: Final = frozenset({"sensitivePoolSize", "budgetPeriodDays", "halfLife"})
+_SYSTEM: Final = frozenset({"sensitivePoolSize", "budgetPeriodDays", "halfLife", "weights"})
+_WEIGHTS: Final = frozenset({"instantShare"})
 _DISCIPLINE: Final = values.choice(Discipline)
 _PLACEMENT: Final = values.choice(Placement)
 _COLLATERAL: Final = values.whole(low=1, high=values.COUNT_MAX)
 _MINUTE_UP: Final = duration(low_ms=MINUTE_MS)
 """Shorter ones would let runs end each other before any of them has done anything."""
-_PERIOD_DAYS: Final = values.whole(low=1, high=DURATION_MS_MAX // DAY_MS)
+_PERIOD_DAYS: Final = values.whole(low=1, high=KEPT_MS // DAY_MS)
+_HALF_LIFE: Final = duration(low_ms=HOUR_MS)
+_PART: Final = values.decimal_of(factor=PPM, unit="millionth", low=0, high=PPM)
 
 
 def read_pool(spec: object, at: At, head: Head) -> Pool | None:
@@ -96,5 +100,14 @@ def read_system(spec: object, at: At, head: Head) -> System | None:
         budget_period_days=fields.optional(
             "budgetPeriodDays", _PERIOD_DAYS, unset.budget_period_days
         ),
-        half_life_ms=fields.optional("halfLife", positive_duration, unset.half_life_ms),
+        half_life_ms=fields.optional("halfLife", _HALF_LIFE, unset.half_life_ms),
+        instant_weight_ppm=fields.optional("weights", _instant_ppm, unset.instant_weight_ppm),
     )
+
+
+def _instant_ppm(value: object, at: At) -> int | None:
+    """Return how much of a share is what an owner has now, in millionths."""
+    fields = fields_of(value, at, _WEIGHTS, {"decayedShare": "write instantShare; it is the rest"})
+    if fields is None:
+        return None
+    return fields.optional("instantShare", _PART, System().instant_weight_ppm)

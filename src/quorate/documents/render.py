@@ -218,6 +218,9 @@ def _system(system: System) -> Tree:
         sensitivePoolSize=system.sensitive_pool_size,
         budgetPeriodDays=_unless(system.budget_period_days, unset.budget_period_days),
         halfLife=_duration(system.half_life_ms, unset.half_life_ms),
+        weights={}
+        if system.instant_weight_ppm == unset.instant_weight_ppm
+        else {"instantShare": fraction(system.instant_weight_ppm)},
     )
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from decimal import Decimal, localcontext
 from typing import Final
 
-from quorate.model.amounts import HOUR_MS
+from quorate.model.amounts import HOUR_MS, PPM
 
 _PRECISION: Final = 40
-PPM: Final = 1_000_000
 
 
 def hours(gpu_ms: int) -> int | Decimal:

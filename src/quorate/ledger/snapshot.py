@@ -31,6 +31,7 @@ from quorate.model.events import (
     Tier,
 )
 from quorate.model.island import all_slots
+from quorate.model.meters import Meter, NodeMeter, Told
 from quorate.model.records import (
     CapAccount,
     ClaimRecord,
@@ -57,7 +58,7 @@ from quorate.model.specs import (
 )
 from quorate.model.state import State
 
-SNAPSHOT_FORMAT: Final = 3
+SNAPSHOT_FORMAT: Final = 4
 """Raised whenever the shape below or the meaning of a counter changes."""
 
 
@@ -136,6 +137,18 @@ class _Lease(Struct, array_like=True, gc=False):
     ending: LeaseEnding | None
 
 
+class _Meter(Struct, array_like=True, gc=False):
+    owner: str
+    flavor: str
+    told: Told
+
+
+class _NodeMeter(Struct, array_like=True, gc=False):
+    owner: str
+    told: Told
+    uses: dict[str, int]
+
+
 class _Snapshot(Struct, array_like=True):
     format: int
     seq: int
@@ -146,7 +159,7 @@ class _Snapshot(Struct, array_like=True):
     pools: list[Pool]
     nodes: list[Node]
     node_status: dict[str, NodeStatus]
-    owners: list[Owner]
+    owners: list[tuple[Owner, int]]
     budgets: list[Budget]
     envelopes: list[_Envelope]
     caps: list[_Cap]
@@ -158,6 +171,9 @@ class _Snapshot(Struct, array_like=True):
     claims: list[ClaimRecord]
     losses: dict[str, tuple[tuple[int, int], ...]]
     barred: dict[str, int]
+    meters: list[_Meter]
+    node_meters: list[_NodeMeter]
+    thresholds: dict[str, int]
 
 
 class _Format(Struct, array_like=True):
@@ -177,8 +193,9 @@ def take(state: State) -> bytes:
 def fingerprint(state: State) -> bytes:
     """Return a hash of all that ``state`` holds, whatever order its tables were filled in."""
     packed = _packed(state)
-    for table in (packed.pools, packed.nodes, packed.owners, packed.budgets):
+    for table in (packed.pools, packed.nodes, packed.budgets):
         table.sort(key=lambda spec: spec.name)
+    packed.owners.sort(key=lambda entry: entry[0].name)
     packed.envelopes.sort(key=lambda entry: entry.envelope_id)
     packed.caps.sort(key=lambda entry: entry.cap_id)
     packed.runs.sort(key=lambda entry: entry.seq)
@@ -188,6 +205,8 @@ def fingerprint(state: State) -> bytes:
     packed.reservations.sort(key=lambda entry: entry.seq)
     packed.conflicts.sort(key=lambda entry: entry.declared.conflict)
     packed.claims.sort(key=lambda entry: entry.claim)
+    packed.meters.sort(key=lambda entry: (entry.owner, entry.flavor))
+    packed.node_meters.sort(key=lambda entry: entry.owner)
     return sha256(_ENCODER.encode(packed)).digest()
 
 
@@ -203,7 +222,7 @@ def _packed(state: State) -> _Snapshot:
         list(state.pools.values()),
         [record.spec for record in state.nodes.values()],
         dict(sorted(state.node_status.items())),
-        list(state.owners.values()),
+        [(owner, state.owner_versions[name]) for name, owner in state.owners.items()],
         list(state.budgets.values()),
         [_pack_envelope(account) for account in state.envelopes.values()],
         [_pack_cap(account) for account in state.caps.values()],
@@ -218,6 +237,12 @@ def _packed(state: State) -> _Snapshot:
         list(state.claims.values()),
         dict(sorted(state.losses.items())),
         dict(sorted(state.barred.items())),
+        [_Meter(*key, meter.told()) for key, meter in state.meters.items()],
+        [
+            _NodeMeter(owner, nodes.meter.told(), dict(sorted(nodes.uses.items())))
+            for owner, nodes in state.node_meters.items()
+        ],
+        dict(sorted(state.thresholds.items())),
     )
 
 
@@ -242,7 +267,8 @@ def _restore(found: _Snapshot) -> State:
         found.system,
     )
     state.pools.update((pool.name, pool) for pool in found.pools)
-    state.owners.update((owner.name, owner) for owner in found.owners)
+    state.owners.update((owner.name, owner) for owner, _ in found.owners)
+    state.owner_versions.update((owner.name, version) for owner, version in found.owners)
     state.budgets.update((budget.name, budget) for budget in found.budgets)
     for entry in found.envelopes:
         state.envelopes[entry.envelope_id] = EnvelopeAccount(*msgspec.structs.astuple(entry))
@@ -274,6 +300,12 @@ def _restore_plans(state: State, found: _Snapshot) -> None:
     state.claims.update((claim.claim, claim) for claim in found.claims)
     state.losses.update(found.losses)
     state.barred.update(found.barred)
+    state.thresholds.update(found.thresholds)
+    for meter in found.meters:
+        state.meters[meter.owner, meter.flavor] = Meter.of(meter.told)
+    for counted in found.node_meters:
+        nodes = state.node_meters[counted.owner] = NodeMeter(0)
+        nodes.meter, nodes.uses = Meter.of(counted.told), counted.uses
 
 
 def _pack_envelope(account: EnvelopeAccount) -> _Envelope:
@@ -349,7 +381,7 @@ def _pack_run(record: RunRecord) -> _Run:
 
 def _restore_run(state: State, run: _Run) -> None:
     name = run.spec.name
-    state.runs[name] = RunRecord(
+    record = state.runs[name] = RunRecord(
         run.spec,
         run.seq,
         run.submitted_ms,
@@ -374,7 +406,7 @@ def _restore_run(state: State, run: _Run) -> None:
         run.steps_cut_by,
     )
     if run.phase is Phase.PENDING:
-        state.pending[name] = run.seq
+        state.enqueue(record)
     elif run.phase is Phase.RUNNING and run.spec.malleable is not None:
         state.growable[name] = None
     if run.backfills:

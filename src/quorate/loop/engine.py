@@ -2,7 +2,8 @@
 
 Commands that arrive together are decided one after the other, each seeing what the ones before it
 did, and committed as one block with one flush: a group commit. Nobody is told anything before that
-block is durable. When a commit fails, what was decided is forgotten and the state is read anew.
+block is durable. When a commit fails, what was decided is forgotten and the state is read anew;
+when somebody else committed first, it is then decided again, on what that left.
 
 With an executor, stops are two facts, and the executor is told what each commit means to it.
 What it missed because this program ended in between, it is told when the ledger is opened again.
@@ -31,7 +32,7 @@ from quorate.model.events import ConflictDeclared, Event, LedgerOpened, LotteryC
 from quorate.model.state import State
 from quorate.model.view import StateView
 from quorate.ports.clock import Clock
-from quorate.ports.errors import LedgerEmptyError, QuorateError
+from quorate.ports.errors import LedgerEmptyError, QuorateError, StaleHeadError
 from quorate.ports.executor import Executor
 from quorate.ports.store import EventStore
 
@@ -39,6 +40,8 @@ _LOG = logging.getLogger(__name__)
 
 SNAPSHOT_EVENTS: Final = 50_000
 """A snapshot is kept when this many events have come since the last one, unless told otherwise."""
+ATTEMPTS_MAX: Final = 64
+"""How often a block is decided again because somebody else committed first."""
 DRAWS_MAX: Final = 1_000
 """How many conflicts are settled after one commit; the rest wait for the next."""
 DRAW_ACTOR: Final = "lottery"
@@ -176,7 +179,18 @@ class Engine:
         return receipts
 
     def execute_block(self, commands: Sequence[Command], *, actor: str) -> list[Receipt]:
-        """Decide and commit one block, and leave the conflicts that are due alone."""
+        """Decide and commit one block, and leave the conflicts that are due alone.
+
+        Raises ``StaleHeadError`` when others were faster each time.
+        """
+        for _ in range(ATTEMPTS_MAX - 1):
+            try:
+                return self._attempt(commands, actor)
+            except StaleHeadError:
+                _LOG.info("somebody else committed first; deciding again")
+        return self._attempt(commands, actor)
+
+    def _attempt(self, commands: Sequence[Command], actor: str) -> list[Receipt]:
         decisions: list[Decision] = []
         events: list[Event] = []
         self._reload_if_unsure()
@@ -216,7 +230,8 @@ class Engine:
                 # What was asked for is committed; the conflict is not lost with this attempt.
                 _LOG.warning("conflict %s is not settled yet: %s", declared.conflict, error)
                 return
-            assert not receipt.decision.refusals, receipt.decision.refusals
+            if receipt.decision.refusals:
+                _LOG.info("conflict %s was settled by somebody else", declared.conflict)
 
     def _links(self) -> Preimages:
         """Return the lottery's chain, which takes a moment the first time it is looked into."""

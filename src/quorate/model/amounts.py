@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+PPM: Final = 1_000_000
+"""Shares are counted in millionths."""
 SECOND_MS: Final = 1_000
 MINUTE_MS: Final = 60 * SECOND_MS
 HOUR_MS: Final = 60 * MINUTE_MS

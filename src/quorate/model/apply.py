@@ -28,6 +28,7 @@ _BORROWED: Final = e.Tier.BORROWED
 _PENDING: Final = Phase.PENDING
 _RUNNING: Final = Phase.RUNNING
 _SPARE: Final = e.Role.SPARE
+_PERCENTS: Final = (80, 100, 120)
 _PHASES: Final = {outcome: Phase(outcome) for outcome in e.Outcome}
 
 
@@ -77,6 +78,7 @@ def _pool_applied(state: State, event: e.PoolApplied) -> None:
 def _node_applied(state: State, event: e.NodeApplied) -> None:
     node = event.node
     state.add_node(node, free=all_slots(node.gpus) & ~state.taken_slots(node.name))
+    state.recount()
 
 
 def _node_marked(state: State, event: e.NodeMarked) -> None:
@@ -85,14 +87,44 @@ def _node_marked(state: State, event: e.NodeMarked) -> None:
 
 def _owner_applied(state: State, event: e.OwnerApplied) -> None:
     owner = event.owner
-    old = state.owners.get(owner.name)
-    for parent in () if old is None else old.parents:
-        state.children[parent] = tuple(c for c in state.children[parent] if c != owner.name)
+    _leave_parents(state, owner.name)
     state.owners[owner.name] = owner
+    state.owner_versions[owner.name] = state.seq + 1
+    if owner.quota.node_ms_budget is not None and owner.name not in state.node_meters:
+        state.begin_node_meter(owner.name, event.at_ms)
     for parent in owner.parents:
         known = state.children.get(parent, ())
         state.children[parent] = tuple(sorted((*known, owner.name)))
     state.budgets_changed()
+    state.recount()
+
+
+def _owner_removed(state: State, event: e.OwnerRemoved) -> None:
+    _leave_parents(state, event.owner)
+    for name in state.owner_budgets.get(event.owner, ()):
+        _retire_budget(state, state.budgets[name])
+        del state.budgets[name]
+    state.owner_budgets.pop(event.owner, None)
+    state.children.pop(event.owner, None)
+    del state.owners[event.owner]
+    del state.owner_versions[event.owner]
+    state.budgets_changed()
+    state.recount()
+
+
+def _threshold_crossed(state: State, event: e.ThresholdCrossed) -> None:
+    below = max((p for p in _PERCENTS if p < event.percent), default=0)
+    reached = event.percent if event.is_above else below
+    if reached:
+        state.thresholds[event.owner] = reached
+    else:
+        state.thresholds.pop(event.owner, None)
+
+
+def _leave_parents(state: State, owner: str) -> None:
+    old = state.owners.get(owner)
+    for parent in () if old is None else old.parents:
+        state.children[parent] = tuple(c for c in state.children[parent] if c != owner)
 
 
 def _budget_applied(state: State, event: e.BudgetApplied) -> None:
@@ -187,13 +219,16 @@ def _run_submitted(state: State, event: e.RunSubmitted) -> None:
     known = state.runs.setdefault(run.name, record)
     assert known is record, run.name
     state.pending[run.name] = seq
+    state.queued[run.name] = seq
 
 
 def _run_refused(state: State, event: e.RunRefused) -> None:
     record = state.runs.own(event.run)
     if record.refusal is None or record.refusal.code != event.refusal.code:
         record.refused_since_ms = event.at_ms
+    state.dequeue(record)
     record.refusal = event.refusal
+    state.enqueue(record)
 
 
 def _lease_started(state: State, event: e.LeaseStarted) -> None:
@@ -205,17 +240,26 @@ def _lease_started(state: State, event: e.LeaseStarted) -> None:
     account.started_gpu_ms += gpus * event.start_ms
     known = state.leases.setdefault(name, lease)
     assert known is lease, name
+    owner = run.spec.owner
+    state.meter(owner, account.spec.flavor, event.start_ms).add(gpus, event.start_ms)
+    if state.node_meters and owner in state.node_meters:
+        state.meter_nodes(owner, event.slots, event.start_ms, taking=True)
     run.leases[name] = None
     run.leases_ever += 1
     if event.role is _SPARE:
         state.spares[name] = None
     if run.phase is _PENDING:
+        if run.refusal is None:
+            del state.pending[event.run], state.queued[event.run]
+        else:
+            state.dequeue(run)
+        if state.leases_indexed:
+            state.count_run(owner, 1)
         run.phase = _RUNNING
         run.refusal = None
         if run.started_ms is None:
             run.started_ms = event.start_ms
         run.since_ms = event.start_ms
-        del state.pending[event.run]
         if run.spec.malleable is not None:
             state.growable[event.run] = None
     if state.leases_indexed:
@@ -269,6 +313,10 @@ def _lease_ended(state: State, event: e.LeaseEnded) -> None:
     account.ended_gpu_ms += used
     account.started_gpu_ms -= gpus * fact.start_ms
     run = state.runs.own(fact.run)
+    owner = run.spec.owner
+    state.meter(owner, account.spec.flavor, event.end_ms).add(-gpus, event.end_ms)
+    if state.node_meters and owner in state.node_meters:
+        state.meter_nodes(owner, fact.slots, event.end_ms, taking=False)
     del run.leases[name]
     if fact.role is _SPARE:
         del state.spares[name]
@@ -292,19 +340,23 @@ def _run_requeued(state: State, event: e.RunRequeued) -> None:
     leave_running(state, run, event)
     run.since_ms = None
     state.growable.pop(event.run, None)
-    state.pending[event.run] = run.seq
+    state.count_run(run.spec.owner, -1)
+    state.enqueue(run)
 
 
 def _run_ended(state: State, event: e.RunEnded) -> None:
     run = state.runs.own(event.run)
     assert not run.leases, event
+    if run.phase is _PENDING:
+        state.dequeue(run)
+    elif state.leases_indexed:
+        state.count_run(run.spec.owner, -1)
     run.phase, run.stopping = _PHASES[event.outcome], None
     if run.via_conflict or run.backfills:
         leave_running(state, run, event)
     state.growable.pop(event.run, None)
     run.ended_ms = event.at_ms
     run.note = event.note
-    state.pending.pop(event.run, None)
 
 
 _APPLY: dict[type, Callable[[State, Any], None]] = {
@@ -314,6 +366,8 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     e.NodeApplied: _node_applied,
     e.NodeMarked: _node_marked,
     e.OwnerApplied: _owner_applied,
+    e.OwnerRemoved: _owner_removed,
+    e.ThresholdCrossed: _threshold_crossed,
     e.BudgetApplied: _budget_applied,
     e.RunSubmitted: _run_submitted,
     e.RunRefused: _run_refused,

@@ -57,6 +57,10 @@ def _claim_closed(state: State, event: e.ClaimClosed) -> None:
 
 def _set_aside(state: State, claim: ClaimRecord, sign: int) -> None:
     """Keep room and money of a filled spare on its payer, or (-1) let go of them."""
+    if sign > 0:
+        state.hold_slots(claim.run, claim.slots)
+    else:
+        state.drop_slots(claim.run, claim.slots)
     account = state.envelopes.own(claim.payer)
     account.gpus_reserved += sign * claim.gpus
     for key in account.caps:

@@ -236,9 +236,26 @@ class NodeMarked(Fact, frozen=True, tag="node-marked/1"):
 
 
 class OwnerApplied(Fact, frozen=True, tag="owner-applied/1"):
-    """An owner was created or replaced."""
+    """An owner was created or replaced, for a ``reason`` if one was given."""
 
     owner: Owner
+    reason: str = ""
+
+
+class OwnerRemoved(Fact, frozen=True, tag="owner-removed/1"):
+    """An owner that held nothing was removed, for a ``reason`` if one was given."""
+
+    owner: str
+    reason: str = ""
+
+
+class ThresholdCrossed(Fact, frozen=True, tag="threshold-crossed/1"):
+    """An owner has used ``percent`` of a soft budget, or (not ``is_above``) clearly less again."""
+
+    owner: str
+    percent: int
+    is_above: bool
+    used_ppm: int
 
 
 class BudgetApplied(Fact, frozen=True, tag="budget-applied/1"):
@@ -451,6 +468,8 @@ Event = (
     | NodeApplied
     | NodeMarked
     | OwnerApplied
+    | OwnerRemoved
+    | ThresholdCrossed
     | BudgetApplied
     | RunSubmitted
     | RunRefused

@@ -23,9 +23,11 @@ from quorate.model.events import (
     Tier,
 )
 from quorate.model.island import IslandKey
-from quorate.model.refusal import Refusal
+from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Cap, CapId, Envelope, EnvelopeId, Node, Run
 from quorate.model.words import Word
+
+_WAITING_FOR_QUOTA = RefusalCode.WAITING_FOR_QUOTA
 
 
 class Phase(Word):
@@ -195,6 +197,14 @@ class RunRecord(Record):
     cut_by: str = ""
     via_conflict: str = ""
     steps_cut_by: str = ""
+
+    @property
+    def quota_blocker(self) -> str | None:
+        """The owner whose hard quota alone the run waits for; None where others could help."""
+        refusal = self.refusal
+        if refusal is None or refusal.code is not _WAITING_FOR_QUOTA or refusal.shortages:
+            return None
+        return refusal.subject
 
     def copy(self) -> RunRecord:
         """Return a record that may be changed alone."""

@@ -5,7 +5,7 @@ Codes are public for ever: they appear in ledgers, in scripts and in people's al
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from msgspec import Struct
 
@@ -23,6 +23,9 @@ class RefusalCode(Word):
     NO_SINGLE_DOMAIN = "no-single-domain"
     FUNDS_ELSEWHERE = "funds-elsewhere"
     SEARCH_LIMIT = "search-limit"
+    MAX_NODES = "max-nodes"
+    MAX_CONCURRENT_RUNS = "max-concurrent-runs"
+    WAITING_FOR_QUOTA = "waiting-for-quota"
     RESERVED = "reserved"
     JUST_CUT = "just-cut"
     NOT_RESOLVABLE = "not-resolvable"
@@ -32,6 +35,7 @@ class RefusalCode(Word):
     UNKNOWN_NAME = "unknown-name"
     ALREADY_EXISTS = "already-exists"
     CONFLICT = "conflict"
+    STALE_VERSION = "stale-version"
     NOT_RUNNING = "not-running"
     UNSUPPORTED = "unsupported"
 
@@ -53,7 +57,8 @@ class Shortage(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
 class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A reason not to act: what the sentence is about, and the numbers behind it.
 
-    ``also`` is a second reason that would hold were the first one gone.
+    ``also`` is a second reason that would hold were the first one gone. A quota has ``current``,
+    what is in use, and its ``limit``; its owner is the ``subject``.
     """
 
     code: RefusalCode
@@ -63,6 +68,8 @@ class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkn
     shortages: tuple[Shortage, ...] = ()
     remedy: str = ""
     also: Refusal | None = None
+    current: int = 0
+    limit: int = 0
 
 
 SHORTAGES_MAX = 12
@@ -94,6 +101,16 @@ def sentence(refusal: Refusal) -> str:  # noqa: C901, PLR0911, PLR0912 - one lin
             )
         case RefusalCode.SEARCH_LIMIT:
             return f"no way to pay for {gpus} was found within the search limit"
+        case RefusalCode.MAX_NODES:
+            return _rejected(refusal, "max_nodes", "nodes")
+        case RefusalCode.MAX_CONCURRENT_RUNS:
+            return _rejected(refusal, "max_concurrent_allocations", "allocations")
+        case RefusalCode.WAITING_FOR_QUOTA:
+            name = "" if refusal.also is None else _QUOTA_NAMES.get(refusal.also.code, "")
+            return (
+                f'waiting for quota headroom: tenant "{subject}" has {refusal.current} of '
+                f"{refusal.limit} {name}" + (f", {wanted} more wanted" if wanted else "")
+            )
         case RefusalCode.RESERVED:
             return (
                 f"it would not be gone in time: room is kept for {subject}, {short} of {gpus} short"
@@ -111,9 +128,35 @@ def sentence(refusal: Refusal) -> str:  # noqa: C901, PLR0911, PLR0912 - one lin
             | RefusalCode.UNKNOWN_NAME
             | RefusalCode.ALREADY_EXISTS
             | RefusalCode.CONFLICT
+            | RefusalCode.STALE_VERSION
             | RefusalCode.NOT_RUNNING
             | RefusalCode.UNSUPPORTED
         ):
             return subject
         case _:
             assert_never(refusal.code)
+
+
+_QUOTA_NAMES: Final = {
+    RefusalCode.MAX_NODES: "max_nodes",
+    RefusalCode.MAX_CONCURRENT_RUNS: "max_concurrent_allocations",
+}
+
+
+def _rejected(refusal: Refusal, quota: str, unit: str) -> str:
+    """Return the text of a hard quota; the longer form says that the limit is below what is used.
+
+    Both are word for word as people's scripts know them.
+    """
+    tenant = f'allocation rejected: tenant "{refusal.subject}"'
+    if refusal.current > refusal.limit:
+        return (
+            f"{tenant} exceeds {quota} quota\n"
+            f"  Current usage: {refusal.current} {unit}\n"
+            f"  New limit: {refusal.limit} {unit}\n"
+            "  Hint: Wait for running allocations to complete, or contact your tenant admin."
+        )
+    return (
+        f"{tenant} would exceed {quota} quota (current: {refusal.current}, "
+        f"requested: {refusal.wanted}, limit: {refusal.limit})"
+    )

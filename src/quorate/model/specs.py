@@ -66,6 +66,16 @@ class Quota(Spec, frozen=True, kw_only=True):
     fair_share_target_ppm: int | None = None
     burst_allowance_ppm: int | None = None
 
+    @property
+    def is_soft(self) -> bool:
+        """Whether it has a budget of hours, which orders the queue."""
+        return self.gpu_ms_budget is not None or self.node_ms_budget is not None
+
+    @property
+    def is_hard(self) -> bool:
+        """Whether it has a limit that holds at every instant."""
+        return self.nodes_max is not None or self.concurrent_runs_max is not None
+
 
 class Owner(Spec, frozen=True, kw_only=True):
     """A team: a node of the family DAG, with a quota."""
@@ -197,11 +207,16 @@ class Pool(Spec, frozen=True, kw_only=True):
 
 
 class System(Spec, frozen=True, kw_only=True):
-    """What holds for the whole installation and changes decisions."""
+    """What holds for the whole installation and changes decisions.
+
+    ``instant_weight_ppm`` is how much of an owner's share is what it has now; the rest is what it
+    had lately.
+    """
 
     sensitive_pool_size: int | None = None
     budget_period_days: int = 90
     half_life_ms: int = 24 * HOUR_MS
+    instant_weight_ppm: int = 500_000
 
 
 class Malleable(Spec, frozen=True, kw_only=True):

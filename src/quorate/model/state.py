@@ -12,7 +12,9 @@ from heapq import heapify, heappop, heappush
 
 from quorate.model.domain_index import DomainIndex
 from quorate.model.events import NodeStatus, Slots
+from quorate.model.holdings import Holdings
 from quorate.model.island import Island, IslandKey, all_slots
+from quorate.model.meters import Meter, NodeMeter
 from quorate.model.records import (
     CapAccount,
     ClaimRecord,
@@ -21,6 +23,7 @@ from quorate.model.records import (
     Lease,
     Lottery,
     NodeRecord,
+    Phase,
     ReservationRecord,
     RunRecord,
 )
@@ -36,7 +39,7 @@ from quorate.model.specs import (
     System,
 )
 from quorate.model.tables import LayeredTable, Table
-from quorate.model.view import Ends, Family
+from quorate.model.view import Ends, Family, Soft
 
 
 class State:
@@ -44,6 +47,7 @@ class State:
 
     __slots__ = (
         "_domains",
+        "_holdings",
         "_holds_due",
         "_node_leases",
         "_nodes",
@@ -52,6 +56,7 @@ class State:
         "_payer_leases",
         "_pending_free",
         "_pending_nodes",
+        "_soft",
         "_stale",
         "at_ms",
         "backfilled",
@@ -73,29 +78,34 @@ class State:
         "lifted",
         "losses",
         "lottery",
+        "meters",
+        "node_meters",
         "node_status",
         "open_conflicts",
         "owner_budgets",
+        "owner_versions",
         "owners",
+        "parked",
         "pending",
         "pools",
         "public_key",
+        "queued",
         "reservations",
         "runs",
         "seq",
         "spares",
         "system",
+        "thresholds",
     )
 
     def __init__(self) -> None:
-        self.seq = 0
-        self.at_ms = 0
-        self.ledger_id = ""
-        self.public_key = ""
+        self.seq = self.at_ms = 0
+        self.ledger_id = self.public_key = ""
         self.lottery = Lottery()
         self.system = System()
         self.pools: Table[str, Pool] = Table({DEFAULT_POOL: Pool(name=DEFAULT_POOL)})
         self.owners: Table[str, Owner] = Table()
+        self.owner_versions: Table[str, int] = Table()
         self.children: Table[str, tuple[str, ...]] = Table()
         self.budgets: Table[str, Budget] = Table()
         self.owner_budgets: Table[str, tuple[str, ...]] = Table()
@@ -107,6 +117,11 @@ class State:
         self.islands: Table[IslandKey, Island] = Table()
         self.runs: Table[str, RunRecord] = Table()
         self.pending: Table[str, int] = Table()
+        self.queued: Table[str, int] = Table()
+        self.parked: Table[str, dict[str, None]] = Table()
+        self.meters: Table[tuple[str, str], Meter] = Table()
+        self.node_meters: Table[str, NodeMeter] = Table()
+        self.thresholds: Table[str, int] = Table()
         self.growable: Table[str, None] = Table()
         self.leases: Table[str, Lease] = Table()
         self._node_leases: Table[str, dict[str, None]] = Table()
@@ -121,6 +136,8 @@ class State:
         self._owner_leases: Table[str, dict[str, None]] = Table()
         self._payer_leases: Table[EnvelopeId, dict[str, None]] = Table()
         self.leases_indexed = False
+        self._holdings: Holdings | None = None
+        self._soft: Soft | None = None
         self.family_cache: dict[tuple[str, str], Family] = {}
         self.ends_cache = Ends()
         # Leases that a trial has taken away; never any in the owned state.
@@ -151,10 +168,12 @@ class State:
         over.family_cache = self.family_cache
         over.ends_cache = self.ends_cache
         over.lifted = self.lifted
-        over._stale = []  # noqa: SLF001 - another state, the same class
+        over._holdings = self.holdings.layer(over.owners)  # noqa: SLF001 - another state, the same class
+        over._stale = []  # noqa: SLF001
         over._pending_nodes, over._pending_free = {}, {}  # noqa: SLF001
         over._holds_due = None  # noqa: SLF001
         over._openings = None  # noqa: SLF001
+        over._soft = self.soft  # noqa: SLF001
         over.leases_indexed = True
         return over
 
@@ -203,6 +222,7 @@ class State:
     def list_lease(self, name: str, lease: Lease) -> None:
         """Add ``lease`` to the indexes by node, owner and payer."""
         self.end_changed(lease)
+        self.hold_slots(lease.fact.run, lease.fact.slots)
         nodes = self._node_leases
         for node, _ in lease.fact.slots:
             if node in nodes:
@@ -219,6 +239,103 @@ class State:
             self._payer_leases.own(payer)[name] = None
         else:
             self._payer_leases[payer] = {name: None}
+
+    # --- The queue, and what owners hold ---
+
+    @property
+    def holdings(self) -> Holdings:
+        """What owners with a hard quota hold; counted on first use, so a replay pays nothing."""
+        if self._holdings is None:
+            self._index_leases()
+            found = self._holdings = Holdings(self.owners)
+            if not any(owner.quota.is_hard for owner in self.owners.values()):
+                return found
+            for lease in self.leases.values():
+                self._hold(found, lease.fact.run, lease.fact.slots)
+            for claim in self.claims.values():
+                self._hold(found, claim.run, claim.slots)
+            for record in self.runs.values():
+                if record.phase is Phase.RUNNING:
+                    found.add_run(record.spec.owner, 1)
+        return self._holdings
+
+    def _hold(self, holdings: Holdings, run: str, slots: Slots) -> None:
+        holdings.add_slots(self.runs[run].spec.owner, self._sized(slots))
+
+    def _sized(self, slots: Slots) -> list[tuple[str, int, int]]:
+        """Return (node, its GPUs, those taken) of ``slots``."""
+        nodes = self.nodes
+        return [(node, nodes[node].spec.gpus, mask.bit_count()) for node, mask in slots]
+
+    def hold_slots(self, run: str, slots: Slots) -> None:
+        """Count ``slots`` as held by the owner of ``run``, if anybody has asked for that yet."""
+        holdings = self._holdings
+        if holdings is not None and holdings.bounds_of(self.runs[run].spec.owner):
+            self._hold(holdings, run, slots)
+
+    def drop_slots(self, run: str, slots: Slots) -> None:
+        """Count ``slots`` as held no longer by the owner of ``run``."""
+        holdings = self._holdings
+        if holdings is not None and holdings.bounds_of(owner := self.runs[run].spec.owner):
+            holdings.remove_slots(owner, self._sized(slots))
+
+    def count_run(self, owner: str, count: int) -> None:
+        """Count ``count`` more running runs of ``owner``."""
+        if self._holdings is not None:
+            self._holdings.add_run(owner, count)
+
+    def meter(self, owner: str, flavor: str, at_ms: int) -> Meter:
+        """Return the meter of what ``owner`` has of ``flavor``, made if there is none yet."""
+        key = (owner, flavor)
+        try:
+            return self.meters.own(key)
+        except KeyError:
+            meter = self.meters[key] = Meter(at_ms)
+            return meter
+
+    def meter_nodes(self, owner: str, slots: Slots, at_ms: int, *, taking: bool) -> None:
+        """Note that an owner with a budget of node-hours has a lease more or less on ``slots``."""
+        nodes = self.node_meters.own(owner)
+        note = nodes.add if taking else nodes.remove
+        note(slots, at_ms)
+
+    def begin_node_meter(self, owner: str, at_ms: int) -> None:
+        """Count the nodes of ``owner`` from ``at_ms`` on: it was given a budget of node-hours."""
+        nodes = self.node_meters[owner] = NodeMeter(at_ms)
+        for lease in self.leases.values():
+            if self.runs[lease.fact.run].spec.owner == owner:
+                nodes.add(lease.fact.slots, at_ms)
+
+    def recount(self) -> None:
+        """Forget what owners hold: who belongs to whom, or who has a quota, has changed."""
+        self._holdings = None
+
+    def enqueue(self, record: RunRecord) -> None:
+        """Put a run into the queue; one that waits for a quota is parked with its owner."""
+        name = record.spec.name
+        self.pending[name] = record.seq
+        blocker = record.quota_blocker
+        if blocker is None:
+            self.queued[name] = record.seq
+        elif blocker in self.parked:
+            self.parked.own(blocker)[name] = None
+        else:
+            self.parked[blocker] = {name: None}
+
+    def dequeue(self, record: RunRecord) -> None:
+        """Take a run out of the queue; it must be there as its refusal says."""
+        name = record.spec.name
+        del self.pending[name]
+        blocker = record.quota_blocker
+        if blocker is None:
+            del self.queued[name]
+            return
+        waiting = self.parked.own(blocker)
+        del waiting[name]
+        if not waiting:
+            del self.parked[blocker]
+
+    # --- Leases ---
 
     def lift_lease(self, name: str) -> Lease:
         """Take a lease away as if its work had ended; what its payer promised stays promised.
@@ -244,6 +361,7 @@ class State:
     def unlist_lease(self, name: str, lease: Lease) -> None:
         """Take ``lease`` out of the indexes by node, owner and payer."""
         self.end_changed(lease)
+        self.drop_slots(lease.fact.run, lease.fact.slots)
         for node, _ in lease.fact.slots:
             del self._node_leases.own(node)[name]
         owner = self.runs[lease.fact.run].spec.owner
@@ -390,6 +508,29 @@ class State:
             for key in index.keys
         )
 
+    def flavor_gpus(self, flavor: str) -> tuple[int, int]:
+        """Return how many GPUs of ``flavor`` there are, and how many of them are free."""
+        self.refresh()
+        islands = [
+            self.islands[key]
+            for (_, kind), index in self._domains.items()
+            if kind == flavor
+            for key in index.keys
+        ]
+        return sum(i.gpus_total for i in islands), sum(i.gpus_free for i in islands)
+
+    def flavors(self) -> list[str]:
+        """Return the flavors that there are, in order."""
+        self.refresh()
+        return sorted({flavor for _, flavor in self._domains})
+
+    @property
+    def soft(self) -> Soft:
+        """What owners' soft quotas come to together."""
+        if self._soft is None:
+            self._soft = Soft.of(self.owners)
+        return self._soft
+
     def domain_order(self, pool: str, flavor: str) -> list[tuple[int, str]]:
         """Return (-free, domain) of those domains, most free first, then by key."""
         return [(-free, key.domain) for free, key in self.domains(pool, flavor).most_free()]
@@ -439,6 +580,7 @@ class State:
         """Forget what was derived from budgets and owners."""
         self.family_cache = {}
         self._openings = None
+        self._soft = None
 
     def holds_due(self) -> list[tuple[int, str]]:
         """Return the heap of renewals, built on first use so that a replay does not pay for it.
@@ -525,6 +667,7 @@ _OUTDATED_MAX = 1_024
 _TABLES = (
     "pools",
     "owners",
+    "owner_versions",
     "children",
     "budgets",
     "owner_budgets",
@@ -536,6 +679,11 @@ _TABLES = (
     "islands",
     "runs",
     "pending",
+    "queued",
+    "parked",
+    "meters",
+    "node_meters",
+    "thresholds",
     "growable",
     "leases",
     "_node_leases",

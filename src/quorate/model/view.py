@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import Struct
 
+from quorate.model.amounts import PPM
 from quorate.model.domain_index import DomainIndex
 from quorate.model.events import NodeStatus, Tier
+from quorate.model.holdings import Holdings
 from quorate.model.island import Island, IslandKey
+from quorate.model.meters import Meter, NodeMeter
 from quorate.model.records import (
     CapAccount,
     ClaimRecord,
@@ -77,6 +80,29 @@ class Ends:
             {key: ends for key, ends in self.payers.items() if key != payer},
             {key: curve for key, curve in self.payer_curves.items() if key != payer},
         )
+
+
+class Soft(NamedTuple):
+    """What owners' soft quotas come to together.
+
+    ``rest_target_ppm`` is the target share of an owner that states none: an equal part of what the
+    others leave. ``budgeted`` are the owners with a budget of hours, in order; ``has_targets`` says
+    that somebody has stated a share.
+    """
+
+    rest_target_ppm: int
+    budgeted: tuple[str, ...]
+    has_targets: bool
+
+    @classmethod
+    def of(cls, owners: Mapping[str, Owner]) -> Soft:
+        """Return what the quotas of ``owners`` come to."""
+        shares = [owner.quota.fair_share_target_ppm for owner in owners.values()]
+        stated = [share for share in shares if share is not None]
+        others = len(shares) - len(stated)
+        rest = max(0, PPM - sum(stated)) // max(1, others)
+        budgeted = sorted(name for name, owner in owners.items() if owner.quota.is_soft)
+        return cls(rest, tuple(budgeted), bool(stated))
 
 
 class StateView(Protocol):
@@ -240,6 +266,54 @@ class StateView(Protocol):
     @property
     def family_cache(self) -> dict[tuple[str, str], Family]:
         """Families found so far, by owner and flavor; dropped when a budget or an owner changes."""
+        ...
+
+    @property
+    def owner_versions(self) -> Mapping[str, int]:
+        """The sequence of the event that made each owner what it is."""
+        ...
+
+    @property
+    def queued(self) -> Mapping[str, int]:
+        """Pending runs that are tried whenever something has changed, and their sequences."""
+        ...
+
+    @property
+    def parked(self) -> Mapping[str, Mapping[str, None]]:
+        """Pending runs that wait for a hard quota, by the owner whose it is."""
+        ...
+
+    @property
+    def meters(self) -> Mapping[tuple[str, str], Meter]:
+        """What each owner has and had of each flavor."""
+        ...
+
+    @property
+    def node_meters(self) -> Mapping[str, NodeMeter]:
+        """What nodes owners have and had, since they have a budget of node-hours."""
+        ...
+
+    def flavor_gpus(self, flavor: str) -> tuple[int, int]:
+        """Return how many GPUs of ``flavor`` there are, and how many of them are free."""
+        ...
+
+    def flavors(self) -> list[str]:
+        """Return the flavors that there are, in order."""
+        ...
+
+    @property
+    def soft(self) -> Soft:
+        """What owners' soft quotas come to together."""
+        ...
+
+    @property
+    def thresholds(self) -> Mapping[str, int]:
+        """The highest threshold, in percent, that each owner's use has crossed."""
+        ...
+
+    @property
+    def holdings(self) -> Holdings:
+        """What owners with a hard quota hold."""
         ...
 
     @property

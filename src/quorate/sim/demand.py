@@ -30,6 +30,7 @@ from quorate.model.specs import (
     Funding,
     Malleable,
     Node,
+    OnQuota,
     Owner,
     Placement,
     Pool,
@@ -143,6 +144,7 @@ def _run(chance: Random, number: int, before: Sequence[Arrival]) -> Run:
         checkpoint_ms=chance.choice((0, MINUTE_MS, 2 * MINUTE_MS, 10 * MINUTE_MS)),
         funding=_funding(chance),
         follow=follow,
+        on_quota=OnQuota.WAIT if number % 3 == 0 else OnQuota.REFUSE,
         nonce=f"{chance.getrandbits(64):016x}",
     )
     return _odd(chance, run) if one_in(chance, 12) else run

@@ -38,6 +38,7 @@ from quorate.sim.demand import (
     draw_wishes,
     one_in,
 )
+from quorate.sim.tenancy import draw_soft_quota, draw_tenant_wishes
 
 _FLAVORS: Final = ("H100", "A100")
 _EVERYWHERE: Final[Selector] = ((REGION, "r"),)
@@ -70,9 +71,15 @@ def draw_world(chance: Random, size: Size) -> World:
     nodes, pools = _nodes(chance), _pools(chance)
     budgets = _budgets(chance, nodes, until_ms)
     arrivals = draw_arrivals(chance, size, until_ms, (*pools, *nodes), is_honest=is_honest)
-    specs: tuple[Applied, ...] = (System(), *pools, *nodes, *_owners(chance), *budgets)
-    wishes = () if is_honest else draw_wishes(chance, size, until_ms, arrivals, specs)
-    return World(specs, arrivals, wishes, until_ms, is_honest)
+    # What was used a day ago is forgotten in some worlds, so that budgets are free again.
+    system = System(budget_period_days=chance.choice((1, 1, 90)))
+    specs: tuple[Applied, ...] = (system, *pools, *nodes, *_owners(chance), *budgets)
+    wishes: tuple[Wish, ...] = ()
+    if not is_honest:
+        wishes = draw_wishes(chance, size, until_ms, arrivals, specs)
+        wishes += draw_tenant_wishes(chance, size, until_ms, arrivals)
+    in_time = tuple(sorted(wishes, key=lambda wish: wish.at_ms))
+    return World(specs, arrivals, in_time, until_ms, is_honest)
 
 
 # --- What is there ---
@@ -123,7 +130,10 @@ def _pools(chance: Random) -> tuple[Pool, ...]:
 def _owners(chance: Random) -> tuple[Owner, ...]:
     """Return a family, a half-sister, a lab that only lends, and a guest without money."""
     parents = (("org",), ("org", "lab"))
-    teams = (Owner(name=name, parents=chance.choice(parents)) for name in TEAMS)
+    teams = (
+        Owner(name=name, parents=chance.choice(parents), quota=draw_soft_quota(chance))
+        for name in TEAMS
+    )
     return (Owner(name="org"), Owner(name="lab"), *teams, Owner(name="guest"), Owner(name="maze"))
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from quorate.core.audit import audit
+from quorate.core.beside import admit_beside
 from quorate.core.commands import Command, Tick
 from quorate.core.decide import decide
 from quorate.core.due import next_due_ms
@@ -25,6 +26,7 @@ from quorate.ledger.fold import fold
 from quorate.ledger.snapshot import restore, take
 from quorate.loop.engine import Receipt
 from quorate.model.events import Event, LeaseEnded, LeaseStarted, RunRefused, tag_of
+from quorate.model.refusal import Refusal
 from quorate.model.view import StateView
 from quorate.sim.demand import Size
 from quorate.sim.engine import LOTTERY_LENGTH, LOTTERY_SECRET
@@ -120,6 +122,7 @@ class Inspection:
             _expect_none(sweep(view))
         self._read_on(view)
         self._see_the_executor(view)
+        _expect_waiting(view)
 
     def reopened(self, view: StateView) -> None:
         """See that nothing that was answered is gone, and that the state is whole."""
@@ -197,6 +200,14 @@ class Inspection:
                     happened[Happened("refusal", event.refusal.code.value)] += 1
                 case _:
                     pass
+
+
+def _expect_waiting(view: StateView) -> None:
+    """See that whoever waits for a quota could not start now."""
+    for names in view.parked.values():
+        for name in names:
+            answer = admit_beside(view, view.runs[name].spec, view.at_ms, has_executor=True)
+            assert isinstance(answer, Refusal), ("not woken", name, view.runs[name].refusal)
 
 
 def _expect_none(found: Sequence[Violation]) -> None:

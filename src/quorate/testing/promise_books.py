@@ -16,6 +16,7 @@ from quorate.core.expected import is_overdue
 from quorate.core.limits import Limit, payers_of
 from quorate.core.lottery import chain_link, seed_of, seed_parts
 from quorate.core.lottery_audit import Lotteries
+from quorate.model.amounts import PPM
 from quorate.model.events import (
     BudgetApplied,
     ConflictDeclared,
@@ -147,7 +148,7 @@ class PromiseBooks:
             name = event.cause.split()[1]
             if self._made_room.get(event.reservation) != name:
                 yield f"{event.reservation} waits for conflict {name}, which made no room for it"
-        elif is_later and self._is_firm(promise):
+        elif is_later and self._is_firm(promise) and not _is_over_quota(event):
             yield (
                 f"{event.reservation} moves from {planned_ms} to {start_ms} though nothing is "
                 f"late, lost or changed: {event.cause}"
@@ -258,8 +259,15 @@ def _has_overdue(view: StateView) -> bool:
     return any(is_overdue(view, view.runs[name], view.at_ms) for name in names)
 
 
+def _is_over_quota(event: ReservationMoved) -> bool:
+    """Return whether a hard quota keeps a reservation from starting: it promises no headroom."""
+    return event.cause.startswith("waiting for quota headroom")
+
+
 def _stands_in_front(event: ReservationMoved, view: StateView) -> Iterator[str]:
     """Yield backfilled bundles that had to be gone for a reservation, and go on in its place."""
+    if _is_over_quota(event):
+        return  # It could not start in that place either.
     domains = {domain for domain, _ in event.slice.domains}
     for name in view.backfilled:
         record = view.runs[name]
@@ -299,8 +307,24 @@ def _is_sure(lease: Lease, record: RunRecord, view: StateView) -> bool:
         and fact.bundle == 0
         and fact.role is not Role.SPARE
         and not record.spec.sensitive
+        and not _may_be_burst(record, view)
         and fact.run not in view.backfilled
         and not any(node in view.node_status for node, _ in fact.slots)
+    )
+
+
+def _may_be_burst(record: RunRecord, view: StateView) -> bool:
+    """Return whether its owner has a share that it keeps without the run, so that it may be cut."""
+    owner = view.owners.get(record.spec.owner)
+    target_ppm = None if owner is None else owner.quota.fair_share_target_ppm
+    if target_ppm is None:
+        return False
+    others = (x for x in view.leases.values() if x.fact.run != record.spec.name)
+    mine = [x for x in others if view.runs[x.fact.run].spec.owner == record.spec.owner]
+    flavors = {view.nodes[node].spec.flavor for x in mine for node, _ in x.fact.slots}
+    return any(
+        PPM * sum(x.gpus for x in mine) >= target_ppm * view.flavor_gpus(flavor)[0]
+        for flavor in (*flavors, record.spec.flavors[0])
     )
 
 

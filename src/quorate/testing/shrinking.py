@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from decimal import Decimal
+from typing import Any, Final
 
 from quorate.adapters.store_memory import MemoryStore
 from quorate.core.audit import audit
@@ -20,24 +21,29 @@ from quorate.core.commands import (
     Command,
     Complete,
     Confirm,
+    CreateOwner,
     Decision,
     Drain,
     Draw,
     Fail,
     MarkNode,
+    RemoveOwner,
     Resolve,
     Shrink,
     Submit,
     Tick,
+    UpdateOwner,
 )
 from quorate.core.decide import decide
 from quorate.core.invariants import sweep
 from quorate.core.touched import check_touched
+from quorate.documents.owner import QUOTA_FIELDS
 from quorate.documents.render import render
 from quorate.documents.times import time_text
 from quorate.ledger.chain import GENESIS, Head, open_blocks
 from quorate.loop.engine import Engine
 from quorate.model.events import Event, HoldExtended, NodeStatus
+from quorate.model.specs import Owner, Quota
 from quorate.model.view import StateView
 from quorate.ports.executor import Order, Report
 from quorate.sim.engine import LOTTERY_LENGTH, LOTTERY_SECRET, VirtualClock
@@ -183,6 +189,15 @@ def shrink(
     return kept
 
 
+def _plain(tree: Any) -> Any:
+    """Return ``tree`` with numbers that JSON knows; shares have few digits, and keep them."""
+    if isinstance(tree, dict):
+        return {key: _plain(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_plain(value) for value in tree]
+    return float(tree) if isinstance(tree, Decimal) else tree
+
+
 def scenario_of(deeds: Sequence[Deed]) -> dict[str, object]:
     """Return ``deeds`` as a scenario: nothing happens in it but its steps.
 
@@ -196,19 +211,19 @@ def scenario_of(deeds: Sequence[Deed]) -> dict[str, object]:
         "secret": LOTTERY_SECRET.hex(),
         "executor": True,
         "quiet": True,
-        "documents": [render(spec) for spec in first.command.specs],
+        "documents": [_plain(render(spec)) for spec in first.command.specs],
         "steps": [{"at": time_text(deed.at_ms)} | _deed(deed.command) for deed in rest],
     }
 
 
-def _deed(command: Command | None) -> dict[str, object]:  # noqa: PLR0911 - one line per command
+def _deed(command: Command | None) -> dict[str, object]:  # noqa: C901, PLR0911 - one line per command
     match command:
         case None:
             return {"restart": True}
         case Apply():
-            return {"apply": [render(spec) for spec in command.specs]}
+            return {"apply": [_plain(render(spec)) for spec in command.specs]}
         case Submit():
-            return {"submit": render(command.run)}
+            return {"submit": _plain(render(command.run))}
         case Complete() | Fail() | Cancel():
             return {type(command).__name__.lower(): command.run}
         case Confirm():
@@ -221,8 +236,35 @@ def _deed(command: Command | None) -> dict[str, object]:  # noqa: PLR0911 - one 
             return {"shrink": {"run": command.run, "gpus": command.gpus}}
         case Resolve():
             return {"resolve": _resolve(command)}
+        case CreateOwner() | UpdateOwner() | RemoveOwner():
+            return _tenant_deed(command)
         case _:
             return {"tick": True}
+
+
+def _tenant_deed(command: CreateOwner | UpdateOwner | RemoveOwner) -> dict[str, object]:
+    if isinstance(command, CreateOwner):
+        return {"createOwner": _plain(render(command.owner))}
+    if isinstance(command, UpdateOwner):
+        return {"updateOwner": _update(command)}
+    return {"removeOwner": {"name": command.name} | _version(command.version)}
+
+
+def _update(command: UpdateOwner) -> dict[str, object]:
+    """Return the step that changes what ``command`` changes; reasons are left out."""
+    given = Quota(**{field: value for field, value in command.quota if value is not None})
+    spec = _plain(render(Owner(name=command.name, quota=given))).get("spec")
+    assert isinstance(spec, dict), command
+    spelled = {field: camel for camel, field in QUOTA_FIELDS.items()}
+    found: dict[str, object] = {"name": command.name, "quota": spec.get("quota", {})}
+    found["unset"] = [spelled[field] for field, value in command.quota if value is None]
+    if command.parents is not None:
+        found["parents"] = list(command.parents)
+    return found | _version(command.version)
+
+
+def _version(version: int | None) -> dict[str, object]:
+    return {} if version is None else {"version": version}
 
 
 def _resolve(command: Resolve) -> dict[str, object]:

@@ -18,9 +18,11 @@ from quorate.model.amounts import (
     GPUS_MAX,
     GPUS_PER_NODE_MAX,
     GROUPS_MAX,
+    HOUR_MS,
     MINUTE_MS,
     TIME_MS_MAX,
 )
+from quorate.model.meters import KEPT_MS
 from quorate.model.selector import LABELS, Selector, selector_of
 
 _HOURS_STEP_MS: Final = 9
@@ -190,8 +192,9 @@ def systems() -> st.SearchStrategy[sp.System]:
     return st.builds(
         sp.System,
         sensitive_pool_size=st.none() | counts,
-        budget_period_days=st.integers(1, DURATION_MS_MAX // DAY_MS),
-        half_life_ms=positive_durations_ms,
+        budget_period_days=st.integers(1, KEPT_MS // DAY_MS),
+        half_life_ms=positive_durations_ms.map(lambda ms: max(ms, HOUR_MS)),
+        instant_weight_ppm=st.integers(0, _PPM),
     )
 
 

@@ -18,7 +18,9 @@ from quorate.model.state import State
 
 # Marks that say how far an index has been brought up to date; asking for the index does that.
 _MARKS: Final = frozenset({"_stale", "_pending_free", "_pending_nodes", "leases_indexed"})
-_SPECIAL: Final = frozenset({"ends_cache", "family_cache", "_holds_due", "_openings"})
+_SPECIAL: Final = frozenset(
+    {"_holdings", "_soft", "ends_cache", "family_cache", "_holds_due", "_openings"}
+)
 _INDEXES: Final = frozenset(
     {
         "children",
@@ -50,6 +52,8 @@ def same(one: State, other: State) -> list[str]:
             found.append(f"{name}: {mine!r} is not {theirs!r}")
     if _hold_ends(one) != _hold_ends(other):
         found.append(f"hold ends: {_hold_ends(one)} are not {_hold_ends(other)}")
+    if one.holdings.held() != other.holdings.held():
+        found.append(f"holdings: {one.holdings.held()} are not {other.holdings.held()}")
     for key in one.family_cache.keys() & other.family_cache.keys():
         if one.family_cache[key] != other.family_cache[key]:
             found.append(f"payers of {key}: {one.family_cache[key]}, {other.family_cache[key]}")

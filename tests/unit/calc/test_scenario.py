@@ -185,6 +185,25 @@ def test_resolving_by_hand_is_declared_one_notice_ahead() -> None:
     assert last(answer)["runs"]["r"]["closedLeaseGPUs"] == {"RandomPreempt": 8}
 
 
+def test_owners_come_change_and_go() -> None:
+    waiting = document(
+        "Run", "w", owner="me", resources={"gpuType": "H100", "totalGPUs": 8}, onQuota="wait"
+    )
+    answer = played(
+        {"createOwner": document("Owner", "new", quota={"maxNodes": 1})},
+        {"updateOwner": {"name": "me", "quota": {"max_nodes": 1}, "parents": ["new"]}},
+        {"submit": "r"},
+        {"submit": waiting, "expect": {"runs": {"w": {"phase": "Pending"}}}},
+        {"removeOwner": "new"},
+        {"updateOwner": {"name": "me", "unset": ["maxNodes", "parents"], "version": 1}},
+        {"updateOwner": {"name": "me", "unset": ["maxNodes", "parents"]}},
+        {"removeOwner": {"name": "new"}, "expect": {"runs": {"w": {"phase": "Running"}}}},
+    )
+    codes = [[each["code"] for each in step.get("refusals", [])] for step in answer["trace"]]
+    assert codes[4:] == [["conflict"], ["stale-version"], [], []]
+    assert last(answer)["runs"]["w"]["phase"] == "Running"
+
+
 def test_after_a_restart_the_story_goes_on() -> None:
     steps: list[dict[str, Any]] = [{"submit": "r"}, {"at": "1h", "tick": True}]
     end = {"at": "2h", "complete": "r", "expect": {"runs": {"r": {"phase": "Completed"}}}}
@@ -255,6 +274,13 @@ def test_steps_with_an_op_do_what_they_are_called() -> None:
         ([{"apply": {"kind": "Nope"}}], "steps[0].apply.apiVersion"),
         ([{"apply": [RUN_DOCUMENT, {}]}], "steps[0].apply[1].apiVersion"),
         ([{"submit": document("Owner", "o")}], "steps[0].submit"),
+        ([{"createOwner": document("Owner", "o", quota={"maxNodes": -1})}], "steps[0].createOwner"),
+        ([{"createOwner": RUN_DOCUMENT}], "steps[0].createOwner"),
+        ([{"updateOwner": {"quota": {}}}], "steps[0].updateOwner.name"),
+        ([{"updateOwner": {"name": "me", "quota": 3}}], "steps[0].updateOwner"),
+        ([{"updateOwner": {"name": "me", "unset": ["nodes"]}}], "steps[0].updateOwner.unset[0]"),
+        ([{"updateOwner": {"name": "me", "version": 0}}], "steps[0].updateOwner.version"),
+        ([{"removeOwner": {"version": 4}}], "steps[0].removeOwner.name"),
         ([{"at": "1h"}, {"at": "2190-01-01T00:00:00Z"}], "steps[1].at"),
         ("none", "steps"),
     ],

@@ -18,9 +18,10 @@ from quorate.core.commands import (
     Resolve,
     Submit,
 )
-from quorate.core.conflicts import declare_conflict
+from quorate.core.conflicts import asked_again, declare_conflict
 from quorate.core.decide import decide
 from quorate.core.due import next_due_ms
+from quorate.core.held_back import release_due_ms
 from quorate.core.invariants import sweep
 from quorate.core.lottery_audit import Lotteries
 from quorate.core.question import for_reservation
@@ -39,13 +40,15 @@ from quorate.model.events import (
     LeaseEnded,
     LeaseEnding,
     RunRequeued,
+    RunSubmitted,
     StartReason,
 )
-from quorate.model.records import Phase
+from quorate.model.records import ConflictRecord, Phase
 from quorate.model.refusal import RefusalCode, sentence
 from quorate.model.specs import Budget, Cap, Malleable, Node, Run
 from quorate.model.state import State
 from quorate.testing.world import NOW_MS, borrowing, budget, envelope, fleet, lending, opening, run
+from tests.oracles.lotteries import declaration, nothing_needed
 from tests.oracles.resolving import committed, link, reserve
 
 LATER_MS = NOW_MS + 2 * HOUR_MS
@@ -206,7 +209,7 @@ def test_without_a_lottery_no_preimage_is_taken_or_used() -> None:
     )
     declared = desk.do(Resolve("default", "H100", (), 3)).events[0]
     assert isinstance(declared, ConflictDeclared)
-    assert declared.tokens == ()
+    assert (declared.tokens, declared.size_max) == ((), 0)
     refused = desk.do(Draw("1", link(1)), declared.due_ms)
     assert refused.refusals[0].code is RefusalCode.CONFLICT
     resolved = desk.draw()
@@ -441,3 +444,30 @@ def test_a_run_that_is_over_is_no_victim() -> None:
     desk.do(Complete("a"))
     assert desk.state.runs["a"].phase is Phase.COMPLETED
     assert desk.draw().outcome is ConflictOutcome.INSUFFICIENT
+
+
+def test_what_is_asked_again_was_first_asked_by_the_latest_that_asked_the_same() -> None:
+    state = State()
+    found = []
+    for number, attempt in enumerate((1, 2, 1, 2)):
+        declared = declaration(conflict=str(number), at_ms=NOW_MS + number)
+        declared = replace(declared, attempt=attempt)
+        state.conflicts[declared.conflict] = ConflictRecord(declared)
+        found.append(asked_again(state, declared).since_ms)
+    assert found == [NOW_MS, NOW_MS, NOW_MS + 2, NOW_MS + 2]
+
+
+def test_of_those_who_were_cut_by_hand_the_first_who_may_start_again_is_due() -> None:
+    desk = Desk(rich("ada"))
+    for number, name in enumerate(("first", "second")):
+        apply_all(desk.state, [RunSubmitted(LATER_MS, "test", long(name, 8))])
+        declared = declaration(conflict=name, at_ms=NOW_MS + number * HOUR_MS)
+        declared = replace(declared, cause=ConflictCause.BY_HAND)
+        desk.state.conflicts[name] = ConflictRecord(declared, nothing_needed(declared))
+        desk.state.runs[name].cut_by = name
+    notice_ms = desk.state.pools["default"].notice_ms
+    free_ms = [
+        nothing_needed(desk.state.conflicts[name].declared).at_ms + notice_ms
+        for name in ("first", "second")
+    ]
+    assert [release_due_ms(desk.state, at_ms) for at_ms in (NOW_MS, *free_ms)] == [*free_ms, None]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from quorate.core.commands import Applied, Apply, Change, Submit
+from msgspec.structs import replace
+
+from quorate.core.commands import Applied, Apply, Change, Complete, Submit
 from quorate.core.decide import decide
+from quorate.model.amounts import HOUR_MS
 from quorate.model.apply import apply_all
-from quorate.model.specs import Follow, Owner, Pool
+from quorate.model.events import NodeApplied, PoolApplied
+from quorate.model.refusal import RefusalCode
+from quorate.model.specs import Follow, Owner, Pool, RoundsWork
 from quorate.model.state import State
 from quorate.testing.world import NOW_MS, budget, envelope, fleet, node, run, world
 
@@ -93,3 +98,65 @@ def test_what_waited_is_tried_before_a_run_of_the_same_file_takes_its_room() -> 
     apply_all(state, decide(state, Apply(specs), now_ms=NOW_MS, actor="t").events)
     assert state.runs["waits"].leases
     assert not state.runs["new"].leases
+
+
+def test_pools_are_written_before_the_nodes_that_may_be_theirs() -> None:
+    specs: tuple[Applied, ...] = (node("n", 8), Pool(name="p", selector=(("region", "r"),)))
+    decision = decide(State(), Apply(specs), now_ms=NOW_MS, actor="t")
+    assert [type(event) for event in decision.events] == [PoolApplied, NodeApplied]
+
+
+def test_what_is_said_of_rounds_is_refused_where_there_are_none() -> None:
+    state = world(nodes=fleet({"A": 8}), budgets=[budget("b", "team", envelope("e", 8))])
+    for pool, codes in (
+        ("default", [RefusalCode.INVALID]),
+        ("nowhere", [RefusalCode.UNKNOWN_NAME, RefusalCode.INVALID]),
+    ):
+        asked = Submit(run("r", 8, pool=pool, rounds=RoundsWork(weight=2.0)))
+        decision = decide(state, asked, now_ms=NOW_MS, actor="t")
+        assert [refusal.code for refusal in decision.refusals] == codes
+
+
+def state_with_a_run() -> State:
+    """Return a state in which a run of four GPUs is expected to take two hours."""
+    state = world(nodes=[node("n", 8)], budgets=[budget("b", "team", envelope("e", 8))])
+    asked = Submit(run("r", 4, expected_duration_ms=2 * HOUR_MS))
+    apply_all(state, decide(state, asked, now_ms=NOW_MS, actor="t").events)
+    assert state.runs["r"].leases
+    return state
+
+
+def test_a_node_in_use_that_a_second_pool_selects_too_is_refused_once() -> None:
+    mine = Pool(name="p1", selector=(("region", "r"),))
+    state = world(
+        nodes=[node("n", 8)], budgets=[budget("b", "team", envelope("e", 8))], pools=[mine]
+    )
+    asked = Submit(run("r", 4, pool="p1"))
+    apply_all(state, decide(state, asked, now_ms=NOW_MS, actor="t").events)
+    assert state.runs["r"].leases
+    other = Apply((replace(mine, name="p2"),))
+    (refusal,) = decide(state, other, now_ms=NOW_MS, actor="t").refusals
+    assert "pools 'p1' and 'p2' both select it" in refusal.subject
+
+
+def test_an_envelope_keeps_what_it_has_spent_when_nothing_runs_any_more() -> None:
+    state = state_with_a_run()
+    done = decide(state, Complete("r"), now_ms=NOW_MS + HOUR_MS, actor="t")
+    apply_all(state, done.events)
+    for hours, said in ((4, []), (3, ["4 GPU-hours are spent or held already"])):
+        lowered = budget("b", "team", envelope("e", 8, gpu_ms_max=hours * HOUR_MS))
+        decision = decide(state, Apply((lowered,)), now_ms=NOW_MS + HOUR_MS, actor="t")
+        assert [s for s, r in zip(said, decision.refusals, strict=True) if s in r.subject] == said
+
+
+def test_a_window_does_not_begin_after_what_it_pays_for_unless_that_is_let_in_early() -> None:
+    state = state_with_a_run()
+    late = envelope("e", 8, start_ms=NOW_MS + 1)
+    (refusal,) = decide(
+        state, Apply((budget("b", "team", late),)), now_ms=NOW_MS, actor="t"
+    ).refusals
+    assert "its flavor, selector or window leaves them out" in refusal.subject
+    early = replace(late, allow_admission=True)
+    assert not decide(
+        state, Apply((budget("b", "team", early),)), now_ms=NOW_MS, actor="t"
+    ).refusals

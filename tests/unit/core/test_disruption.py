@@ -15,11 +15,10 @@ from quorate.core.disruption import (
 )
 from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS
 from quorate.model.apply import apply_all
-from quorate.model.events import Slice
+from quorate.model.events import OwnerApplied, Slice
 from quorate.model.records import RunRecord
-from quorate.model.specs import Malleable, Pool, Run
+from quorate.model.specs import Malleable, Owner, Pool, Quota, Run
 from quorate.model.state import State
-from quorate.model.view import StateView
 from quorate.testing.world import NOW_MS, run
 from tests.oracles.resolving import BEGAN_MS, WANTED, begin, reserve, start
 
@@ -94,12 +93,21 @@ def test_a_budget_of_nothing_allows_nothing() -> None:
     assert may_call(state, state.runs[WANTED], BEGAN_MS)
 
 
-def test_soft_reasons_are_asked_last() -> None:
-    def soft(view: StateView, record: RunRecord) -> str:
-        return f"{record.spec.owner} bursts, {len(view.leases)}"
-
+@pytest.mark.parametrize(
+    ("quota", "says"),
+    [
+        (Quota(), ""),
+        (Quota(gpu_ms_budget=0), "ben has used 100 % of its budget"),
+        (Quota(fair_share_target_ppm=0), "it would take ben beyond its target share of H100"),
+        (Quota(fair_share_target_ppm=1_000_000), ""),
+        (Quota(nodes_max=0), "its owner's hard quota is what it waits for"),
+    ],
+)
+def test_soft_and_hard_quotas_keep_their_owner_from_asking(quota: Quota, says: str) -> None:
     state = waiting()
-    assert may_call(state, state.runs[WANTED], BEGAN_MS, soft=soft) == "ben bursts, 1"
+    owner = Owner(name=state.runs[WANTED].spec.owner, quota=quota)
+    apply_all(state, [OwnerApplied(at_ms=state.at_ms, actor="test", owner=owner)])
+    assert may_call(state, state.runs[WANTED], BEGAN_MS) == says
 
 
 def test_a_conflict_waits_until_enough_has_run_long_enough() -> None:

@@ -8,18 +8,31 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from quorate.core import budget_remedies, end_remedies, run_remedies
-from quorate.core.commands import Apply, Cancel, Command, Complete, Decision, Submit
+from quorate.core import budget_remedies, end_remedies, quota_remedies, run_remedies
+from quorate.core.commands import Apply, Cancel, Command, Complete, Decision, Submit, UpdateOwner
 from quorate.core.decide import decide
 from quorate.core.explain import Explanation, Remedy, RemedyKind, explain
+from quorate.core.remedy import Trials
 from quorate.documents import Documents, parse_tree, render
 from quorate.model.amounts import HOUR_MS
 from quorate.model.apply import apply_all
 from quorate.model.events import Event, LeaseStarted
 from quorate.model.records import Phase
 from quorate.model.refusal import Refusal, RefusalCode
-from quorate.model.specs import Budget, Cap, Follow, Malleable, Node, Owner, Pool, Run
+from quorate.model.specs import (
+    Budget,
+    Cap,
+    Follow,
+    Malleable,
+    Node,
+    OnQuota,
+    Owner,
+    Pool,
+    Quota,
+    Run,
+)
 from quorate.model.state import State
 from quorate.testing.world import (
     NOW_MS,
@@ -74,6 +87,11 @@ def command_of(state: State, remedy: Remedy) -> Command:
     assert words.pop(0) == "quorate"
     if words[0] == "cancel":
         return Cancel(words[1])
+    if words[0] == "admin":
+        assert words[:3] == ["admin", "tenant", "update"]
+        fields = {"--max-nodes": "nodes_max", "--max-concurrent-allocations": "concurrent_runs_max"}
+        flags = zip(words[4::2], words[5::2], strict=True)
+        return UpdateOwner(words[3], quota=tuple((fields[flag], int(n)) for flag, n in flags))
     sets = [words[at + 1] for at, word in enumerate(words) if word == "--set"]
     if words[0] == "submit":
         assert words[1:4:2] == ["--like", "--name"]
@@ -166,6 +184,7 @@ def test_waiting_run_has_its_place_and_the_refusal_of_this_instant() -> None:
     later = explained(state, "third", NOW_MS + 4).refusal
     assert later is not None
     assert (found.refusal.short, later.short) == (25, 1)
+    assert found.refused_since_ms == NOW_MS + 1
 
 
 def test_refusal_says_what_else_is_short() -> None:
@@ -306,6 +325,23 @@ def test_longest_round_duration_that_can_be_paid_is_found() -> None:
     }
 
 
+def test_a_duration_of_whole_days_is_told_in_days() -> None:
+    tight = budget("b", "team", envelope("e", 16, gpu_ms_max=16 * 50 * HOUR_MS))
+    state = waiting(run("r", 16, expected_duration_ms=99 * HOUR_MS), nodes=SMALL, budgets=[tight])
+    assert only(state, "r", RemedyKind.SHORTER) == {"spec.runtime.expectedDuration": "2d"}
+
+
+def test_no_more_dry_runs_are_made_than_are_left() -> None:
+    trials = Trials(world(), NOW_MS, 2)
+    assert [trials.spend() for _ in range(3)] == [True, True, False]
+
+
+def test_a_proof_may_try_every_run_that_waits_however_many_there_are() -> None:
+    state = world()
+    state.pending.update((f"r{number}", number) for number in range(1_000))
+    assert Trials(state, NOW_MS, 1).spend(1 + len(state.pending))
+
+
 def test_smallest_raise_of_an_envelope_is_found() -> None:
     poor = budget("b", "team", envelope("west", 10), envelope("other", 1))
     state = waiting(run("r", 16), nodes=SMALL, budgets=[poor])
@@ -425,8 +461,8 @@ def test_asking_is_bounded_however_many_payers_and_runs_there_are() -> None:
     assert len(found.remedies) <= 20
     for remedy in found.remedies:
         assert_proven(state, "big-49", remedy)
-    limits = (run_remedies.DRY_RUNS_MAX, budget_remedies.DRY_RUNS_MAX, end_remedies.DRY_RUNS_MAX)
-    assert sum(limits) <= 200
+    families = (run_remedies, quota_remedies, budget_remedies, end_remedies)
+    assert sum(family.DRY_RUNS_MAX for family in families) <= 220
 
 
 FLAVORS = ("H100", "V100")
@@ -468,7 +504,13 @@ def histories(draw: st.DrawFn) -> State:
             ]
         return budget(f"b-{owner}", owner, *lines, caps=caps)
 
-    owners = [Owner(name="org"), Owner(name="team", parents=("org",)), Owner(name="sponsor")]
+    limits = st.none() | st.integers(0, 3)
+    quotas = st.builds(Quota, nodes_max=limits, concurrent_runs_max=limits)
+    owners = [
+        Owner(name="org", quota=draw(quotas)),
+        Owner(name="team", parents=("org",), quota=draw(quotas)),
+        Owner(name="sponsor"),
+    ]
     state = world(nodes=nodes, owners=owners, budgets=[purse(owner.name) for owner in owners])
     for number in range(draw(st.integers(1, 5))):
         give(state, Submit(draw(runs(f"r{number}"))))
@@ -489,11 +531,12 @@ def runs(name: str) -> st.SearchStrategy[Run]:
         cross_group_spread=st.booleans(),
         selector=st.sampled_from(((), (), (("fabric.domain", "A"),))),
         spares_per_group=st.sampled_from((0, 0, 1)),
+        on_quota=st.just(OnQuota.WAIT),
         expected_duration_ms=st.sampled_from((None, HOUR_MS // 2, 9 * HOUR_MS)),
         funding=st.sampled_from(
             (borrowing(None, "org"), borrowing(2), borrowing(), run("x", 1).funding)
         ),
-    ) | st.just(run(name, 12, malleable=grid))
+    ) | st.just(replace(run(name, 12, malleable=grid), on_quota=OnQuota.WAIT))
 
 
 @given(histories())

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from quorate.core.audit import VIOLATIONS_MAX, audit
 from quorate.core.commands import Complete, Submit, Tick
 from quorate.core.decide import decide
-from quorate.core.invariants import sweep
+from quorate.core.invariants import Tally, check_run_record, check_shape, sweep
 from quorate.model.amounts import HOUR_MS
 from quorate.model.apply import apply_all
 from quorate.model.events import (
@@ -276,6 +276,7 @@ def _lease_at(events: list[Event], name: str) -> int:
         ("I5", lambda es: _drop(es, _lease_at(es, "grouped"))),
         ("I11", lambda es: [*es, RunEnded(es[-1].at_ms, "x", "grouped", Outcome.COMPLETED)]),
         ("I11", lambda es: _edit(es, _lease_at(es, "elastic"), run="done")),
+        ("I11", lambda es: _edit(es, _lease_at(es, "elastic"), run="nobody")),
     ],
 )
 def test_audit_finds_what_was_spoiled(rule: str, spoil: _Spoil) -> None:
@@ -299,6 +300,7 @@ def _drop(events: list[Event], at: int) -> list[Event]:
     [
         ("I10", lambda state: state.runs["done"].charges.update({("b/e", Tier.OWNED): 7})),
         ("I10", lambda state: state.runs["done"].charges.clear()),
+        ("I10", lambda state: state.runs["done"].charges.update({("rich/e", Tier.BORROWED): 1})),
         ("I10", _miscount_spent),
         ("I8", lambda state: state.leases.pop(next(iter(state.leases)))),
     ],
@@ -321,3 +323,56 @@ def test_a_lease_may_not_move_with_its_node() -> None:
     events, _ = _history()
     moved = NodeApplied(events[-1].at_ms, "x", node("a0000", 8, "Z"))
     assert [violation.rule for violation in audit([*events, moved])] == ["I5"]
+
+
+def test_a_start_that_holds_no_money_takes_width_all_the_same() -> None:
+    tight = budget("b", "team", envelope("e", 1))
+    events = opening(nodes=[node("n", 2)], budgets=[tight])
+    state = State()
+    apply_all(state, events)
+    events += decide(state, Submit(run("r", 1)), now_ms=NOW_MS, actor="alice").events
+    start = events[_lease_at(events, "r")]
+    assert isinstance(start, LeaseStarted)
+    free = replace(start, lease="r/1", comp_path="group/1", slots=(("n", 2),), hold_gpu_ms=0)
+    found = [v for v in audit([*events, free]) if v.rule == "I2"]
+    assert [violation.subject for violation in found] == ["b/e"]
+
+
+def test_what_was_lent_and_is_told_to_stop_is_counted_as_lent_too() -> None:
+    tally = Tally()
+    tally.tell(Tier.BORROWED, 3)
+    tally.tell(Tier.OWNED, 4)
+    assert (tally.going, tally.lent_going) == (7, 3)
+
+
+def test_a_lease_that_is_not_in_the_table_is_missing_from_its_run() -> None:
+    _, state = _history()
+    fact = _lease(state, "grouped")
+    del state.leases[fact.lease]
+    found = list(check_run_record(state, state.runs["grouped"]))
+    assert {violation.rule for violation in found} >= {"I5"}
+
+
+def test_a_shape_with_more_spares_than_asked_for_or_a_group_in_two_domains_is_wrong() -> None:
+    _, state = _history()
+    spec = state.runs["grouped"].spec
+    facts = [lease.fact for lease in state.leases.values() if lease.fact.run == "grouped"]
+    nodes = {name: record.spec for name, record in state.nodes.items()}
+    assert list(check_shape(spec, facts, nodes, ())) == []
+    fewer = list(check_shape(replace(spec, spares_per_group=0), facts, nodes, ()))
+    assert [v.found for v in fewer] == [f"group {n} has 1 spare GPUs" for n in range(2)]
+    torn = [replace(f, slots=(("b0000", 128),)) if f.role is Role.SPARE else f for f in facts]
+    found = [v.found for v in check_shape(spec, torn, nodes, ())]
+    assert found[0] == "group 0 lies in ['r/c/A', 'r/c/B']"
+
+
+def test_a_run_that_waits_is_tried_or_parked() -> None:
+    _, state = _history()
+    decision = decide(state, Submit(run("waits", 64)), now_ms=state.at_ms, actor="alice")
+    apply_all(state, decision.events)
+    assert "waits" in state.queued
+    assert sweep(state) == []
+    state.queued.pop("waits")
+    assert [str(violation) for violation in sweep(state)] == [
+        "I8: queue: is not those that are tried and those that are parked"
+    ]

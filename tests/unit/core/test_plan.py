@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from quorate.core.commands import Cancel, Draw, Submit, Tick
 from quorate.core.contest import Contest, foresee, ordeals_of
 from quorate.core.grounds import Confidence
+from quorate.core.limits import Limit
 from quorate.core.lottery import chain_link
 from quorate.core.plan import Forecast, foretell, foretell_new
-from quorate.core.question import Question
+from quorate.core.question import Question, for_limit
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.apply import apply_all
 from quorate.model.events import (
@@ -45,6 +46,12 @@ def new_life(*, gpus: int = 16, lost_max_hours: int = 1_000, **pool: int) -> Lif
         budgets=[budget(f"b-{team}", team, envelope("e", gpus)) for team in TEAMS],
         pools=[spec],
     )
+    commit(life)
+    return life
+
+
+def commit(life: Life) -> None:
+    """Commit ``life`` to a lottery."""
     committed = LotteryCommitted(
         at_ms=NOW_MS,
         actor="test",
@@ -53,7 +60,6 @@ def new_life(*, gpus: int = 16, lost_max_hours: int = 1_000, **pool: int) -> Lif
     )
     apply_all(life.state, [committed])
     life.events.append(committed)
-    return life
 
 
 def work(name: str, gpus: int, owner: str = "one", ms: int = LONG_MS, **more: object) -> Run:
@@ -136,6 +142,23 @@ def test_a_start_behind_an_overdue_run_is_rough_and_names_it() -> None:
     assert "overdue: a" in found.cause
     assert found.planned_start_ms is not None
     assert found.planned_start_ms > NOW_MS + 2 * HOUR_MS
+
+
+def test_a_start_behind_a_stop_that_is_late_is_rough_and_names_it() -> None:
+    life = new_life(lost_max_hours=0)
+    life.has_executor = True
+    life.do(Submit(work("a", 12)))
+    life.do(Cancel("a"), NOW_MS + HOUR_MS)
+    deadline_ms = max(
+        lease.ending.deadline_ms for lease in life.state.leases.values() if lease.ending is not None
+    )
+    for at_ms, confidence, overdue in (
+        (deadline_ms, Confidence.CERTAIN, ()),
+        (deadline_ms + 1, Confidence.ROUGH, ("a",)),
+    ):
+        found = foretell(life.state, work("b", 8, "two"), at_ms, has_executor=True)
+        assert isinstance(found, Forecast)
+        assert (found.confidence, found.overdue) == (confidence, overdue)
 
 
 def test_a_run_that_can_never_be_paid_is_parked_with_its_reason() -> None:
@@ -258,6 +281,35 @@ def test_a_running_run_is_told_which_conflict_could_end_it() -> None:
     assert danger.cut == next(each.cut for each in contest.entrants if each.run == "a")
 
 
+def test_a_conflict_is_looked_for_where_any_of_the_envelopes_pays() -> None:
+    lines = [
+        envelope(name, 8, selector=(("region", "r"), ("fabric.domain", name))) for name in "AB"
+    ]
+    budgets = [budget(f"b-{team}", team, envelope("e", 16)) for team in TEAMS[:2]]
+    life = Life(
+        nodes=fleet({"A": 8, "B": 8}),
+        budgets=[*budgets, budget("b-three", "three", *lines)],
+        pools=[Pool(name="default", disruption_gpu_ms_per_day=1_000 * HOUR_MS)],
+    )
+    commit(life)
+    for name, owner in (("a", "one"), ("b", "one"), ("c", "two"), ("d", "two")):
+        life.do(Submit(work(name, 4, owner)))
+    life.do(Submit(work("big", 8, "three")), NOW_MS + 2 * HOUR_MS)
+    found = known(life, "big")
+    assert (found.by_conflict, found.planned_start_ms) == (True, life.now_ms + NOTICE_MS)
+
+
+def test_a_run_without_a_promise_is_told_when_a_conflict_would_start_it() -> None:
+    life = new_life(reservation_depth=1, runtime_min_ms=HOUR_MS)
+    for name in "ab":
+        life.do(Submit(work(name, 8)))
+    life.do(Submit(work("c", 8, "two")), NOW_MS + 2 * HOUR_MS)
+    found = told(life, work("d", 8, "two"))
+    assert found.reservation == ""
+    assert found.claim is not None
+    assert (found.claim.start_ms, found.claim.why_not) == (life.now_ms + NOTICE_MS, "")
+
+
 @pytest.mark.parametrize(
     ("pool", "why"),
     [
@@ -307,6 +359,7 @@ def test_a_victim_sees_the_seed_and_the_odds_it_had() -> None:
         (ordeal,) = ordeals_of(life.state, name)
         assert (ordeal.odds, ordeal.owner_odds) == (Fraction(1, 4), Fraction(1, 2))
         assert ordeal.resolved.seed == resolved.seed
+        assert ordeal.was_spared is any(each.spared for each in resolved.draws if each.run == name)
         gpus = 2 if name == "d" else 4
         assert ordeal.steps == (((CutStep.LOTTERY, gpus),) if name in victims else ())
     assert ordeals_of(life.state, "big") == []
@@ -329,6 +382,13 @@ def test_room_asked_for_by_hand_is_cut_before_anybody_is_drawn() -> None:
     assert isinstance(found, Contest)
     assert (found.short, found.entrants, found.sample) == (0, (), None)
     assert [(cut.step, cut.gpus) for cut in found.cuts] == [(CutStep.SHRINK, 4)] * 2
+
+
+def test_where_nothing_is_short_there_is_no_conflict_to_foresee() -> None:
+    life = new_life()
+    life.do(Submit(work("a", 8)))
+    question = for_limit(life.state, Limit.of("envelope b-one/e"))
+    assert foresee(life.state, question, NOW_MS + NOTICE_MS) is None
 
 
 def test_room_that_cannot_be_made_is_refused() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 
-from quorate.documents import Documents, Problem, parse_documents, parse_tree
+from quorate.documents import Documents, Problem, parse_documents, parse_tree, render
 from quorate.model import specs as sp
 from tests.unit.documents.told import (
     BUDGET,
@@ -250,6 +252,39 @@ def test_the_system_has_one_name_or_none() -> None:
     assert [(t.line, t.path, t.message) for t in faults(text)] == [
         (4, "metadata.name", 'must be system, got "a"')
     ]
+
+
+def test_weights_say_how_much_of_a_share_is_what_an_owner_has_now() -> None:
+    assert spec(headed("System", "spec: {weights: {}}\n", name="system")) == sp.System()
+    text = headed("System", "spec: {weights: {instantShare: 0.25}}\n", name="system")
+    assert spec(text) == sp.System(instant_weight_ppm=250_000)
+    assert render(spec(text))["spec"] == {"weights": {"instantShare": Decimal("0.25")}}
+    assert render(sp.System())["spec"] == {}
+
+
+@pytest.mark.parametrize(
+    ("weights", "path", "message", "remedy"),
+    [
+        ("{instantShare: 1.01}", ".instantShare", "must be at most 1, got 1.01", "use 1 or less"),
+        (
+            "{instantShare: -0.1}",
+            ".instantShare",
+            "must not be negative, got -0.1",
+            "use 0 or more",
+        ),
+        (
+            "{decayedShare: 0.5}",
+            ".decayedShare",
+            "unknown field 'decayedShare'",
+            "write instantShare; it is the rest",
+        ),
+        ("0.5", "", "must be a mapping, got 0.5", "write its fields as name: value"),
+    ],
+)
+def test_faulty_weights_are_told(weights: str, path: str, message: str, remedy: str) -> None:
+    text = headed("System", f"spec: {{weights: {weights}}}\n", name="system")
+    (found,) = faults(text)
+    assert (found.path, found.message, found.remedy) == (f"spec.weights{path}", message, remedy)
 
 
 def test_a_reservation_is_not_applied() -> None:

@@ -1,0 +1,129 @@
+"""Many tenants at their limits: what one more waiting run costs, and what waking one does.
+
+Every tenant runs as many runs as it may, and ten more of each wait for it. A run that is submitted
+must not look at the others that wait, and one that ends must not touch those of other tenants. The
+baseline is the same with a hundred tenants.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+from time import process_time
+
+from benchmarks.figure import Baseline, Effort, Figure
+from benchmarks.worlds import FLAVOR, REGION_NAME, fleet
+from quorate.core.commands import Command, Complete, Submit
+from quorate.core.decide import decide
+from quorate.core.quota import too_many_runs, waiting
+from quorate.model.amounts import HOUR_MS
+from quorate.model.apply import apply_all
+from quorate.model.events import Event, LeaseStarted, RunRefused, RunSubmitted
+from quorate.model.selector import REGION
+from quorate.model.specs import OnQuota, Owner, Quota, Run
+from quorate.model.state import State
+from quorate.testing.world import NOW_MS, budget, envelope, world
+
+WAITING_EACH = 10
+SMALL = 100
+
+
+def measure(effort: Effort) -> list[Figure]:
+    """Return what enqueueing and waking cost among many tenants, and among few."""
+    many = _costs(effort.of(10_000, 500), effort.of(2_000, 100))
+    few = _costs(SMALL, SMALL // 2)
+    return [
+        Figure(
+            name=name,
+            unit="us",
+            value=many[key],
+            better="less",
+            target=100,
+            baseline=Baseline(f"the same with {SMALL} tenants", few[key]),
+            details={
+                "tenants": many["tenants"],
+                "waiting": many["waiting"],
+                "us for the command that wakes": many["completing"],
+                "of it for the start": many["starting"],
+                "of it for the end": many["ending"],
+            },
+        )
+        for name, key in (("a run that waits for a quota", "enqueue"), ("waking the next", "wake"))
+    ]
+
+
+def _costs(tenants: int, samples: int) -> dict[str, float]:
+    state = _full(tenants)
+    begin = [Submit(_run(f"other-{n}", "free")) for n in range(samples)]
+    starting = _us(state, begin, LeaseStarted)
+    ending = _us(state, [Complete(command.run.name) for command in begin])
+    enqueue = _us(state, [Submit(_run(f"more-{n}", _name(n))) for n in range(samples)], RunRefused)
+    completing = _us(state, [Complete(f"first-{n}") for n in range(samples)], LeaseStarted)
+    return {
+        "tenants": tenants,
+        "waiting": len(state.pending),
+        "enqueue": enqueue,
+        "starting": starting,
+        "ending": ending,
+        "completing": completing,
+        # Ending one run and starting another cost what they cost when nobody waits.
+        "wake": max(0.0, completing - starting - ending),
+    }
+
+
+def _us(state: State, commands: list[Submit] | list[Complete], *seen: type[Event]) -> float:
+    """Return the CPU microseconds of deciding each of ``commands``; all of them take effect."""
+    found: list[float] = []
+    for command in commands:
+        asked: Command = command
+        start = process_time()
+        decision = decide(state, asked, now_ms=NOW_MS, actor="bench")
+        found.append(process_time() - start)
+        kinds = {type(event) for event in decision.events}
+        assert not decision.refusals, decision.refusals
+        assert kinds.issuperset(seen), kinds
+        apply_all(state, decision.events)
+    return median(found) * 1e6
+
+
+def _full(tenants: int) -> State:
+    """Return a fleet with room, in which every tenant is at its limit and has runs that wait."""
+    owners = [Owner(name=_name(n), quota=Quota(concurrent_runs_max=1)) for n in range(tenants)]
+    state = world(
+        nodes=fleet(-(-tenants // 4)),
+        owners=[*owners, Owner(name="free")],
+        budgets=[
+            budget(f"b-{o.name}", o.name, envelope("e", 100_000, selector=((REGION, REGION_NAME),)))
+            for o in [*owners, Owner(name="free")]
+        ],
+    )
+    for n in range(tenants):
+        command = Submit(_run(f"first-{n}", _name(n)))
+        apply_all(state, decide(state, command, now_ms=NOW_MS, actor="bench").events)
+    events: list[Event] = []
+    for number in range(WAITING_EACH):
+        for n in range(tenants):
+            run = _run(f"wait-{number}-{n}", _name(n))
+            over = too_many_runs(state, run.owner)
+            assert over is not None
+            told = waiting(state, run, over)
+            events += (
+                RunSubmitted(at_ms=NOW_MS, actor="bench", run=run),
+                RunRefused(at_ms=NOW_MS, actor="bench", run=run.name, refusal=told),
+            )
+    apply_all(state, events)
+    return state
+
+
+def _name(number: int) -> str:
+    return f"tenant-{number}"
+
+
+def _run(name: str, owner: str) -> Run:
+    return Run(
+        name=name,
+        owner=owner,
+        flavors=(FLAVOR,),
+        gpus=1,
+        on_quota=OnQuota.WAIT,
+        expected_duration_ms=HOUR_MS,
+    )

@@ -1,0 +1,287 @@
+"""``quorate admin tenant``: owners as tenants, created, changed field by field, and removed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from quorate.cli.settings import Settings, examples, one_line, reader, writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from quorate.core.commands import CreateOwner, RemoveOwner, UpdateOwner
+    from quorate.loop.engine import Engine
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+_LIMITS = (
+    (("--max-nodes",), "N", "At most N nodes at once, whatever is below it included."),
+    (
+        ("--max-concurrent-allocations", "--max-concurrent-runs"),
+        "N",
+        "At most N running runs at once, those below it included.",
+    ),
+    (("--gpu-hours-budget",), "HOURS", "GPU-hours per period; using more comes later in line."),
+    (("--node-hours-budget",), "HOURS", "Node-hours per period; likewise."),
+    (("--fair-share-target",), "SHARE", "The part of the fleet it should get, from 0 to 1."),
+    (("--burst-allowance",), "FACTOR", "How far above its share it may go when others are idle."),
+)
+
+
+def _limits(command: F) -> F:
+    """Return ``command`` with a flag for each field; values are texts, read like documents."""
+    parent = click.option(
+        "--parent",
+        "parents",
+        metavar="NAME",
+        multiple=True,
+        help="An owner above it. May be repeated.",
+    )
+    command = parent(command)
+    for flags, metavar, text in reversed(_LIMITS):
+        # One name inside, whichever flag was typed.
+        name = flags[0].removeprefix("--").replace("-", "_")
+        command = click.option(*flags, name, metavar=metavar, help=text)(command)
+    return command
+
+
+def _reasoned(command: F) -> F:
+    """Return ``command`` with ``--reason`` and the options of a writer."""
+    reason = click.option("--reason", metavar="TEXT", default="", help="Why; kept in the ledger.")
+    return reason(writer(command))
+
+
+def _versioned(command: F) -> F:
+    """Return ``command`` with ``--expected-version``."""
+    return click.option(
+        "--expected-version",
+        metavar="N",
+        type=click.IntRange(min=1),
+        help="Refuse if somebody has changed it since it was at version N.",
+    )(command)
+
+
+@click.group(epilog=examples("quorate admin tenant list", "quorate admin tenant get vision"))
+def admin() -> None:
+    """Create, change and remove tenants."""
+
+
+@admin.group(
+    epilog=examples(
+        "quorate admin tenant create physics --max-nodes 200 --fair-share-target 0.15",
+        "quorate admin tenant update vision --max-nodes 250 --dry-run",
+        "quorate admin tenant list -o wide",
+    )
+)
+def tenant() -> None:
+    """Manage tenants, which documents call owners.
+
+    A limit that is not set does not bind, and 0 means none. Limits on nodes and runs hold at every
+    instant, and count what is below a tenant too. Lowering one stops nothing: new work waits until
+    use has dropped. Every change is recorded with who made it and why.
+    """
+
+
+@tenant.command(
+    epilog=examples(
+        "quorate admin tenant create physics",
+        "quorate admin tenant create physics --max-nodes 200 --max-concurrent-allocations 50",
+        'quorate admin tenant create optics --parent rai --reason "a new group"',
+    )
+)
+@click.argument("name")
+@_limits
+@_reasoned
+@click.pass_obj
+def create(
+    settings: Settings,
+    /,
+    *,
+    name: str,
+    parents: tuple[str, ...],
+    reason: str,
+    dry_run: bool,
+    **limits: str | None,
+) -> None:
+    """Create a tenant."""
+    from quorate.cli.session import writing
+    from quorate.cli.tenant_fields import read_owner
+    from quorate.core.commands import CreateOwner
+
+    owner = read_owner(_plain_name(name), _given(limits), parents, is_new=True)
+    with writing(settings, dry_run=dry_run) as engine:
+        _do(settings, engine, CreateOwner(owner, _checked(reason)), owner.name, dry_run=dry_run)
+
+
+@tenant.command(
+    epilog=examples(
+        'quorate admin tenant update vision --max-nodes 250 --reason "contract 17"',
+        "quorate admin tenant update vision --fair-share-target 0.2 --unset max_nodes",
+        "quorate admin tenant update vision --parent rai --dry-run",
+    )
+)
+@click.argument("name")
+@_limits
+@click.option(
+    "--unset",
+    "unset",
+    metavar="FIELD",
+    multiple=True,
+    help="A field to take away, such as max_nodes or parents. May be repeated.",
+)
+@_versioned
+@_reasoned
+@click.pass_obj
+def update(
+    settings: Settings,
+    /,
+    *,
+    name: str,
+    parents: tuple[str, ...],
+    unset: tuple[str, ...],
+    expected_version: int | None,
+    reason: str,
+    dry_run: bool,
+    **limits: str | None,
+) -> None:
+    """Change the fields given, and no others.
+
+    --parent replaces all parents by those given.
+    """
+    from quorate.cli.session import writing
+    from quorate.cli.tenant_fields import PARENTS, QUOTA_FIELDS, read_owner, unset_fields
+    from quorate.core.commands import UpdateOwner
+
+    name, given = _plain_name(name), _given(limits)
+    gone = unset_fields(unset, given, parents)
+    if not (given or gone or parents):
+        raise click.UsageError("nothing to change; give a field, --parent or --unset")
+    read = read_owner(name, given, parents, is_new=False)
+    command = UpdateOwner(
+        name,
+        quota=tuple(
+            (field, getattr(read.quota, field) if typed in given else None)
+            for typed, field in QUOTA_FIELDS.items()
+            if typed in given or typed in gone
+        ),
+        parents=read.parents if parents or PARENTS in gone else None,
+        version=expected_version,
+        reason=_checked(reason),
+    )
+    with writing(settings, dry_run=dry_run) as engine:
+        _find(engine, name)
+        _do(settings, engine, command, name, dry_run=dry_run)
+
+
+@tenant.command(
+    epilog=examples(
+        'quorate admin tenant delete vision --reason "project over"',
+        "quorate admin tenant delete vision --dry-run     # could it go?",
+    )
+)
+@click.argument("name")
+@_versioned
+@_reasoned
+@click.pass_obj
+def delete(
+    settings: Settings, *, name: str, expected_version: int | None, reason: str, dry_run: bool
+) -> None:
+    """Remove a tenant that holds nothing.
+
+    Refused while it has children, runs that run or wait, or budgets that pay or are held for
+    others. Idle budgets go with it. What it used, and its runs that are over, stay in the ledger.
+    """
+    from quorate.cli.session import writing
+    from quorate.core.commands import RemoveOwner
+
+    name = _plain_name(name)
+    command = RemoveOwner(name, version=expected_version, reason=_checked(reason))
+    with writing(settings, dry_run=dry_run) as engine:
+        _find(engine, name)
+        _do(settings, engine, command, name, dry_run=dry_run)
+
+
+@tenant.command(
+    epilog=examples("quorate admin tenant get vision", "quorate admin tenant get rai -o json")
+)
+@click.argument("tenants", metavar="NAME...", nargs=-1, required=True)
+@reader
+@click.pass_obj
+def get(settings: Settings, *, tenants: tuple[str, ...]) -> None:
+    """Show tenants with their limits, what they use, and their versions.
+
+    Nodes, running and waiting runs include what is below a tenant, as its limits do.
+    """
+    from quorate.cli.get import select, show
+    from quorate.cli.kinds_tenants import TENANT, tenant_portraits
+    from quorate.cli.session import reading
+
+    wanted = [_plain_name(name) for name in tenants]
+    with reading(settings) as read:
+        if settings.is_table:
+            found = select(read.moment, TENANT, wanted)
+            click.echo("\n\n".join(tenant_portraits(read.moment, found)))
+        else:
+            show(settings, read.moment, TENANT, wanted)
+
+
+@tenant.command(
+    "list",
+    epilog=examples("quorate admin tenant list", "quorate admin tenant list -o wide"),
+)
+@reader
+@click.pass_obj
+def list_tenants(settings: Settings) -> None:
+    """List all tenants.
+
+    NODES and RUNNING show what is used and its limit, with what is below a tenant included.
+    """
+    from quorate.cli.get import show
+    from quorate.cli.kinds_tenants import TENANT
+    from quorate.cli.session import reading
+
+    with reading(settings) as read:
+        show(settings, read.moment, TENANT, ())
+
+
+def _plain_name(name: str) -> str:
+    """Return the tenant's name; ``owner/NAME``, as other commands print it, is taken too."""
+    return name.removeprefix("tenant/").removeprefix("owner/")
+
+
+def _given(limits: Mapping[str, str | None]) -> dict[str, str]:
+    return {field: text for field, text in limits.items() if text is not None}
+
+
+def _checked(reason: str) -> str:
+    from quorate.cli.finish import NOTE_CHARS_MAX
+
+    return one_line(reason, "--reason", NOTE_CHARS_MAX) if reason else ""
+
+
+def _find(engine: Engine, name: str) -> None:
+    """Raise ``CommandError`` with the nearest name when there is no tenant ``name``."""
+    from quorate.cli.get import select
+    from quorate.cli.kinds_tenants import TENANT
+    from quorate.cli.moment import Moment
+
+    select(Moment(engine.view, engine.view.at_ms, engine.head.seq), TENANT, [name])
+
+
+def _do(
+    settings: Settings,
+    engine: Engine,
+    command: CreateOwner | UpdateOwner | RemoveOwner,
+    name: str,
+    *,
+    dry_run: bool,
+) -> None:
+    """Carry out ``command`` and tell what it changed about the tenant, field by field."""
+    from quorate.cli.carry_out import carry_out
+    from quorate.cli.kinds_tenants import TenantChange
+
+    view = engine.view
+    before = TenantChange(name, view.owners.get(name), view.owner_versions.get(name))
+    carry_out(settings, engine, command, dry_run=dry_run, aside=before)

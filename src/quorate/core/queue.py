@@ -1,0 +1,186 @@
+"""The queue: in which order waiting runs are tried. Design section 9.
+
+Owners that have used up a soft budget come last; then whoever is furthest below its share, in steps
+of a score; then whoever could have started longest; then the order of submission. It blocks nobody:
+with room for all, all start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import heapify, heappop, heappush
+
+from quorate.core.follow import eligible_since_ms
+from quorate.core.score import ONE, Terms, deficit, effective, penalty
+from quorate.core.scribe import Scribe
+from quorate.model.amounts import DAY_MS, PPM
+from quorate.model.records import RunRecord
+from quorate.model.specs import Owner
+from quorate.model.view import StateView
+
+Line = tuple[str, str]
+"""(owner, flavor): runs of one line have one score."""
+Rank = tuple[bool, int]
+"""(over budget, step of the score, negative): the least goes first."""
+Use = tuple[int, int, int]
+"""(used until now, used each millisecond, budget) of a budget of hours."""
+_LOG2_E_PPB = 1_442_695_041
+
+
+class Scores:
+    """The scores of owners in a view, each found once.
+
+    ``reserved``: GPUs that are promised to an owner count as its share.
+    """
+
+    __slots__ = ("_known", "_now_ms", "_promised", "_view")
+
+    def __init__(self, view: StateView, now_ms: int, *, reserved: bool = False) -> None:
+        self._view = view
+        self._now_ms = now_ms
+        self._known: dict[Line, Terms] = {}
+        self._promised: dict[Line, int] = {}
+        for record in view.reservations.values() if reserved else ():
+            line = (view.runs[record.made.run].spec.owner, record.slice.flavor)
+            self._promised[line] = self._promised.get(line, 0) + record.slice.gpus
+
+    def of(self, owner: str, flavor: str) -> Terms:
+        """Return what makes up the score of ``owner`` in ``flavor``."""
+        known = self._known.get((owner, flavor))
+        if known is None:
+            known = self._known[owner, flavor] = self._find(owner, flavor)
+        return known
+
+    def _find(self, owner: str, flavor: str) -> Terms:
+        view, now_ms, system = self._view, self._now_ms, self._view.system
+        spec = view.owners.get(owner, Owner(name=owner))
+        total, free = view.flavor_gpus(flavor)
+        meter = view.meters.get((owner, flavor))
+        gpus = self._promised.get((owner, flavor), 0)
+        decayed = 0
+        if meter is not None:
+            gpus += meter.amount
+            half_life_ms = system.half_life_ms
+            recent = meter.recent(now_ms, half_life_ms)
+            decayed = recent * ONE // (half_life_ms * _LOG2_E_PPB // 1_000_000_000)
+        instant = _part(gpus, total)
+        decayed = decayed // total if total else 0
+        weight = system.instant_weight_ppm
+        share = (instant * weight + decayed * (PPM - weight)) // PPM
+        target = _of_ppm(target_ppm(view, spec))
+        burst = spec.quota.burst_allowance_ppm
+        utilisation = _part(total - free, total)
+        eff = effective(target, ONE if burst is None else _of_ppm(burst), utilisation)
+        used = budget_used(view, spec, now_ms)
+        left = ONE if used is None else penalty(used)
+        return Terms(
+            used=used,
+            penalty=left,
+            instant=instant,
+            decayed=decayed,
+            share=share,
+            target=target,
+            utilisation=utilisation,
+            effective=eff,
+            score=left * deficit(share, eff) // ONE,
+        )
+
+    def rank(self, line: Line) -> Rank:
+        """Return the rank of the runs of ``line``."""
+        terms = self.of(*line)
+        return terms.is_over, -terms.step
+
+
+def _part(some: int, whole: int) -> int:
+    return some * ONE // whole if whole else 0
+
+
+def _of_ppm(ppm: int) -> int:
+    return ppm * ONE // PPM
+
+
+def target_ppm(view: StateView, owner: Owner) -> int:
+    """Return the target share of ``owner``: where it has none, an equal part of what is left."""
+    stated = owner.quota.fair_share_target_ppm
+    return view.soft.rest_target_ppm if stated is None else stated
+
+
+def budget_used(view: StateView, owner: Owner, now_ms: int) -> int | None:
+    """Return the worse of the GPU-hours and node-hours used, in parts of ``ONE``; None without any.
+
+    Over the rolling window of the installation. Of a budget of nothing, all is used.
+    """
+    uses = usage_of(view, owner, now_ms)
+    return max((used * ONE // budget if budget else ONE for used, _, budget in uses), default=None)
+
+
+def usage_of(view: StateView, owner: Owner, now_ms: int) -> Iterator[Use]:
+    """Yield how much of each budget of hours of ``owner`` is used."""
+    from_ms = now_ms - view.system.budget_period_days * DAY_MS
+    if owner.quota.gpu_ms_budget is not None:
+        meters = [
+            meter
+            for flavor in view.flavors()
+            if (meter := view.meters.get((owner.name, flavor))) is not None
+        ]
+        used = sum(meter.used(from_ms, now_ms) for meter in meters)
+        yield used, sum(meter.amount for meter in meters), owner.quota.gpu_ms_budget
+    if owner.quota.node_ms_budget is not None:
+        nodes = view.node_meters[owner.name].meter
+        used = nodes.used(from_ms, now_ms)
+        yield used, nodes.amount, owner.quota.node_ms_budget
+
+
+def line_of(record: RunRecord) -> Line:
+    """Return the line that a run stands in: its owner's, in the flavor it asks for first."""
+    return record.spec.owner, record.spec.flavors[0]
+
+
+def in_order(scribe: Scribe, names: Iterable[str], *, reserved: bool = False) -> Iterator[str]:
+    """Yield ``names`` in the order in which they are to be tried.
+
+    Whoever asks may write what comes of each before the next is asked for: an owner that was given
+    something stands further back then.
+    """
+    view = scribe.view
+    lines: dict[Line, list[tuple[int, int, str]]] = {}
+    for name in names:
+        record = view.runs[name]
+        since_ms = eligible_since_ms(view, record)
+        place = (record.submitted_ms if since_ms is None else since_ms, record.seq, name)
+        lines.setdefault(line_of(record), []).append(place)
+    for waiting in lines.values():
+        waiting.sort(reverse=True)
+    if len(lines) == 1:
+        for waiting in lines.values():
+            while waiting:
+                yield waiting.pop()[2]
+        return
+    scores = Scores(view, scribe.now_ms, reserved=reserved)
+    queue = [(scores.rank(line), waiting[-1], line) for line, waiting in lines.items()]
+    heapify(queue)
+    served: dict[str, int] = {}
+    ranked: dict[Line, int] = {}
+    while queue:
+        _, place, line = heappop(queue)
+        if served.get(line[0], 0) != ranked.get(line, 0):
+            # Its owner was given something since this was ranked.
+            ranked[line] = served[line[0]]
+            heappush(queue, (scores.rank(line), place, line))
+            continue
+        waiting = lines[line]
+        waiting.pop()
+        written = len(scribe.events)
+        yield place[2]
+        if len(scribe.events) != written:
+            served[line[0]] = served.get(line[0], 0) + 1
+            scores = Scores(scribe.view, scribe.now_ms, reserved=reserved)
+        if waiting:
+            ranked[line] = served.get(line[0], 0)
+            heappush(queue, (scores.rank(line), waiting[-1], line))
+
+
+def queue_order(view: StateView, now_ms: int) -> list[str]:
+    """Return the waiting runs in the order in which they stand now."""
+    scribe = Scribe(view, now_ms=now_ms, actor="")
+    return list(in_order(scribe, view.pending))

@@ -1,0 +1,92 @@
+"""The score: how far an owner is below its share of a flavor, less so when its budget runs out.
+
+Whole numbers throughout, in parts of ``ONE``, so that a score is the same on every machine.
+Score = m(u) * max(0, (eff - share) / eff), design section 9. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+ONE: Final = 1 << 40
+"""One, in the parts that everything here is counted in."""
+STEPS: Final = 32
+"""Into how many steps scores are cut: within one, whoever waited longer goes first."""
+_PI: Final = 3_454_217_652_358
+"""Pi, in parts of ``ONE``."""
+_FLOOR: Final = ONE // 20
+"""What is left of the score of whoever has used up a budget."""
+_EASY: Final = ONE * 8 // 10
+"""Up to here a budget costs no score; and below this a fleet is idle enough to burst."""
+_TERMS: Final = 14
+
+
+class Terms(Struct, frozen=True, kw_only=True):
+    """What the score of one owner in one flavor is made of, in parts of ``ONE``.
+
+    ``used`` is the worse of its budgets, None where it has none; ``instant`` and ``decayed`` make
+    up its ``share``; ``effective`` is its ``target``, more where it may burst.
+    """
+
+    used: int | None
+    penalty: int
+    instant: int
+    decayed: int
+    share: int
+    target: int
+    utilisation: int
+    effective: int
+    score: int
+
+    @property
+    def step(self) -> int:
+        """The step of the score, the higher the sooner."""
+        return self.score * STEPS // ONE
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a budget is used up."""
+        return self.used is not None and self.used >= ONE
+
+
+def penalty(used: int) -> int:
+    """Return m(u): all of the score up to 80 % of a budget, a twentieth from 100 % on."""
+    if used <= _EASY:
+        return ONE
+    if used >= ONE:
+        return _FLOOR
+    return _FLOOR + (ONE - _FLOOR) * (ONE + _cos_pi((used - _EASY) * 5)) // (2 * ONE)
+
+
+def effective(target: int, burst: int, utilisation: int) -> int:
+    """Return how much of a flavor an owner may come to: its target, more while others leave room.
+
+    ``burst`` is how many times its target that is on an idle fleet.
+    """
+    slack = max(0, _EASY - utilisation)
+    return target + target * (burst - ONE) // ONE * slack // _EASY
+
+
+def deficit(share: int, eff: int) -> int:
+    """Return how far ``share`` is below ``eff``, as a part of it; nothing where there is none."""
+    return max(0, eff - share) * ONE // eff if eff > 0 else 0
+
+
+def score(used: int | None, share: int, eff: int) -> int:
+    """Return the score of an owner that has ``share`` of a flavor."""
+    return (ONE if used is None else penalty(used)) * deficit(share, eff) // ONE
+
+
+def _cos_pi(turn: int) -> int:
+    """Return the cosine of pi times ``turn``, which is from 0 to 1."""
+    if turn > ONE // 2:
+        return -_cos_pi(ONE - turn)
+    angle = turn * _PI // ONE
+    square = angle * angle // ONE
+    term = total = ONE
+    for n in range(1, _TERMS):
+        term = -term * square // ONE // ((2 * n - 1) * 2 * n)
+        total += term
+    return total

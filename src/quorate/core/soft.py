@@ -1,0 +1,79 @@
+"""Soft quotas where they touch more than the queue: burst, and who may have others' work ended.
+
+Only a share that somebody has stated can be burst beyond: an equal part of what others left is an
+order in the queue, and no promise to give anything back.
+"""
+
+from __future__ import annotations
+
+from quorate.core.cuts import Burst
+from quorate.core.queue import budget_used
+from quorate.core.score import ONE
+from quorate.model.amounts import PPM
+from quorate.model.records import RunRecord
+from quorate.model.view import StateView
+
+
+def bursting(view: StateView) -> Burst | None:
+    """Return which runs are burst; None where nobody has stated a share."""
+    if not view.soft.has_targets:
+        return None
+    return is_burst
+
+
+def is_burst(view: StateView, record: RunRecord) -> bool:
+    """Return whether the owner of a running run keeps its target share without it."""
+    owner = view.owners.get(record.spec.owner)
+    target_ppm = None if owner is None else owner.quota.fair_share_target_ppm
+    record = view.runs[record.spec.name]  # less what has been cut before
+    if target_ppm is None or not record.leases:
+        return False
+    flavor = _flavor_of(view, next(iter(record.leases)))
+    rest = sum(
+        view.leases[name].gpus
+        for name in view.owner_leases.get(record.spec.owner, ())
+        if name not in record.leases
+        and view.leases[name].ending is None
+        and _flavor_of(view, name) == flavor
+    )
+    total, _ = view.flavor_gpus(flavor)
+    return rest * PPM >= target_ppm * total
+
+
+def _flavor_of(view: StateView, lease: str) -> str:
+    return view.envelopes[view.leases[lease].fact.payer].spec.flavor
+
+
+def why_no_conflict(view: StateView, record: RunRecord, now_ms: int) -> str:
+    """Return why its owner's soft quotas keep a waiting run from asking for a conflict, if any."""
+    run = record.spec
+    owner = view.owners.get(run.owner)
+    if owner is None:
+        return ""
+    used = budget_used(view, owner, now_ms)
+    if used is not None and used >= ONE:
+        return f"{run.owner} has used {used * 100 // ONE} % of its budget"
+    target_ppm = owner.quota.fair_share_target_ppm
+    if target_ppm is None:
+        return ""
+    flavor, least = run.flavors[0], run.widths()[-1]
+    meter = view.meters.get((run.owner, flavor))
+    has = 0 if meter is None else meter.amount
+    has += _promised_gpus(view, record, flavor)
+    total, _ = view.flavor_gpus(flavor)
+    if (has + least) * PPM > target_ppm * total:
+        return f"it would take {run.owner} beyond its target share of {flavor}"
+    return ""
+
+
+def _promised_gpus(view: StateView, record: RunRecord, flavor: str) -> int:
+    """Return what its owner is about to get by conflicts promised before that of ``record``."""
+    mine = None if record.reservation is None else view.reservations[record.reservation]
+    return sum(
+        other.slice.gpus
+        for other in view.reservations.values()
+        if (other.by_conflict or other.conflict)
+        and other.slice.flavor == flavor
+        and (mine is None or other.seq < mine.seq)
+        and view.runs[other.made.run].spec.owner == record.spec.owner
+    )

@@ -1,0 +1,94 @@
+"""Standing: the place of a waiting run in the queue, and why it is that one.
+
+The same terms by which the queue is ordered, and who is ahead for which of its reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from quorate.core.follow import eligible_since_ms
+from quorate.core.queue import Scores, line_of
+from quorate.core.score import Terms
+from quorate.model.records import RunRecord
+from quorate.model.view import StateView
+
+
+class Because(StrEnum):
+    """Why a run stands ahead of another: the first of these that tells the two apart."""
+
+    WITHIN_BUDGET = "within-budget"
+    SCORE = "score"
+    WAITS_LONGER = "waits-longer"
+    SUBMITTED_BEFORE = "submitted-before"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ahead:
+    """How many runs of an owner in a flavor stand ahead for one reason, and their terms."""
+
+    owner: str
+    flavor: str
+    because: Because
+    runs: int
+    terms: Terms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where a run stands, from 1, with the terms of its owner in the flavor it asks for first.
+
+    ``is_stated`` says that the owner has stated its target; ``eligible_since_ms`` is None while the
+    run waits for others to complete. ``ahead`` is in the order of the queue.
+    """
+
+    position: int
+    length: int
+    owner: str
+    flavor: str
+    terms: Terms
+    is_stated: bool
+    eligible_since_ms: int | None
+    ahead: tuple[Ahead, ...]
+
+
+def standing_of(view: StateView, run: str, queue: Sequence[str], now_ms: int) -> Standing:
+    """Return where ``run`` stands in ``queue``, which has every waiting run of ``view`` in order.
+
+    Looks at every run ahead of it once.
+    """
+    scores, record = Scores(view, now_ms), view.runs[run]
+    owner, flavor = line_of(record)
+    index = queue.index(run)
+    ahead: dict[tuple[str, str, Because], int] = {}
+    for name in queue[:index]:
+        other = view.runs[name]
+        key = (*line_of(other), _because(view, scores, other, record))
+        ahead[key] = ahead.get(key, 0) + 1
+    spec = view.owners.get(owner)
+    return Standing(
+        position=index + 1,
+        length=len(queue),
+        owner=owner,
+        flavor=flavor,
+        terms=scores.of(owner, flavor),
+        is_stated=spec is not None and spec.quota.fair_share_target_ppm is not None,
+        eligible_since_ms=eligible_since_ms(view, record),
+        ahead=tuple(
+            Ahead(owner=who, flavor=what, because=why, runs=runs, terms=scores.of(who, what))
+            for (who, what, why), runs in ahead.items()
+        ),
+    )
+
+
+def _because(view: StateView, scores: Scores, first: RunRecord, then: RunRecord) -> Because:
+    """Return why ``first`` stands ahead of ``then``."""
+    one, other = scores.of(*line_of(first)), scores.of(*line_of(then))
+    if one.is_over is not other.is_over:
+        return Because.WITHIN_BUDGET
+    if one.step != other.step:
+        return Because.SCORE
+    since = [eligible_since_ms(view, each) or each.submitted_ms for each in (first, then)]
+    return Because.WAITS_LONGER if since[0] != since[1] else Because.SUBMITTED_BEFORE

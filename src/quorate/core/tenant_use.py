@@ -1,0 +1,51 @@
+"""What tenants use now, as hard quotas count it: an owner's own and what all below it use.
+
+``view.holdings`` keeps these numbers for owners with a hard quota, one event at a time. Here they
+are counted anew for any owner, in one walk over what is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from quorate.model.holdings import lineage
+from quorate.model.view import StateView
+
+
+@dataclass(slots=True)
+class Use:
+    """Distinct nodes under leases and filled spares, running runs, and runs that wait."""
+
+    nodes: set[str] = field(default_factory=set)
+    running: set[str] = field(default_factory=set)
+    waiting: int = 0
+
+
+NO_USE: Final = Use()
+
+
+def uses(view: StateView) -> Mapping[str, Use]:
+    """Return what each owner uses, descendants included; those that use nothing are left out."""
+    found: dict[str, Use] = {}
+    bounds: dict[str, list[Use]] = {}
+
+    def above(run: str) -> list[Use]:
+        owner = view.runs[run].spec.owner
+        if owner not in bounds:
+            bounds[owner] = [found.setdefault(n, Use()) for n in lineage(view.owners, owner)]
+        return bounds[owner]
+
+    for lease in view.leases.values():
+        fact = lease.fact
+        for use in above(fact.run):
+            use.nodes.update(node for node, _ in fact.slots)
+            use.running.add(fact.run)
+    for claim in view.claims.values():
+        for use in above(claim.run):
+            use.nodes.update(node for node, _ in claim.slots)
+    for run in view.pending:
+        for use in above(run):
+            use.waiting += 1
+    return found

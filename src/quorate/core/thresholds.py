@@ -1,0 +1,92 @@
+"""Thresholds: the ledger says when an owner has used 80, 100 and 120 % of a soft budget.
+
+Said once, and again only after use has fallen five points below. Use grows at a known rate between
+two events, so the instant at which the next threshold is crossed can be told ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from quorate.core.queue import Use, usage_of
+from quorate.core.scribe import Scribe
+from quorate.model.amounts import PPM
+from quorate.model.events import ThresholdCrossed
+from quorate.model.specs import Owner
+from quorate.model.view import StateView
+
+PERCENTS: Final = (80, 100, 120)
+REARM_POINTS: Final = 5
+
+
+def settle_thresholds(scribe: Scribe) -> None:
+    """Write every threshold that was crossed, and every one that is armed again."""
+    view = scribe.view
+    for name in dict.fromkeys((*view.soft.budgeted, *view.thresholds)):
+        owner = view.owners.get(name)
+        uses = [] if owner is None else list(usage_of(view, owner, scribe.now_ms))
+        known = view.thresholds.get(name, 0)
+        reached = crossed(uses, known)
+        if reached != known:
+            _tell(scribe, name, uses, known, reached)
+
+
+def _tell(scribe: Scribe, owner: str, uses: Sequence[Use], known: int, reached: int) -> None:
+    """Write each threshold between the one that was ``known`` and the one ``reached``."""
+    low, high = sorted((known, reached))
+    passed = [percent for percent in PERCENTS if low < percent <= high]
+    used_ppm = max((used * PPM // budget for used, _, budget in uses if budget), default=0)
+    for percent in passed if reached > known else reversed(passed):
+        scribe.write(
+            ThresholdCrossed(
+                at_ms=scribe.now_ms,
+                actor=scribe.actor,
+                owner=owner,
+                percent=percent,
+                is_above=reached > known,
+                used_ppm=used_ppm,
+            )
+        )
+
+
+def crossed(uses: Sequence[Use], known: int) -> int:
+    """Return the highest threshold that counts as crossed; ``known`` was before.
+
+    Of a budget of nothing, all is used and not more.
+    """
+    found = 0
+    for used, _, budget in uses:
+        spent, whole = (used, budget) if budget else (1, 1)
+        for percent in PERCENTS:
+            least = percent - REARM_POINTS if percent <= known else percent
+            above = (
+                spent * 100 > least * whole if percent <= known else spent * 100 >= least * whole
+            )
+            if above:
+                found = max(found, percent)
+    return found
+
+
+def threshold_due_ms(view: StateView, after_ms: int) -> int | None:
+    """Return when the next threshold is crossed, past ``after_ms``, if all goes on as it does."""
+    found = [
+        at_ms
+        for name in view.soft.budgeted
+        if (at_ms := _crosses_ms(view, view.owners[name], after_ms)) is not None
+    ]
+    return min(found, default=None)
+
+
+def _crosses_ms(view: StateView, owner: Owner, after_ms: int) -> int | None:
+    known = view.thresholds.get(owner.name, 0)
+    percent = next((p for p in PERCENTS if p > known), None)
+    if percent is None:
+        return None
+    found = []
+    for used, rate, budget in usage_of(view, owner, after_ms):
+        # Of a budget of nothing all is used already.
+        missing = percent * budget - used * 100
+        if rate and missing > 0:
+            found.append(after_ms + max(1, -(-missing // (100 * rate))))
+    return min(found, default=None)

@@ -1,0 +1,84 @@
+"""What people ask for about tenants: new ones, other limits, lower ones than are in use, removals.
+
+Some name a version that is long gone, and some ask to remove what is in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
+from quorate.core.commands import Command, CreateOwner, RemoveOwner, UpdateOwner
+from quorate.model.amounts import HOUR_MS
+from quorate.model.specs import Owner, Quota
+from quorate.sim.demand import TEAMS, Arrival, Size, Wish, one_in
+
+_COMING: Final = ("newt", "owl", "guest")
+"""Owners that come and go; nobody but the guest has runs."""
+_LONG_AGO: Final = 1
+"""The version that no owner ever has: it is the ledger's opening."""
+_WISHES_PER_TENANT_WISH: Final = 6
+
+
+def draw_soft_quota(chance: Random) -> Quota:
+    """Return soft quotas of a team: small shares to burst beyond, and budgets that run out."""
+    if one_in(chance, 3):
+        return Quota()
+    return Quota(
+        fair_share_target_ppm=chance.choice((None, 20_000, 100_000, 600_000, 800_000)),
+        burst_allowance_ppm=chance.choice((None, 1_500_000, 3_000_000)),
+        gpu_ms_budget=chance.choice((None, None, 10 * HOUR_MS, 60 * HOUR_MS)),
+        node_ms_budget=chance.choice((None, None, None, 20 * HOUR_MS)),
+    )
+
+
+def draw_tenant_wishes(
+    chance: Random, size: Size, until_ms: int, arrivals: Sequence[Arrival]
+) -> tuple[Wish, ...]:
+    """Return what is asked for about tenants, mostly when something runs."""
+    found = []
+    for _ in range(size.wishes // _WISHES_PER_TENANT_WISH):
+        arrival = chance.choice(arrivals)
+        at_ms = min(until_ms, arrival.at_ms + chance.randrange(HOUR_MS))
+        found.append(Wish(at_ms, _wish(chance, arrival.run.owner)))
+    return tuple(found)
+
+
+def _wish(chance: Random, owner: str) -> Command:
+    """Return a wish about some tenant, half of the time that of a run: ``owner``."""
+    if one_in(chance, 4):
+        return CreateOwner(_new(chance), "a new group")
+    version = _LONG_AGO if one_in(chance, 6) else None
+    if one_in(chance, 3):
+        name = chance.choice((*_COMING, *_COMING, owner, "org", "lab"))
+        return RemoveOwner(name, version, "no longer needed")
+    return UpdateOwner(
+        chance.choice((owner, owner, *TEAMS, "org", "newt")),
+        _limits(chance),
+        chance.choice((None, None, None, (), ("org",), ("nobody",))),
+        version,
+        "other limits",
+    )
+
+
+def _new(chance: Random) -> Owner:
+    return Owner(
+        name=chance.choice((*_COMING, "ant")),
+        parents=chance.choice(((), ("org",), ("lab", "org"), ("newt",))),
+        quota=Quota(
+            nodes_max=chance.choice((None, 2)),
+            fair_share_target_ppm=chance.choice((None, 400_000)),
+        ),
+    )
+
+
+def _limits(chance: Random) -> tuple[tuple[str, int | None], ...]:
+    """Return one or two limits: some, none, or nothing at all for a while."""
+    choices: tuple[tuple[str, int | None], ...] = (
+        ("nodes_max", chance.choice((None, None, 0, 1, 2, 3, 5))),
+        ("concurrent_runs_max", chance.choice((None, None, 0, 1, 2, 4))),
+        ("fair_share_target_ppm", chance.choice((None, 100_000, 600_000))),
+        ("gpu_ms_budget", chance.choice((None, 0, 8 * HOUR_MS))),
+    )
+    return tuple(chance.sample(choices, k=chance.randrange(1, 3)))

@@ -1,0 +1,148 @@
+"""A tenant system in the words of the quota cases: tenants, whole nodes, hours gone by.
+
+Every decision is swept and audited. ``nodes`` of a case are nodes taken whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from quorate.core.audit import audit
+from quorate.core.commands import Apply, Command, Complete, CreateOwner, Decision, Submit, Tick
+from quorate.core.decide import decide
+from quorate.core.invariants import sweep
+from quorate.core.queue import Scores
+from quorate.core.score import ONE, Terms
+from quorate.core.tenant_use import NO_USE, uses
+from quorate.core.usage import Usage, UsageBooks
+from quorate.model.amounts import DAY_MS, HOUR_MS, PPM
+from quorate.model.apply import apply_all
+from quorate.model.events import Event
+from quorate.model.records import Phase, RunRecord
+from quorate.model.specs import OnQuota, Owner, Pool, Quota
+from quorate.model.state import State
+from quorate.testing.world import NOW_MS, budget, envelope, node, run
+
+GPUS_PER_NODE: Final = 4
+EVER_MS: Final = 4_000 * DAY_MS
+OTHERS: Final = "others"
+"""A tenant without limits that keeps nodes busy where a case has few of them free."""
+_HOURS: Final = {"gpu_hours_budget": "gpu_ms_budget", "node_hours_budget": "node_ms_budget"}
+
+Case = Mapping[str, Any]
+
+
+def is_due(case: Case) -> bool:
+    """Return whether documents and code there agree on a case, or the documents alone say it."""
+    return case["contract"] in ("both", "doc")
+
+
+def quota_of(given: Mapping[str, Any]) -> Quota:
+    """Return the limits that ``given`` names."""
+    fields: dict[str, int | None] = {
+        "nodes_max": given.get("max_nodes"),
+        "concurrent_runs_max": given.get("max_concurrent_allocations"),
+    }
+    for theirs, ours in _HOURS.items():
+        hours = given.get(theirs)
+        fields[ours] = None if hours is None else round(hours * HOUR_MS)
+    target = given.get("target")
+    fields["fair_share_target_ppm"] = None if target is None else round(target * PPM)
+    return Quota(**fields)
+
+
+class World:
+    """Tenants with money for everything, on nodes of ``gpus`` GPUs in one domain for each pool."""
+
+    def __init__(
+        self, nodes: int, *, gpus: int = GPUS_PER_NODE, pools: tuple[str, ...] = ()
+    ) -> None:
+        self.state, self.log, self.now_ms = State(), list[Event](), NOW_MS
+        self.gpus, self.count = gpus, 0
+        domains = pools or ("A",)
+        selected = [Pool(name=name, selector=(("fabric.domain", name),)) for name in pools]
+        fleet = [node(f"{d}-{n}", gpus, d) for d in domains for n in range(nodes)]
+        self.do(Apply((*selected, *fleet)))
+        self.tenant(OTHERS)
+
+    def tenant(self, name: str, quota: Quota | None = None) -> None:
+        """Let there be a tenant, rich enough for anything."""
+        self.do(CreateOwner(Owner(name=name, quota=quota or Quota())))
+        line = envelope("all", 100_000, start_ms=NOW_MS - EVER_MS, end_ms=NOW_MS + EVER_MS)
+        self.do(Apply((budget(name, name, line),)))
+
+    def try_(self, command: Command) -> Decision:
+        decision = decide(self.state, command, now_ms=self.now_ms, actor="test")
+        apply_all(self.state, decision.events)
+        self.log += decision.events
+        assert sweep(self.state) == []
+        assert audit(self.log, view=self.state) == []
+        return decision
+
+    def do(self, command: Command) -> Decision:
+        decision = self.try_(command)
+        assert decision.refusals == (), decision.refusals
+        return decision
+
+    def submit(
+        self, tenant: str, nodes: int, *, hours: float = 1, wait: bool = False, **more: Any
+    ) -> tuple[str, Decision]:
+        """Return the name of a run of so many nodes, and what became of submitting it."""
+        self.count += 1
+        name = f"r{self.count}"
+        spec = run(
+            name,
+            nodes * self.gpus,
+            tenant,
+            expected_duration_ms=max(1, round(hours * HOUR_MS)),
+            on_quota=OnQuota.WAIT if wait else OnQuota.REFUSE,
+            **more,
+        )
+        return name, self.try_(Submit(spec))
+
+    def start(self, tenant: str, nodes: int, *, hours: float = 1, **more: Any) -> str:
+        """Return the name of a run of so many nodes that runs now."""
+        name, _ = self.submit(tenant, nodes, hours=hours, **more)
+        assert self.record(name).phase is Phase.RUNNING, self.record(name).refusal
+        return name
+
+    def work(self, tenant: str, nodes: int, hours: float, *, ends: bool = True) -> None:
+        """Let a run of so many nodes work for so long."""
+        name = self.start(tenant, nodes, hours=hours)
+        self.pass_hours(hours)
+        if ends:
+            self.do(Complete(name))
+
+    def pass_hours(self, hours: float) -> None:
+        self.now_ms += round(hours * HOUR_MS)
+        self.do(Tick())
+
+    def record(self, name: str) -> RunRecord:
+        return self.state.runs[name]
+
+    def nodes_of(self, run_name: str) -> int:
+        leases = self.record(run_name).leases
+        return len({n for name in leases for n, _ in self.state.leases[name].fact.slots})
+
+    def nodes_in_use(self, tenant: str) -> int:
+        return len(uses(self.state).get(tenant, NO_USE).nodes)
+
+    def usage(self, tenant: str, days: int) -> Usage:
+        books = UsageBooks()
+        books.fold_all(self.log)
+        from_ms = max(0, self.now_ms - days * DAY_MS)
+        return books.owner(tenant, from_ms=from_ms, until_ms=self.now_ms)
+
+    def terms(self, tenant: str) -> Terms:
+        return Scores(self.state, self.now_ms).of(tenant, "H100")
+
+
+def part(number: int) -> float:
+    """Return parts of ``ONE`` as a number."""
+    return number / ONE
+
+
+def parts(number: float) -> int:
+    """Return a number in parts of ``ONE``."""
+    return round(number * ONE)

@@ -1,0 +1,137 @@
+"""Schedulers that race: each decides on what it last saw, and the first to commit wins.
+
+Several engines share one store and propose in random order, none of them told what the others did.
+Whoever was late decides again. Hard quotas hold after every single event, and nothing else breaks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import pytest
+
+from quorate.adapters.store_memory import MemoryStore
+from quorate.adapters.store_sqlite import SqliteStore
+from quorate.core.audit import audit
+from quorate.core.commands import Apply, Cancel, Command, Complete, Submit
+from quorate.core.invariants import sweep
+from quorate.ledger.chain import open_blocks
+from quorate.loop.engine import Engine
+from quorate.model.amounts import HOUR_MS
+from quorate.model.events import Event
+from quorate.model.records import Phase
+from quorate.model.refusal import RefusalCode
+from quorate.model.specs import OnQuota, Owner, Quota
+from quorate.ports.store import EventStore
+from quorate.testing.engines import HandClock
+from quorate.testing.world import budget, envelope, fleet, run
+
+ROUNDS: Final = 10
+LEDGERS: Final = {2: 440, 8: 60}
+"""How many ledgers with so many rounds each, by schedulers: in two stores, 10,000 rounds."""
+
+
+@contextmanager
+def _memory(folder: Path) -> Iterator[EventStore]:
+    del folder
+    yield MemoryStore()
+
+
+@contextmanager
+def _sqlite(folder: Path) -> Iterator[EventStore]:
+    with SqliteStore.create(folder / "quorate.db") as store:
+        yield store
+
+
+OWNERS: Final = (
+    Owner(name="science", quota=Quota(nodes_max=4)),
+    Owner(name="physics", parents=("science",), quota=Quota(concurrent_runs_max=2)),
+    Owner(name="chem", parents=("science",), quota=Quota(nodes_max=2)),
+    Owner(name="free"),
+)
+TEAMS: Final = ("physics", "chem", "free")
+
+
+class Race:
+    """One ledger, and the engines that race for it."""
+
+    def __init__(self, store: EventStore, schedulers: int, chance: Random) -> None:
+        self.store, self.chance, self.clock = store, chance, HandClock()
+        first = Engine.create(store, self.clock, ledger_id="race", public_key="", actor="test")
+        budgets = [budget(o.name, o.name, envelope("all", 100)) for o in OWNERS]
+        first.execute(Apply((*fleet({"A": 24, "B": 24}), *OWNERS, *budgets)), actor="test")
+        self.engines = [Engine.open(store, self.clock) for _ in range(schedulers)]
+        self.counts: Counter[str] = Counter()
+        self.number = 0
+
+    def round(self) -> None:
+        """Let every scheduler propose once, from what it last saw, in random order."""
+        proposals = [(engine, self._command(engine)) for engine in self.engines]
+        self.chance.shuffle(proposals)
+        for engine, command in proposals:
+            seen = engine.head
+            late = seen != self.store.head()
+            receipt = engine.execute(command, actor="test")
+            self.counts["late"] += late
+            for refusal in receipt.decision.refusals:
+                self.counts[refusal.code.value] += 1
+            if receipt.decision.events:
+                assert self.store.head() == receipt.head
+        self.clock.ms += self.chance.randrange(0, HOUR_MS // 4)
+
+    def _command(self, engine: Engine) -> Command:
+        """Return what a scheduler asks for, by what it believes to be there."""
+        running = [n for n, r in engine.view.runs.items() if r.phase is Phase.RUNNING]
+        kind = self.chance.random()
+        if running and kind < 0.35:
+            return Complete(self.chance.choice(running))
+        if kind < 0.4 and engine.view.pending:
+            return Cancel(self.chance.choice(sorted(engine.view.pending)))
+        if kind < 0.45:
+            name, most = self.chance.choice((("science", 6), ("chem", 4)))
+            old = engine.view.owners[name]
+            quota = Quota(nodes_max=self.chance.randrange(most))
+            return Apply((Owner(name=name, parents=old.parents, quota=quota),))
+        self.number += 1
+        return Submit(
+            run(
+                f"r{self.number}",
+                self.chance.choice((1, 2, 4, 8, 16)),
+                self.chance.choice(TEAMS),
+                on_quota=self.chance.choice(list(OnQuota)),
+                expected_duration_ms=HOUR_MS,
+            )
+        )
+
+    def events(self) -> list[Event]:
+        return [event for _, block in open_blocks(self.store.blocks()) for event in block]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("schedulers", LEDGERS)
+@pytest.mark.parametrize("opened", [_memory, _sqlite], ids=["memory", "sqlite"])
+def test_hard_quotas_hold_whoever_commits_first(
+    opened: Callable[[Path], AbstractContextManager[EventStore]], schedulers: int, tmp_path: Path
+) -> None:
+    counts: Counter[str] = Counter()
+    ledgers = LEDGERS[schedulers]
+    for seed in range(ledgers):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        with opened(folder) as store:
+            race = Race(store, schedulers, Random(seed))
+            for _ in range(ROUNDS):
+                race.round()
+            view = Engine.open(store, race.clock).view
+            assert audit(race.events(), view=view) == []
+            assert sweep(view) == []
+            counts += race.counts
+    # It was a race, and quotas were what it was about.
+    assert counts["late"] > ledgers * ROUNDS // 2
+    assert counts[RefusalCode.MAX_NODES.value] > ledgers
+    assert counts[RefusalCode.MAX_CONCURRENT_RUNS.value] > ledgers // 4
