@@ -190,8 +190,7 @@ def still_over_quota(view: StateView, record: RunRecord) -> bool:
         return False
     if known.also.code is not RefusalCode.MAX_CONCURRENT_RUNS:
         return False
-    limit = view.owners[known.subject].quota.concurrent_runs_max
-    return limit is not None and view.holdings.runs.get(known.subject, 0) >= limit
+    return _is_full(view, known.subject)
 
 
 def woken(scribe: Scribe) -> Iterator[str]:
@@ -201,7 +200,15 @@ def woken(scribe: Scribe) -> Iterator[str]:
         return
     owners = _relieved(view, scribe.events)
     for owner in view.parked if owners is None else sorted(o for o in owners if o in view.parked):
-        yield from view.parked[owner]
+        if not _is_full(view, owner):
+            yield from view.parked[owner]
+
+
+def _is_full(view: StateView, owner: str) -> bool:
+    """Return whether as many runs as may run under ``owner`` do: then nobody is woken there."""
+    known = view.owners.get(owner)
+    limit = None if known is None else known.quota.concurrent_runs_max
+    return limit is not None and view.holdings.runs.get(owner, 0) >= limit
 
 
 def _relieved(view: StateView, events: Iterable[Event]) -> set[str] | None:

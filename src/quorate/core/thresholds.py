@@ -23,6 +23,8 @@ REARM_POINTS: Final = 5
 def settle_thresholds(scribe: Scribe) -> None:
     """Write every threshold that was crossed, and every one that is armed again."""
     view = scribe.view
+    if not view.soft.budgeted and not view.thresholds:
+        return
     for name in dict.fromkeys((*view.soft.budgeted, *view.thresholds)):
         owner = view.owners.get(name)
         uses = [] if owner is None else list(usage_of(view, owner, scribe.now_ms))
