@@ -190,7 +190,8 @@ def still_over_quota(view: StateView, record: RunRecord) -> bool:
         return False
     if known.also.code is not RefusalCode.MAX_CONCURRENT_RUNS:
         return False
-    return _is_full(view, known.subject)
+    is_below = known.subject in view.holdings.bounds_of(record.spec.owner)
+    return is_below and _is_full(view, known.subject)
 
 
 def woken(scribe: Scribe) -> Iterator[str]:
@@ -200,7 +201,8 @@ def woken(scribe: Scribe) -> Iterator[str]:
         return
     owners = _relieved(view, scribe.events)
     for owner in view.parked if owners is None else sorted(o for o in owners if o in view.parked):
-        if not _is_full(view, owner):
+        # Where a family has changed, what waits for an owner may not be below it any more.
+        if owners is None or not _is_full(view, owner):
             yield from view.parked[owner]
 
 

@@ -325,3 +325,15 @@ def test_larger_nodes_wake_those_for_whom_too_many_small_ones_were_needed() -> N
         Apply((Node(name="big", flavor="H100", gpus=16, region="r", cluster="c", domain="B"),))
     )
     assert world.phase("w") is Phase.RUNNING
+
+
+def test_leaving_a_family_that_is_full_wakes_those_who_waited_for_it() -> None:
+    owners = [
+        Owner(name="org", quota=Quota(concurrent_runs_max=0)),
+        Owner(name="cat", parents=("org",)),
+    ]
+    world = World(owners)
+    world.do(waits("w", 1, "cat"))
+    assert world.state.parked == {"org": {"w": None}}
+    world.do(Apply((Owner(name="cat"),)))
+    assert world.phase("w") is Phase.RUNNING
