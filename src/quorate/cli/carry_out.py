@@ -28,7 +28,7 @@ from quorate.core.commands import (
     UpdateOwner,
 )
 from quorate.core.decide import decide
-from quorate.core.effect import Effect, Standing, effect_between
+from quorate.core.effect import Effect, Picture, effect_between
 from quorate.ledger.chain import Head
 from quorate.loop.engine import DRAW_ACTOR, Engine
 from quorate.model.apply import apply_all
@@ -74,7 +74,7 @@ def carry_out(
     actor = settings.actor()
     # Copies, because committing changes the records in place.
     leases = {name: lease.copy() for name, lease in engine.view.leases.items()}
-    stood = _standing(engine, actor) if _changes_others(command) else None
+    stood = _picture(engine, actor) if _changes_others(command) else None
     before = engine.head
     head: Head | None = None
     if dry_run:
@@ -106,18 +106,18 @@ def carry_out(
     return decision
 
 
-def _standing(engine: Engine, actor: str) -> Standing:
+def _picture(engine: Engine, actor: str) -> Picture:
     """Return how everything stands once what time has made due is done."""
     settled = engine.view.overlay()
     apply_all(settled, engine.try_out(Tick(), actor=actor).events)
     _settle(settled)
-    return Standing.of(settled, engine.now_ms())
+    return Picture.of(settled, engine.now_ms())
 
 
-def _effect(stood: Standing, moment: Moment) -> Effect:
+def _effect(stood: Picture, moment: Moment) -> Effect:
     """Return what has changed since everything ``stood`` so."""
     view = moment.view
-    return effect_between(stood, Standing.of(view, moment.now_ms), view)
+    return effect_between(stood, Picture.of(view, moment.now_ms), view)
 
 
 def _with_settled(settings: Settings, decision: Decision, before: Head, head: Head) -> Decision:

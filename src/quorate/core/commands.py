@@ -143,9 +143,8 @@ class Tick:
     """Do what is due: renew or end holds that ran out, and try what waits."""
 
 
-Command = (
+Immediate = (
     Apply
-    | Submit
     | Complete
     | Fail
     | Cancel
@@ -160,6 +159,8 @@ Command = (
     | RemoveOwner
     | Tick
 )
+"""What is carried out at once, whoever waits."""
+Command = Submit | Immediate
 
 
 class Change(StrEnum):

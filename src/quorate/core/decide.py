@@ -22,6 +22,7 @@ from quorate.core.commands import (
     Drain,
     Draw,
     Fail,
+    Immediate,
     MarkNode,
     RemoveOwner,
     Resolve,
@@ -60,23 +61,6 @@ from quorate.model.view import StateView
 
 _PASSES_MAX: Final = 16
 """How often starts are tried again in one decision because another promise has moved."""
-
-_Immediate = (
-    Apply
-    | Complete
-    | Fail
-    | Cancel
-    | Confirm
-    | MarkNode
-    | Drain
-    | Shrink
-    | Resolve
-    | Draw
-    | CreateOwner
-    | UpdateOwner
-    | RemoveOwner
-    | Tick
-)
 
 
 def decide(
@@ -187,7 +171,7 @@ def _start_all(scribe: Scribe) -> None:
 
 def _carry_out(  # noqa: PLR0911 - one answer per command
     scribe: Scribe,
-    command: _Immediate,
+    command: Immediate,
 ) -> Decision:
     """Write what ``command`` asks for; the decision returned has no events of its own."""
     match command:

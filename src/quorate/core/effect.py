@@ -27,7 +27,7 @@ class Moved(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Picture:
     """How everything stands: places in the queue from 1, planned starts, and GPUs that work."""
 
     places: Mapping[str, int]
@@ -35,7 +35,7 @@ class Standing:
     widths: Mapping[str, int]
 
     @classmethod
-    def of(cls, view: StateView, now_ms: int) -> Standing:
+    def of(cls, view: StateView, now_ms: int) -> Picture:
         """Return how everything stands in ``view`` at ``now_ms``."""
         places = {name: place for place, name in enumerate(queue_order(view, now_ms), start=1)}
         starts = {r.made.run: r.planned_start_ms for r in view.reservations.values()}
@@ -62,7 +62,7 @@ class Effect:
         return any((self.places, self.starts, self.shrunk, self.grown, self.stopped, self.started))
 
 
-def effect_between(before: Standing, after: Standing, view: StateView) -> Effect:
+def effect_between(before: Picture, after: Picture, view: StateView) -> Effect:
     """Return how ``after``, which is how things stand in ``view``, differs from ``before``.
 
     A start that was promised or is promised no longer has moved from or to None.
@@ -83,7 +83,7 @@ def effect_between(before: Standing, after: Standing, view: StateView) -> Effect
     )
 
 
-def _widths(names: set[str], before: Standing, after: Standing) -> tuple[Moved[int], ...]:
+def _widths(names: set[str], before: Picture, after: Picture) -> tuple[Moved[int], ...]:
     return _moved(names, before.widths.__getitem__, after.widths.__getitem__)
 
 

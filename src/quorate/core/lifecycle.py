@@ -8,7 +8,7 @@ from quorate.core.fill import fill_beside, write_fill
 from quorate.core.follow import waits_for_upstream
 from quorate.core.glance import still_no_room
 from quorate.core.held_back import held_back
-from quorate.core.queue import in_order
+from quorate.core.queue import in_turn
 from quorate.core.quota import HARD, still_over_quota, waiting, woken
 from quorate.core.scribe import Scribe
 from quorate.core.stops import end_lease, finish
@@ -67,7 +67,7 @@ def try_waiting(scribe: Scribe) -> None:
     """
     if not scribe.somebody_waits:
         return
-    for name in in_order(scribe, [*scribe.view.queued, *woken(scribe)]):
+    for name in in_turn(scribe, [*scribe.view.queued, *woken(scribe)]):
         record = scribe.view.runs[name]
         if record.reservation is not None or still_over_quota(scribe.view, record):
             continue

@@ -1,7 +1,8 @@
 """Node time: on how many different nodes somebody was, at every instant.
 
 Two leases on one node count it once. What is kept for each node are the stretches that are over,
-joined where they touch, and the holds that are not; the meter is told what changes in their union.
+joined where they touch, and the holds that are not; the integral is told how their
+union changes.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from quorate.core.meter import Meter
+from quorate.core.integral import Integral
 
 Stretch = tuple[int, int | None]
 """(from, until) in milliseconds; None has no end yet."""
@@ -60,16 +61,16 @@ def _end(stretch: tuple[int, int]) -> int:
 class NodeTime:
     """The nodes of one owner, or of one user of it."""
 
-    __slots__ = ("_meter", "_nodes")
+    __slots__ = ("_integral", "_nodes")
 
     def __init__(self) -> None:
-        self._meter = Meter()
+        self._integral = Integral()
         self._nodes: dict[str, _OnNode] = {}
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is held, nor was since what has been forgotten."""
-        return not self._nodes and self._meter.is_empty
+        return not self._nodes and self._integral.is_empty
 
     def begin(self, node: str, hold: str, from_ms: int) -> None:
         """Count ``node`` from ``from_ms`` on, for a hold of that name."""
@@ -91,18 +92,18 @@ class NodeTime:
 
     def used(self, from_ms: int, until_ms: int) -> int:
         """Return the node-milliseconds in [``from_ms``, ``until_ms``)."""
-        return self._meter.used(from_ms, until_ms)
+        return self._integral.used(from_ms, until_ms)
 
     def forget(self, before_ms: int) -> None:
         """Let go of what was over by ``before_ms``."""
-        self._meter.forget(before_ms)
+        self._integral.forget(before_ms)
         for node, known in list(self._nodes.items()):
             known.forget(before_ms)
             if not known.holds and not known.over:
                 del self._nodes[node]
 
     def _change(self, before: Sequence[Stretch], after: Sequence[Stretch]) -> None:
-        """Tell the meter that the node was busy during ``after``, and not during ``before``."""
+        """Tell the integral that the node was busy during ``after``, and not during ``before``."""
         steps: dict[int, int] = {}
         for stretches, sign in ((before, -1), (after, 1)):
             for from_ms, until_ms in stretches:
@@ -111,7 +112,7 @@ class NodeTime:
                     steps[until_ms] = steps.get(until_ms, 0) - sign
         for at_ms, delta in steps.items():
             if delta:
-                self._meter.add(at_ms, delta)
+                self._integral.add(at_ms, delta)
 
     def stretches(self, since_ms: int) -> dict[str, list[Stretch]]:
         """Return for each node when it was held, as far as that ends after ``since_ms``."""

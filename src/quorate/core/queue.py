@@ -136,7 +136,7 @@ def line_of(record: RunRecord) -> Line:
     return record.spec.owner, record.spec.flavors[0]
 
 
-def in_order(scribe: Scribe, names: Iterable[str], *, reserved: bool = False) -> Iterator[str]:
+def in_turn(scribe: Scribe, names: Iterable[str], *, reserved: bool = False) -> Iterator[str]:
     """Yield ``names`` in the order in which they are to be tried.
 
     Whoever asks may write what comes of each before the next is asked for: an owner that was given
@@ -183,4 +183,4 @@ def in_order(scribe: Scribe, names: Iterable[str], *, reserved: bool = False) ->
 def queue_order(view: StateView, now_ms: int) -> list[str]:
     """Return the waiting runs in the order in which they stand now."""
     scribe = Scribe(view, now_ms=now_ms, actor="")
-    return list(in_order(scribe, view.pending))
+    return list(in_turn(scribe, view.pending))

@@ -13,7 +13,7 @@ from quorate.core.forecast import find_start
 from quorate.core.held_back import held_back
 from quorate.core.intent import Intent, with_conflict
 from quorate.core.layout import pack_request
-from quorate.core.queue import in_order
+from quorate.core.queue import in_turn
 from quorate.core.scribe import Scribe
 from quorate.core.slices import least_deficit
 from quorate.core.yard import Yards
@@ -34,7 +34,7 @@ def reserve_waiting(scribe: Scribe) -> None:
     """
     fruitless: dict[str, int] = {}
     places = Places.of(scribe.view)
-    for name in in_order(scribe, scribe.view.queued, reserved=True):
+    for name in in_turn(scribe, scribe.view.queued, reserved=True):
         record = scribe.view.runs[name]
         run = record.spec
         if record.reservation is not None or not places.has_one(scribe.view, run):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
-from quorate.core.meter import Meter
+from quorate.core.integral import Integral
 from quorate.core.node_time import NodeTime, used_together
 from quorate.model.events import (
     ClaimClosed,
@@ -111,21 +111,21 @@ def budget_uses(quota: Quota, usage: Usage) -> BudgetUses | None:
 class _Account:
     """What an owner, or one user of it, holds and held."""
 
-    flavors: dict[str, Meter] = field(default_factory=dict)
+    flavors: dict[str, Integral] = field(default_factory=dict)
     nodes: NodeTime = field(default_factory=NodeTime)
 
     def add(self, flavor: str, at_ms: int, gpus: int) -> None:
-        meter = self.flavors.get(flavor)
-        if meter is None:
-            meter = self.flavors[flavor] = Meter()
-        meter.add(at_ms, gpus)
+        integral = self.flavors.get(flavor)
+        if integral is None:
+            integral = self.flavors[flavor] = Integral()
+        integral.add(at_ms, gpus)
 
     def forget(self, before_ms: int) -> bool:
         """Let go of what was over by ``before_ms``; return whether nothing is left."""
         self.nodes.forget(before_ms)
-        for flavor, meter in list(self.flavors.items()):
-            meter.forget(before_ms)
-            if meter.is_empty:
+        for flavor, integral in list(self.flavors.items()):
+            integral.forget(before_ms)
+            if integral.is_empty:
                 del self.flavors[flavor]
         return not self.flavors and self.nodes.is_empty
 
@@ -308,8 +308,8 @@ def _only(account: _Account | None) -> list[_Account]:
 def _usage(accounts: Sequence[_Account], from_ms: int, until_ms: int) -> Usage:
     gpu_ms: dict[str, int] = {}
     for account in accounts:
-        for flavor, meter in account.flavors.items():
-            gpu_ms[flavor] = gpu_ms.get(flavor, 0) + meter.used(from_ms, until_ms)
+        for flavor, integral in account.flavors.items():
+            gpu_ms[flavor] = gpu_ms.get(flavor, 0) + integral.used(from_ms, until_ms)
     if len(accounts) == 1:
         node_ms = accounts[0].nodes.used(from_ms, until_ms)
     else:

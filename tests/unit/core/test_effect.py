@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from quorate.core.commands import Complete, Shrink, Submit
-from quorate.core.effect import Moved, Standing, effect_between
+from quorate.core.effect import Moved, Picture, effect_between
 from quorate.model.amounts import HOUR_MS
 from quorate.model.specs import Malleable
 from quorate.testing.world import NOW_MS, budget, envelope, fleet, run
@@ -16,11 +16,11 @@ def test_a_change_is_told_by_whose_width_place_and_start_it_changes() -> None:
     life.do(Submit(run("m", 4, malleable=elastic, expected_duration_ms=9 * HOUR_MS)))
     for name in ("a", "b", "c"):
         life.do(Submit(run(name, 4, expected_duration_ms=HOUR_MS)))
-    before = Standing.of(life.state, NOW_MS)
+    before = Picture.of(life.state, NOW_MS)
     assert (before.widths, before.places) == ({"m": 4, "a": 4}, {"b": 1, "c": 2})
     life.do(Shrink("m", 3))
     life.do(Complete("a"))
-    after = Standing.of(life.state, NOW_MS)
+    after = Picture.of(life.state, NOW_MS)
     found = effect_between(before, after, life.state)
     assert found.shrunk == (Moved("m", 4, 3),)
     assert (found.grown, found.stopped, found.started) == ((), ("a",), ("b",))

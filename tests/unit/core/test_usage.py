@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from quorate.core.meter import Meter
+from quorate.core.integral import Integral
 from quorate.core.usage import BudgetUse, Usage, UsageBooks, budget_uses
 from quorate.model.amounts import DAY_MS, HOUR_MS
 from quorate.model.events import (
@@ -332,7 +332,7 @@ def test_books_of_a_window_do_not_grow_with_the_ledger() -> None:
 
 
 def test_a_meter_forgets_and_stays_right() -> None:
-    meter = Meter()
+    meter = Integral()
     meter.add(10, 2)
     meter.add(20, -1)
     meter.add(30, -1)

@@ -1,4 +1,4 @@
-"""A meter: how much of something was in use over time, asked for any stretch of it, exactly.
+"""An integral: how much of something was in use over any stretch of time, exactly.
 
 What is in use changes in steps, and a step may be told late: a lease's end can lie before facts
 that were recorded earlier. So steps are kept in order of their own time, with running sums that
@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 
 
-class Meter:
+class Integral:
     """The integral of a step function. Asking takes logarithmic time once the sums are renewed."""
 
     __slots__ = ("_at_ms", "_base", "_deltas", "_floor_ms", "_good", "_levels", "_moments")
