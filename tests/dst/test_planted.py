@@ -69,7 +69,7 @@ BUGS: Final = (
     Bug(
         "drop a spare's hold",
         "model/apply_plans.py",
-        "    hold_money(state, claim.payer, claim.tier, sign * claim.hold_gpu_ms)\n",
+        "    hold_money(state, pledge.payer, pledge.tier, sign * pledge.hold_gpu_ms)\n",
         "",
     ),
     Bug(

@@ -8,12 +8,12 @@ from itertools import pairwise
 
 from quorate.core.usage import Usage
 from quorate.model.events import (
-    ClaimClosed,
     Event,
     HoldExtended,
     LeaseEnded,
     LeaseStarted,
     NodeApplied,
+    PledgeClosed,
     RunSubmitted,
     SpareFilled,
     Tier,
@@ -63,11 +63,11 @@ def holds_of(events: Iterable[Event]) -> list[Held]:
             case SpareFilled():
                 (spare,) = {held.run for held in found if held.name == event.lease}
                 found += [
-                    Held(event.claim, spare, node, flavors[node], 0, event.at_ms)
+                    Held(event.pledge, spare, node, flavors[node], 0, event.at_ms)
                     for node, _ in event.slots
                 ]
-            case ClaimClosed():
-                found = [_ended(held, event.claim, event.at_ms) for held in found]
+            case PledgeClosed():
+                found = [_ended(held, event.pledge, event.at_ms) for held in found]
             case _:
                 pass
     return found

@@ -91,7 +91,7 @@ class Life:
 
     def filled(self, run: str) -> int:
         """Return how many spare GPUs of ``run`` others fill."""
-        return sum(claim.gpus for claim in self.state.claims.values() if claim.run == run)
+        return sum(pledge.gpus for pledge in self.state.pledges.values() if pledge.run == run)
 
     def stopping(self) -> list[str]:
         """Return the leases that were told to stop and have not been confirmed."""

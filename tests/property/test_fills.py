@@ -1,7 +1,7 @@
 """Random lives in which spares are filled, come back and are reclaimed.
 
-After every command the sweep and the audit hold: a claim's slots are its filler's, its payer can
-take the spare back, and when the filler has gone so has the claim.
+After every command the sweep and the audit hold: a pledge's slots are its filler's, its payer can
+take the spare back, and when the filler has gone so has the pledge.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from quorate.core.touched import check_touched
 from quorate.ledger.fold import fold
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import (
-    ClaimClosed,
     EndReason,
     Event,
     LeaseEnded,
     LeaseEnding,
     NodeStatus,
+    PledgeClosed,
     SpareFilled,
 )
 from quorate.model.records import Phase
@@ -134,7 +134,7 @@ def _command(chance: Random, life: Life) -> Command:
 def _trouble(chance: Random, life: Life) -> Command:
     """Return the loss of a node, mostly one on which a run with filled spares works."""
     view = life.state
-    keepers = {claim.run for claim in view.claims.values()}
+    keepers = {pledge.run for pledge in view.pledges.values()}
     needed = sorted(place for keeper in keepers for place in life.on(keeper))
     busy = sorted(name for name, leases in view.node_leases.items() if leases)
     where = chance.choice(needed if needed and chance.random() < 0.7 else busy)
@@ -175,7 +175,7 @@ def _kinds(events: Iterable[Event]) -> list[str]:
         match event:
             case SpareFilled():
                 found.append("filled")
-            case ClaimClosed():
+            case PledgeClosed():
                 found.append("closed")
             case LeaseEnding(reason=EndReason.RECLAIMED_BY_SPARE):
                 found.append("reclaimed")

@@ -19,13 +19,13 @@ from quorate.core.usage import UsageBooks
 from quorate.ledger.chain import open_blocks
 from quorate.ledger.fold import fold
 from quorate.model.events import (
-    ClaimClosed,
     EndReason,
     Event,
     LeaseEnded,
     LeaseStarted,
     NodeApplied,
     OwnerApplied,
+    PledgeClosed,
     Role,
     RunSubmitted,
     SpareFilled,
@@ -61,7 +61,7 @@ class _Story:
     at_ms: int = 50
     events: list[Event] = field(default_factory=list)
     open: dict[str, LeaseStarted] = field(default_factory=dict)
-    claims: list[str] = field(default_factory=list)
+    pledges: list[str] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
 
     def begin(self) -> None:
@@ -87,9 +87,9 @@ class _Story:
             self._end()
         elif what == 4:
             self._fill()
-        elif self.claims:
-            claim = self.claims.pop(self.choose.number(0, len(self.claims) - 1))
-            self.events.append(ClaimClosed(at_ms=self.at_ms, actor="t", claim=claim))
+        elif self.pledges:
+            pledge = self.pledges.pop(self.choose.number(0, len(self.pledges) - 1))
+            self.events.append(PledgeClosed(at_ms=self.at_ms, actor="t", pledge=pledge))
 
     def _start(self) -> None:
         on = self.choose.some(_NODES, 1, 3)
@@ -123,13 +123,13 @@ class _Story:
 
     def _fill(self) -> None:
         fact = self.open[self.choose.one_of(tuple(self.open))]
-        claim = f"{fact.lease}#{len(self.events)}"
-        self.claims.append(claim)
+        pledge = f"{fact.lease}#{len(self.events)}"
+        self.pledges.append(pledge)
         self.events.append(
             SpareFilled(
                 at_ms=self.at_ms,
                 actor="t",
-                claim=claim,
+                pledge=pledge,
                 lease=fact.lease,
                 filler="other",
                 slots=((self.choose.one_of(fact.slots)[0], 1),),

@@ -69,7 +69,7 @@ def told(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per ev
 def _told_of_plans(  # noqa: PLR0911 - one line per event, nothing else
     event: e.BackfillNoted
     | e.SpareFilled
-    | e.ClaimClosed
+    | e.PledgeClosed
     | e.ReservationMade
     | e.ReservationMoved
     | e.ReservationClosed
@@ -84,8 +84,8 @@ def _told_of_plans(  # noqa: PLR0911 - one line per event, nothing else
             )
         case e.SpareFilled():
             return f"run {event.filler} fills the spare {event.lease}"
-        case e.ClaimClosed():
-            return f"spare {event.claim} is not filled any more"
+        case e.PledgeClosed():
+            return f"spare {event.pledge} is not filled any more"
         case e.ReservationMade():
             how = ", by a conflict" if event.by_conflict else ""
             return f"run {event.run} is to start at {time_text(event.planned_start_ms)}{how}"

@@ -85,15 +85,15 @@ def _with_queue(standing: Standing, asked: str) -> State:
 
 def forecast_tree(state: State, found: Forecast) -> dict[str, object]:
     """Return ``found`` as JSON values."""
-    claim, start_ms = found.claim, found.now_ms if found.starts_now else found.start_ms
+    recourse, start_ms = found.recourse, found.now_ms if found.starts_now else found.start_ms
     place = found.place or found.scope
     return {
         "startsNow": found.starts_now,
         "plannedStart": _time(found.now_ms if found.starts_now else found.planned_start_ms),
         "naturalStart": _time(found.now_ms if found.starts_now else found.natural_start_ms),
-        "conflictStart": None if claim is None else _time(claim.start_ms),
+        "conflictStart": None if recourse is None else _time(recourse.start_ms),
         "byConflict": found.by_conflict,
-        "noConflictBecause": "" if claim is None else claim.why_not,
+        "noConflictBecause": "" if recourse is None else recourse.why_not,
         "earliestStart": _time(start_ms),
         "countdownSeconds": None
         if start_ms is None

@@ -148,7 +148,7 @@ def _run(view: StateView, told: Chronicle, record: RunRecord, now_ms: int) -> di
         "openLeaseGPUs": sum(lease.gpus for lease in leases),
         "stoppingGPUs": sum(lease.gpus for lease in going),
         "spareGPUs": sum(lease.gpus for lease in active if lease.fact.role is Role.SPARE),
-        "filledGPUs": sum(claim.gpus for claim in view.claims.values() if claim.run == name),
+        "filledGPUs": sum(pledge.gpus for pledge in view.pledges.values() if pledge.run == name),
         "openByReason": _summed((lease.fact.reason.value, lease.gpus) for lease in working),
         "openByRole": _summed((lease.fact.role.value, lease.gpus) for lease in active),
         "closedLeaseGPUs": dict(sorted(told.closed.get(name, {}).items())),

@@ -119,7 +119,7 @@ def _promise(found: Forecast) -> list[tuple[str, str]]:
 
 def _how(found: Forecast) -> list[tuple[str, str]]:
     """Return whether it starts by itself or by a conflict, and what the other one would give."""
-    now_ms, natural_ms, claim = found.now_ms, found.natural_start_ms, found.claim
+    now_ms, natural_ms, recourse = found.now_ms, found.natural_start_ms, found.recourse
     alone = "no start is known" if natural_ms is None else until(natural_ms, now_ms)
     if found.by_conflict:
         return [
@@ -131,10 +131,10 @@ def _how(found: Forecast) -> list[tuple[str, str]]:
         facts = [("how", f"conflict/{found.conflict} makes room; what was cut is stopping")]
     elif natural_ms is not None and natural_ms != found.start_ms:
         facts.append(("by itself", alone))
-    if claim is not None and claim.why_not:
-        facts.append(("by a conflict", f"no: {claim.why_not}"))
-    elif claim is not None and claim.start_ms is not None:
-        facts.append(("by a conflict", until(claim.start_ms, now_ms)))
+    if recourse is not None and recourse.why_not:
+        facts.append(("by a conflict", f"no: {recourse.why_not}"))
+    elif recourse is not None and recourse.start_ms is not None:
+        facts.append(("by a conflict", until(recourse.start_ms, now_ms)))
     return facts
 
 
@@ -210,7 +210,7 @@ def _cost_lines(found: Forecast) -> list[str]:
 
 def forecast_tree(found: Forecast, prefix: Sequence[str], *, source: str = "") -> Tree:
     """Return the forecast for programs; times that are not known are null."""
-    start_ms, claim, contest = found.start_ms, found.claim, found.contest
+    start_ms, recourse, contest = found.start_ms, found.recourse, found.contest
     recorded = found.recorded_phase
     return {
         "run": found.run.name,
@@ -229,11 +229,11 @@ def forecast_tree(found: Forecast, prefix: Sequence[str], *, source: str = "") -
         "startsInMs": None if start_ms is None else max(0, start_ms - found.now_ms),
         "byConflict": found.by_conflict,
         "conflict": None
-        if claim is None
+        if recourse is None
         else {
-            "start": time_or_none(claim.start_ms),
-            "whyNot": claim.why_not or None,
-            "lostGPUMs": claim.lost_gpu_ms,
+            "start": time_or_none(recourse.start_ms),
+            "whyNot": recourse.why_not or None,
+            "lostGPUMs": recourse.lost_gpu_ms,
         },
         "confidence": None if found.confidence is None else found.confidence.value,
         "overdue": list(found.overdue),

@@ -15,7 +15,6 @@ from quorate.ledger.codec import event_to_json
 from quorate.model.events import (
     BackfillNoted,
     BudgetApplied,
-    ClaimClosed,
     ConflictDeclared,
     ConflictResolved,
     Event,
@@ -29,6 +28,7 @@ from quorate.model.events import (
     NodeMarked,
     OwnerApplied,
     OwnerRemoved,
+    PledgeClosed,
     PoolApplied,
     ReservationClosed,
     ReservationMade,
@@ -239,7 +239,7 @@ def _said_of_plans(  # noqa: PLR0911 - one line per event, nothing else
     event: LotteryCommitted
     | BackfillNoted
     | SpareFilled
-    | ClaimClosed
+    | PledgeClosed
     | ReservationMade
     | ReservationMoved
     | ReservationClosed
@@ -256,8 +256,8 @@ def _said_of_plans(  # noqa: PLR0911 - one line per event, nothing else
             )
         case SpareFilled():
             return f"lease/{event.lease}, a spare, gives its slots to run/{event.filler}"
-        case ClaimClosed():
-            return f"spare {event.claim} is not filled any more"
+        case PledgeClosed():
+            return f"spare {event.pledge} is not filled any more"
         case ReservationMade():
             how = "by a conflict" if event.by_conflict else "when room is expected"
             return (

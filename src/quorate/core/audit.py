@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from quorate.core.claim_audit import ClaimBooks
 from quorate.core.continuity import Continuity
 from quorate.core.invariants import (
     END_REASONS,
@@ -24,11 +23,11 @@ from quorate.core.invariants import (
     check_shape,
 )
 from quorate.core.lottery_audit import Lotteries
+from quorate.core.pledge_audit import PledgeBooks
 from quorate.core.promise_audit import Promises
 from quorate.core.quota_audit import Quotas
 from quorate.model.events import (
     BudgetApplied,
-    ClaimClosed,
     ConflictDeclared,
     ConflictResolved,
     EndReason,
@@ -40,6 +39,7 @@ from quorate.model.events import (
     NodeApplied,
     OwnerApplied,
     OwnerRemoved,
+    PledgeClosed,
     PoolApplied,
     ReservationClosed,
     ReservationMade,
@@ -91,7 +91,7 @@ def audit(events: Iterable[Event], *, view: StateView | None = None) -> list[Vio
     ``view``, the state those events add up to, also that it spent exactly what leases cost: I10.
     """
     books, continuity, promises = _Books(), Continuity(), Promises()
-    others = (continuity, ClaimBooks(), Lotteries(), promises, Quotas())
+    others = (continuity, PledgeBooks(), Lotteries(), promises, Quotas())
     found: list[Violation] = []
     for event in events:
         found.extend(books.enter(event))
@@ -152,7 +152,7 @@ class _Books:
     held_by: dict[str, dict[str, None]] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
     over: set[str] = field(default_factory=set)
-    claims: dict[str, tuple[LeaseStarted, SpareFilled]] = field(default_factory=dict)
+    pledges: dict[str, tuple[LeaseStarted, SpareFilled]] = field(default_factory=dict)
     promised: dict[str, tuple[Share, ...]] = field(default_factory=dict)
     unsettled: str | None = None
     tightening: set[str] = field(default_factory=set)
@@ -187,8 +187,8 @@ class _Books:
                 yield from self._budget(event.budget)
             case NodeApplied():
                 yield from self._node(event.node)
-            case SpareFilled() | ClaimClosed():
-                self._claim(event)
+            case SpareFilled() | PledgeClosed():
+                self._pledge(event)
             case ReservationMade() | ReservationMoved() | ReservationClosed():
                 yield from self._hold(event)
             case OwnerApplied():
@@ -347,14 +347,14 @@ class _Books:
         for tally in (line.tally, *(cap.tally for cap in line.caps)):
             tally.add(share.tier, gpus=0, gpu_ms=gpu_ms)
 
-    def _claim(self, event: SpareFilled | ClaimClosed) -> None:
+    def _pledge(self, event: SpareFilled | PledgeClosed) -> None:
         if isinstance(event, SpareFilled):
             lease = self.open.get(event.lease)
             if lease is not None:
-                self.claims[event.claim] = (lease.fact, event)
+                self.pledges[event.pledge] = (lease.fact, event)
                 self._set_aside(lease.fact, event, 1)
-        elif event.claim in self.claims:
-            self._set_aside(*self.claims.pop(event.claim), -1)
+        elif event.pledge in self.pledges:
+            self._set_aside(*self.pledges.pop(event.pledge), -1)
 
     def _set_aside(self, fact: LeaseStarted, filled: SpareFilled, sign: int) -> None:
         """Count (-1: no longer) what the payer of a filled spare keeps for its return.

@@ -17,7 +17,7 @@ from quorate.core.lottery import chain_before, draw, link_of, seed_of, seed_part
 from quorate.core.question import Prepared, Question, prepare, question_of
 from quorate.core.resolver import Drawn, Resolver
 from quorate.core.scribe import Scribe
-from quorate.core.spares import close_claims
+from quorate.core.spares import close_pledges
 from quorate.core.stops import stop_bundle, stop_lease
 from quorate.model.amounts import HOUR_MS
 from quorate.model.events import (
@@ -369,7 +369,7 @@ def _write(scribe: Scribe, declared: ConflictDeclared, found: _Outcome) -> None:
         )
     )
     for cut in found.cuts:
-        close_claims(scribe, [view.claims[name] for name in cut.claims])
+        close_pledges(scribe, [view.pledges[name] for name in cut.pledges])
         reason = _REASONS[cut.step]
         if cut.step is CutStep.SPARE:
             for lease in cut.leases:

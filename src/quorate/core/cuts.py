@@ -32,7 +32,7 @@ class Candidate(Struct, frozen=True, gc=False):
     """Something that can be ended as one: a bundle, a whole run, a spare.
 
     ``gpus`` is all that ends with it, wherever it is; ``room`` is what comes of it for the goal.
-    ``claims`` are filled spares that are given up with it: they would come back instead.
+    ``pledges`` are filled spares that are given up with it: they would come back instead.
     """
 
     step: CutStep
@@ -41,7 +41,7 @@ class Candidate(Struct, frozen=True, gc=False):
     gpus: int
     leases: tuple[str, ...]
     room: Room
-    claims: tuple[str, ...] = ()
+    pledges: tuple[str, ...] = ()
 
 
 class Cutter:
@@ -69,10 +69,12 @@ class Cutter:
                 if name in spares and name not in self._taken:
                     bundle = leases[name].fact.bundle
                     yield from self._take(self._new(CutStep.SPARE, run, bundle, (name,)))
-        for name in reversed(self._survey.claims):
-            claim = self._view.claims[name]
-            room = {"": claim.gpus}
-            yield Candidate(CutStep.SPARE, claim.run, claim.bundle, claim.gpus, (), room, (name,))
+        for name in reversed(self._survey.pledges):
+            pledge = self._view.pledges[name]
+            room = {"": pledge.gpus}
+            yield Candidate(
+                CutStep.SPARE, pledge.run, pledge.bundle, pledge.gpus, (), room, (name,)
+            )
 
     def steps(self) -> Iterator[Candidate]:
         """Yield the steps of malleable runs, run by run, the highest first."""
@@ -162,8 +164,8 @@ class Cutter:
             return ()
         room = rooms[0] if len(rooms) == 1 else summed(rooms)
         filled = self._survey.filled
-        claims = tuple(c for name in names for c in filled.get(name, ())) if filled else ()
-        return (Candidate(step, run, bundle, gpus, names, room, claims),)
+        pledges = tuple(c for name in names for c in filled.get(name, ())) if filled else ()
+        return (Candidate(step, run, bundle, gpus, names, room, pledges),)
 
 
 def summed(rooms: Iterable[Mapping[str, int]]) -> dict[str, int]:

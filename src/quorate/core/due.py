@@ -9,7 +9,7 @@ from quorate.core.activate import look_ms
 from quorate.core.backfill import backfill_stops_ms
 from quorate.core.follow import follow_due_ms
 from quorate.core.held_back import release_due_ms
-from quorate.core.spares import claims_due_ms
+from quorate.core.spares import pledges_due_ms
 from quorate.core.thresholds import threshold_due_ms
 from quorate.model.view import StateView
 
@@ -46,7 +46,7 @@ def next_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None = N
 def _plan_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None) -> int | None:
     """Return when the first reservation starts or the first bundle has to make room for one.
 
-    Or when the first follower fails, the first claim on a filled spare lapses, a run that was cut
+    Or when the first follower fails, the first pledge on a filled spare lapses, a run that was cut
     by hand is let go, an owner's use of a budget crosses a threshold, or, while anybody waits, the
     next window opens. A reservation that is late
     and has a conflict open waits for that, whenever it can be settled.
@@ -58,7 +58,7 @@ def _plan_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None) -
     conflicts = (view.conflicts[name].declared.due_ms for name in view.open_conflicts)
     dues.extend(due_ms for due_ms in conflicts if due_ms >= least_ms)
     seen_ms = view.at_ms if after_ms is None else max(view.at_ms, after_ms)
-    others = [follow_due_ms(view), claims_due_ms(view), release_due_ms(view, seen_ms)]
+    others = [follow_due_ms(view), pledges_due_ms(view), release_due_ms(view, seen_ms)]
     others.append(threshold_due_ms(view, seen_ms))
     if view.pending:
         others.append(view.next_opening_ms(seen_ms))  # It may be what somebody waits for.

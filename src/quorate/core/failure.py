@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from quorate.core.reclaim import reclaim, reclaimable
 from quorate.core.scribe import Scribe
-from quorate.core.spares import close_claims, part_with, return_spares
+from quorate.core.spares import close_pledges, part_with, return_spares
 from quorate.core.stops import confirm, stop_bundle, stop_run
 from quorate.core.swap import healthy, leases_of, promoted, spares_of, swap
 from quorate.model.events import EndReason, NodeMarked, NodeStatus, Role, lease_gpus
@@ -57,7 +57,7 @@ def drain_node(scribe: Scribe, node: str, note: str) -> None:
     """Cordon a node and stop the bundles on it; runs that need them wait again."""
     mark_node(scribe, node, NodeStatus.CORDONED, note)
     view = scribe.view
-    close_claims(scribe, [c for c in view.claims.values() if any(n == node for n, _ in c.slots)])
+    close_pledges(scribe, [c for c in view.pledges.values() if any(n == node for n, _ in c.slots)])
     for record in _runs_on(scribe.view, node):
         name = record.spec.name
         _drop_spares(scribe, name, {node}, EndReason.DRAINED)
@@ -152,7 +152,7 @@ def _swap_in(scribe: Scribe, run: str) -> tuple[set[int], list[_Short]]:
             continue
         spares = spares_of(scribe.view, run, path)
         kept = sum(lease_gpus(healthy(view, spare.fact.slots)) for spare in spares)
-        filled = sum(claim.gpus for claim in reclaimable(scribe, run, path))
+        filled = sum(pledge.gpus for pledge in reclaimable(scribe, run, path))
         bundle = leases[0].fact.bundle
         if kept >= missing:
             swap(scribe, run, leases, spares, missing)

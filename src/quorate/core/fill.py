@@ -107,10 +107,10 @@ def _offers(view: StateView, run: Run, now_ms: int) -> list[_Offer]:
         for flavor in run.flavors
         for left, domain in view.domain_order(run.pool, flavor)
     }
-    claimed: dict[str, int] = {}
-    for claim in view.claims.values():
-        for node, mask in claim.slots:
-            claimed[node] = claimed.get(node, 0) | mask
+    pledged: dict[str, int] = {}
+    for pledge in view.pledges.values():
+        for node, mask in pledge.slots:
+            pledged[node] = pledged.get(node, 0) | mask
     gone_ms = _gone_ms(view, run, now_ms)
     able: dict[str, bool] = {}
     found: list[tuple[tuple[int, str, int, str], _Offer]] = []
@@ -127,7 +127,7 @@ def _offers(view: StateView, run: Run, now_ms: int) -> list[_Offer]:
                 continue
             key = (-free[place.flavor, place.domain], place.domain, -record.seq, name)
             # A filler's own spare on a filled one goes back with it, and not to a third run.
-            left = ordinals(mask & ~claimed.get(node, 0))
+            left = ordinals(mask & ~pledged.get(node, 0))
             found += ((key, _Offer(name, place, node, ordinal)) for ordinal in left)
     found.sort(key=lambda entry: (entry[0], entry[1].node, entry[1].ordinal))
     return [offer for _, offer in found]
@@ -220,7 +220,7 @@ def write_fill(
 ) -> None:
     """Write what becomes of the spares, then the leases of ``run``.
 
-    For each spare: a claim for every slot it gives, the end of its lease (nothing runs there, so
+    For each spare: a pledge for every slot it gives, the end of its lease (nothing runs there, so
     that is one fact), and a new one for the slots it keeps. Last come the bundles that must be gone
     when a reservation needs the room.
     """
@@ -232,7 +232,7 @@ def write_fill(
                 SpareFilled(
                     at_ms=scribe.now_ms,
                     actor=scribe.actor,
-                    claim=f"{name}#{number}",
+                    pledge=f"{name}#{number}",
                     lease=name,
                     filler=run.name,
                     slots=((node, 1 << ordinal),),

@@ -46,7 +46,7 @@ class Confidence(Word):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Recourse:
     """Whether a run may have room made for it, and when; ``why_not`` is empty where it may."""
 
     start_ms: int | None = None
@@ -184,9 +184,9 @@ def confidence_of(
 # --- Room made by a conflict ----------------------------------------------------------------------
 
 
-def claim_of(
+def recourse_of(
     seen: Seen, record: RunRecord, promise: ReservationRecord | None, natural: Found | None
-) -> Claim | None:
+) -> Recourse | None:
     """Return whether the run may ask for a conflict, and when that would start it.
 
     None where it is of no use: a start by itself is not farther away than a notice, or room is
@@ -195,13 +195,13 @@ def claim_of(
     state, now_ms = seen.state, seen.now_ms
     pool = state.pools[record.spec.pool]
     if promise is not None and (promise.by_conflict or promise.conflict):
-        return Claim(start_ms=promise.planned_start_ms) if promise.by_conflict else None
+        return Recourse(start_ms=promise.planned_start_ms) if promise.by_conflict else None
     first_ms = now_ms + pool.notice_ms
     if natural is None or natural.start_ms <= first_ms:
         return None
     why_not = may_call(state, record, now_ms)
     if why_not:
-        return Claim(why_not=why_not)
+        return Recourse(why_not=why_not)
     _, place = least_short(state, record.spec)
     if place is None:
         return None
@@ -216,13 +216,13 @@ def claim_of(
         before_seq=None if promise is None else promise.seq,
     )
     if found is None:
-        return Claim(why_not="ending all that may be ended there is not enough")
+        return Recourse(why_not="ending all that may be ended there is not enough")
     why_not = may_call(state, record, now_ms, lost_gpu_ms=found.lost_gpu_ms)
     if found.short and state.lottery.next_index > state.lottery.length:
         why_not = "somebody would have to be drawn, and this ledger has no lottery left"
     elif found.start_ms >= natural.start_ms:
         why_not = "what runs there may not be drawn before it can start by itself"
-    return Claim(start_ms=found.start_ms, why_not=why_not, lost_gpu_ms=found.lost_gpu_ms)
+    return Recourse(start_ms=found.start_ms, why_not=why_not, lost_gpu_ms=found.lost_gpu_ms)
 
 
 def contest_for(seen: Seen, promise: ReservationRecord | None) -> Contest | Refusal | None:

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from quorate.core.claim_audit import check_claims
 from quorate.core.outlook import Outlook
+from quorate.core.pledge_audit import check_pledges
 from quorate.core.shape import Violation, check_shape
 from quorate.model.events import ConflictCause, EndReason, LeaseStarted, StartReason, Tier
 from quorate.model.island import all_slots
@@ -87,7 +87,7 @@ def sweep(view: StateView) -> list[Violation]:
     Checks I1, I2, I3, I5, I6 as far as a state shows it, I7, I10, I11, and of I8 that counters and
     indexes are what the tables add up to. Takes time in proportion to the state.
     """
-    found = [*_slots(view), *_money(view), *_indexes(view), *check_claims(view)]
+    found = [*_slots(view), *_money(view), *_indexes(view), *check_pledges(view)]
     for lease in view.leases.values():
         found += check_lease(view, lease)
     for record in view.runs.values():
@@ -173,11 +173,11 @@ def tallies_of(view: StateView) -> dict[EnvelopeId, Tally]:
         for share in promise.payers:
             tally = tallies.setdefault(share.payer, Tally())
             tally.add(share.tier, gpus=0, gpu_ms=share.gpus * share.hold_ms)
-    for claim in view.claims.values():
-        tally = tallies.setdefault(claim.payer, Tally())
-        tally.add(claim.tier, gpus=0, gpu_ms=claim.hold_gpu_ms)
-        tally.reserved += claim.gpus
-        tally.lent_gpus += claim.gpus if claim.tier is Tier.BORROWED else 0
+    for pledge in view.pledges.values():
+        tally = tallies.setdefault(pledge.payer, Tally())
+        tally.add(pledge.tier, gpus=0, gpu_ms=pledge.hold_gpu_ms)
+        tally.reserved += pledge.gpus
+        tally.lent_gpus += pledge.gpus if pledge.tier is Tier.BORROWED else 0
     return tallies
 
 

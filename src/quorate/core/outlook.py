@@ -17,7 +17,7 @@ from quorate.core.expected import lease_end_ms, run_end_ms, said_end_ms
 from quorate.core.holds import expected_ms, grace_ms
 from quorate.model.events import Share, Tier
 from quorate.model.island import IslandKey
-from quorate.model.records import ClaimRecord, Phase, ReservationRecord
+from quorate.model.records import Phase, PledgeRecord, ReservationRecord
 from quorate.model.selector import RACK, names_label
 from quorate.model.specs import CapId, EnvelopeId
 from quorate.model.view import Curve, End, Ends, StateView
@@ -301,22 +301,22 @@ class Outlook:
     def _filled(self, key: IslandKey) -> list[Taking]:
         """Return the filled spares there: when their fillers end they come back, not free."""
         view, found = self.view, []
-        for claim in view.claims.values():
-            gpus = sum(m.bit_count() for n, m in claim.slots if view.nodes[n].island == key)
+        for pledge in view.pledges.values():
+            gpus = sum(m.bit_count() for n, m in pledge.slots if view.nodes[n].island == key)
             if gpus:
-                found.append((*self.claim_span(claim), gpus))
+                found.append((*self.pledge_span(pledge), gpus))
         return found
 
-    def claim_span(self, claim: ClaimRecord) -> tuple[int, int]:
+    def pledge_span(self, pledge: PledgeRecord) -> tuple[int, int]:
         """Return from when to when a filled spare will have its slots back."""
-        places = dict(claim.slots)
+        places = dict(pledge.slots)
         filled = [
             self.lease_end_ms(name)
-            for name in self.view.runs[claim.filler].leases
+            for name in self.view.runs[pledge.filler].leases
             if any(places.get(n, 0) & m for n, m in self.view.leases[name].fact.slots)
         ]
         back_ms = max(filled, default=self.now_ms)
-        record = self.view.runs[claim.run]
+        record = self.view.runs[pledge.run]
         over_ms = self.now_ms
         if record.phase is Phase.RUNNING:
             over_ms = run_end_ms(self.view, record, self.now_ms)
@@ -385,9 +385,9 @@ class Outlook:
             if lease.fact.payer == key and (not lent or lease.fact.tier is Tier.BORROWED)
         ]
         more.extend(
-            (self.claim_span(claim)[1], claim.gpus, name)
-            for name, claim in view.claims.items()
-            if claim.payer == key and (not lent or claim.tier is Tier.BORROWED)
+            (self.pledge_span(pledge)[1], pledge.gpus, name)
+            for name, pledge in view.pledges.items()
+            if pledge.payer == key and (not lent or pledge.tier is Tier.BORROWED)
         )
         return ends + more if more else ends
 

@@ -234,7 +234,7 @@ class _Draft:
             bits = self.buckets[count] & nodes
             if bits:
                 each = min(gpus, count)
-                found.append(self._claim(count, bits & -bits, each))
+                found.append(self._pick(count, bits & -bits, each))
                 gpus -= each
             else:
                 count -= 1
@@ -256,12 +256,12 @@ class _Draft:
                     continue
                 fit = bits & ~self.whole or (bits if count == gpus else 0)
                 if fit:
-                    found.append(self._claim(count, fit & -fit, gpus))
+                    found.append(self._pick(count, fit & -fit, gpus))
                     return
                 untouched = untouched or count
             if untouched:
                 bits = buckets[untouched] & nodes
-                found.append(self._claim(untouched, bits & -bits, gpus))
+                found.append(self._pick(untouched, bits & -bits, gpus))
                 return
             count = min(gpus - 1, top)
             while not buckets[count] & nodes:
@@ -269,10 +269,10 @@ class _Draft:
                 assert count > 0, gpus
             bits = buckets[count] & nodes
             bits = bits & self.whole or bits
-            found.append(self._claim(count, bits & -bits, count))
+            found.append(self._pick(count, bits & -bits, count))
             gpus -= count
 
-    def _claim(self, count: int, bit: int, gpus: int) -> tuple[int, int]:
+    def _pick(self, count: int, bit: int, gpus: int) -> tuple[int, int]:
         """Take ``gpus`` slots of the node ``bit``, which has ``count`` free."""
         position = bit.bit_length() - 1
         free = self.changed.get(position)

@@ -17,17 +17,17 @@ from quorate.core.explain import Explanation, Remedy, explain, refused_now
 from quorate.core.follow import waits_for_upstream
 from quorate.core.forecast import Found, find_start
 from quorate.core.grounds import (
-    Claim,
     Confidence,
     Danger,
+    Recourse,
     Seen,
-    claim_of,
     confidence_of,
     contest_for,
     dangers_of,
     least_short,
     overdue_runs,
     planned,
+    recourse_of,
     unpromised,
     waits_for,
 )
@@ -70,7 +70,7 @@ class Forecast:
     planned_start_ms: int | None = None
     natural_start_ms: int | None = None
     by_conflict: bool = False
-    claim: Claim | None = None
+    recourse: Recourse | None = None
     place: Slice | None = None
     payers: tuple[Share, ...] = ()
     expected_end_ms: int | None = None
@@ -186,7 +186,7 @@ def _waiting(seen: Seen, view: StateView, record: RunRecord, recorded: Phase | N
         planned_start_ms=None if promise is None else promise.planned_start_ms,
         natural_start_ms=None if natural is None else natural.start_ms,
         by_conflict=promise is not None and promise.by_conflict,
-        claim=claim_of(seen, record, promise, natural),
+        recourse=recourse_of(seen, record, promise, natural),
         place=place,
         payers=payers,
         expected_end_ms=None

@@ -13,12 +13,12 @@ from typing import Final
 
 from quorate.core.scribe import Scribe
 from quorate.model.events import (
-    ClaimClosed,
     Event,
     LeaseEnded,
     NodeApplied,
     OwnerApplied,
     OwnerRemoved,
+    PledgeClosed,
     RunEnded,
     RunRequeued,
 )
@@ -223,8 +223,8 @@ def _relieved(view: StateView, events: Iterable[Event]) -> set[str] | None:
                 return None
             case LeaseEnded():
                 run = event.lease.rpartition("/")[0]
-            case ClaimClosed():
-                run = event.claim.rpartition("/")[0]
+            case PledgeClosed():
+                run = event.pledge.rpartition("/")[0]
             case RunEnded() | RunRequeued():
                 run = event.run
             case _:

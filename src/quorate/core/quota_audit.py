@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 from quorate.core.shape import Violation
 from quorate.model.events import (
-    ClaimClosed,
     Event,
     LeaseEnded,
     LeaseStarted,
     OwnerApplied,
     OwnerRemoved,
+    PledgeClosed,
     RunEnded,
     RunRequeued,
     RunSubmitted,
@@ -33,9 +33,9 @@ class Quotas:
     owners: dict[str, Owner] = field(default_factory=dict)
     owner_of: dict[str, str] = field(default_factory=dict)
     open: dict[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
-    """Lease or claim -> its run and its nodes."""
+    """Lease or pledge -> its run and its nodes."""
     uses: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Owner -> node -> how many of its own leases and claims are there."""
+    """Owner -> node -> how many of its own leases and pledges are there."""
     running: dict[str, int] = field(default_factory=dict)
     """Run -> when it began to run."""
 
@@ -54,9 +54,9 @@ class Quotas:
                 self._let_go(event.lease)
             case SpareFilled():
                 run = event.lease.rpartition("/")[0]
-                self._take(event.claim, run, (node for node, _ in event.slots))
-            case ClaimClosed():
-                self._let_go(event.claim)
+                self._take(event.pledge, run, (node for node, _ in event.slots))
+            case PledgeClosed():
+                self._let_go(event.pledge)
             case RunEnded() | RunRequeued():
                 self.running.pop(event.run, None)
             case _:

@@ -125,9 +125,9 @@ def _holders(view: StateView, tenant: str) -> Iterator[Holder]:
             run = lease.fact.run
             nodes.setdefault(run, set()).update(node for node, _ in lease.fact.slots)
             gpus[run] = gpus.get(run, 0) + lease.gpus
-    for claim in view.claims.values():
-        if view.runs[claim.run].spec.owner in owners:
-            nodes.setdefault(claim.run, set()).update(node for node, _ in claim.slots)
+    for pledge in view.pledges.values():
+        if view.runs[pledge.run].spec.owner in owners:
+            nodes.setdefault(pledge.run, set()).update(node for node, _ in pledge.slots)
     for run, held in nodes.items():
         owner = view.runs[run].spec.owner
         yield Holder(run=run, owner=owner, nodes=len(held), gpus=gpus.get(run, 0))

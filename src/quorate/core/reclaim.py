@@ -9,50 +9,50 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from quorate.core.scribe import Scribe
-from quorate.core.spares import claims_of, holder, may_come_back, part_with
+from quorate.core.spares import holder, may_come_back, part_with, pledges_of
 from quorate.core.stops import stop_bundle
 from quorate.model.events import EndReason, Role
-from quorate.model.records import ClaimRecord
+from quorate.model.records import PledgeRecord
 from quorate.model.view import StateView
 
 _Bundle = tuple[str, int]
 
 
-def reclaimable(scribe: Scribe, run: str, path: str) -> list[ClaimRecord]:
+def reclaimable(scribe: Scribe, run: str, path: str) -> list[PledgeRecord]:
     """Return the filled spares of the group at ``path`` that could come back."""
     return [
-        claim
-        for claim in claims_of(scribe.view, run, path)
-        if may_come_back(scribe.view, claim, scribe.now_ms, has_executor=scribe.has_executor)
+        pledge
+        for pledge in pledges_of(scribe.view, run, path)
+        if may_come_back(scribe.view, pledge, scribe.now_ms, has_executor=scribe.has_executor)
     ]
 
 
 def reclaim(scribe: Scribe, run: str, path: str, gpus: int) -> None:
     """Stop the fillers of ``gpus`` spares of the group at ``path``, as far as none is going yet."""
-    idle: list[ClaimRecord] = []
+    idle: list[PledgeRecord] = []
     gains: dict[_Bundle, int] = {}
-    for claim in reclaimable(scribe, run, path):
-        lease = holder(scribe.view, claim)
+    for pledge in reclaimable(scribe, run, path):
+        lease = holder(scribe.view, pledge)
         if lease is None or lease.ending is not None:
-            gpus -= claim.gpus
+            gpus -= pledge.gpus
         elif lease.fact.role is Role.SPARE:
-            idle.append(claim)
+            idle.append(pledge)
         else:
             work = (lease.fact.run, lease.fact.bundle)
-            gains[work] = gains.get(work, 0) + claim.gpus
-    for claim in idle:
+            gains[work] = gains.get(work, 0) + pledge.gpus
+    for pledge in idle:
         if gpus > 0:
             # Nothing runs on a filler's own spare: it goes at once, and its run stays.
-            _part_with(scribe, claim)
-            gpus -= claim.gpus
+            _part_with(scribe, pledge)
+            gpus -= pledge.gpus
     for filler, bundle in _fewest(scribe.view, gains, gpus):
         stop_bundle(scribe, filler, bundle, EndReason.RECLAIMED_BY_SPARE, detail=run)
 
 
-def _part_with(scribe: Scribe, claim: ClaimRecord) -> None:
-    lease = holder(scribe.view, claim)
-    assert lease is not None, claim
-    part_with(scribe, lease.fact.lease, claim.slots, EndReason.RECLAIMED_BY_SPARE)
+def _part_with(scribe: Scribe, pledge: PledgeRecord) -> None:
+    lease = holder(scribe.view, pledge)
+    assert lease is not None, pledge
+    part_with(scribe, lease.fact.lease, pledge.slots, EndReason.RECLAIMED_BY_SPARE)
 
 
 def _fewest(view: StateView, gains: Mapping[_Bundle, int], gpus: int) -> list[_Bundle]:

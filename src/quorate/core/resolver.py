@@ -96,7 +96,7 @@ class Chosen:
     def view(self) -> StateView:
         """Return the state without what is cut, and without what is going anyway."""
         gone = [name for item in self.items for name in item.leases]
-        closed = [name for item in self.items for name in item.claims]
+        closed = [name for item in self.items for name in item.pledges]
         return self._trial.without((*self._going, *gone), closed)
 
 
@@ -350,5 +350,5 @@ def _with(item: Candidate, spares: Sequence[Candidate]) -> Candidate:
         item.gpus + sum(spare.gpus for spare in spares),
         item.leases + tuple(name for spare in spares for name in spare.leases),
         room,
-        item.claims + tuple(name for spare in spares for name in spare.claims),
+        item.pledges + tuple(name for spare in spares for name in spare.pledges),
     )

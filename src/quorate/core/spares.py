@@ -1,8 +1,8 @@
-"""Spares: slots a run keeps beside its work, and the claims on those that others fill meanwhile.
+"""Spares: slots a run keeps beside its work, and the pledges on those that others fill meanwhile.
 
-A claim keeps a filled spare's room and money on its payer, one claim for each GPU, so that each
+A pledge keeps a filled spare's room and money on its payer, one pledge for each GPU, so that each
 comes back by itself: when its filler has gone from there, a spare starts on the very slot again. A
-claim that nobody has a use for any more (its run is over or has lost the group, the node is lost,
+pledge that nobody has a use for any more (its run is over or has lost the group, the node is lost,
 the payer's window has closed) is given up, and the filler stays.
 """
 
@@ -17,16 +17,16 @@ from quorate.core.scribe import Scribe
 from quorate.core.starts import write_leases
 from quorate.core.stops import end_lease
 from quorate.model.events import (
-    ClaimClosed,
     EndReason,
     NodeStatus,
+    PledgeClosed,
     Role,
     Slots,
     StartReason,
     Tier,
     lease_gpus,
 )
-from quorate.model.records import ClaimRecord, EnvelopeAccount, Lease, Phase
+from quorate.model.records import EnvelopeAccount, Lease, Phase, PledgeRecord
 from quorate.model.selector import matches
 from quorate.model.view import StateView
 
@@ -59,12 +59,12 @@ def _start(scribe: Scribe, run: str, draft: LeaseDraft, reason: StartReason) -> 
     write_leases(scribe, run, [draft], first, reason, start_ms=scribe.now_ms)
 
 
-# --- Claims ---------------------------------------------------------------------------------------
+# --- Pledges --------------------------------------------------------------------------------------
 
 
-def holder(view: StateView, claim: ClaimRecord) -> Lease | None:
-    """Return an open lease on the slots of ``claim``: its filler's, or nobody's."""
-    for node, mask in claim.slots:
+def holder(view: StateView, pledge: PledgeRecord) -> Lease | None:
+    """Return an open lease on the slots of ``pledge``: its filler's, or nobody's."""
+    for node, mask in pledge.slots:
         for name in view.node_leases.get(node, ()):
             lease = view.leases[name]
             if any(place == node and mask & held for place, held in lease.fact.slots):
@@ -72,50 +72,50 @@ def holder(view: StateView, claim: ClaimRecord) -> Lease | None:
     return None
 
 
-def claims_of(view: StateView, run: str, path: str) -> list[ClaimRecord]:
-    """Return the claims of the group at ``path`` of ``run``, in the order of their names."""
+def pledges_of(view: StateView, run: str, path: str) -> list[PledgeRecord]:
+    """Return the pledges of the group at ``path`` of ``run``, in the order of their names."""
     spare_path = path.replace("group/", "spare/")
     return sorted(
-        (c for c in view.claims.values() if c.run == run and c.comp_path == spare_path),
-        key=lambda claim: claim.claim,
+        (c for c in view.pledges.values() if c.run == run and c.comp_path == spare_path),
+        key=lambda pledge: pledge.pledge,
     )
 
 
-def close_claims(scribe: Scribe, claims: Iterable[ClaimRecord]) -> None:
-    """Give up ``claims``: room and money that were kept for them are free for others."""
-    for claim in claims:
-        scribe.write(ClaimClosed(at_ms=scribe.now_ms, actor=scribe.actor, claim=claim.claim))
+def close_pledges(scribe: Scribe, pledges: Iterable[PledgeRecord]) -> None:
+    """Give up ``pledges``: room and money that were kept for them are free for others."""
+    for pledge in pledges:
+        scribe.write(PledgeClosed(at_ms=scribe.now_ms, actor=scribe.actor, pledge=pledge.pledge))
 
 
-def claims_due_ms(view: StateView) -> int | None:
-    """Return the first instant at which a claim lapses because its payer's window closes."""
-    payers = {claim.payer for claim in view.claims.values()}
+def pledges_due_ms(view: StateView) -> int | None:
+    """Return the first instant at which a pledge lapses because its payer's window closes."""
+    payers = {pledge.payer for pledge in view.pledges.values()}
     return min((view.envelopes[payer].spec.end_ms for payer in payers), default=None)
 
 
 def return_spares(scribe: Scribe) -> bool:
-    """Start spares again whose fillers have gone, give up idle claims; return whether any was."""
+    """Start spares again whose fillers have gone, give up idle pledges; return whether any was."""
     view = scribe.view
-    if not view.claims:
+    if not view.pledges:
         return False
     homes: dict[tuple[str, str, int], set[str]] = {}
-    gone: list[ClaimRecord] = []
-    back: dict[tuple[object, ...], list[ClaimRecord]] = {}
-    for name in sorted(view.claims):
-        claim = view.claims[name]
-        key = (claim.run, claim.comp_path, claim.bundle)
+    gone: list[PledgeRecord] = []
+    back: dict[tuple[object, ...], list[PledgeRecord]] = {}
+    for name in sorted(view.pledges):
+        pledge = view.pledges[name]
+        key = (pledge.run, pledge.comp_path, pledge.bundle)
         if key not in homes:
             homes[key] = _homes(view, *key)
-        if not _has_use(view, claim, homes[key], scribe.now_ms):
-            gone.append(claim)
-        elif (lease := holder(view, claim)) is None:
-            per_gpu = claim.hold_gpu_ms // claim.gpus
-            back.setdefault((*key, claim.payer, claim.tier, per_gpu), []).append(claim)
-        elif lease.fact.run != claim.filler:
-            gone.append(claim)
-    close_claims(scribe, gone)
-    for claims in back.values():
-        _return(scribe, claims)
+        if not _has_use(view, pledge, homes[key], scribe.now_ms):
+            gone.append(pledge)
+        elif (lease := holder(view, pledge)) is None:
+            per_gpu = pledge.hold_gpu_ms // pledge.gpus
+            back.setdefault((*key, pledge.payer, pledge.tier, per_gpu), []).append(pledge)
+        elif lease.fact.run != pledge.filler:
+            gone.append(pledge)
+    close_pledges(scribe, gone)
+    for pledges in back.values():
+        _return(scribe, pledges)
     return bool(gone or back)
 
 
@@ -137,27 +137,27 @@ def _homes(view: StateView, run: str, path: str, bundle: int) -> set[str]:
     }
 
 
-def _has_use(view: StateView, claim: ClaimRecord, homes: set[str], now_ms: int) -> bool:
+def _has_use(view: StateView, pledge: PledgeRecord, homes: set[str], now_ms: int) -> bool:
     """Return whether the spare would be of use to its run, if it came back."""
-    return view.envelopes[claim.payer].spec.end_ms > now_ms and all(
+    return view.envelopes[pledge.payer].spec.end_ms > now_ms and all(
         view.nodes[node].spec.domain_key in homes
         and view.node_status.get(node) is not NodeStatus.FAILED
-        for node, _ in claim.slots
+        for node, _ in pledge.slots
     )
 
 
-def _return(scribe: Scribe, claims: Sequence[ClaimRecord]) -> None:
-    """Write ``claims``, alike but for their slots, as one spare, as far as that may be."""
+def _return(scribe: Scribe, pledges: Sequence[PledgeRecord]) -> None:
+    """Write ``pledges``, alike but for their slots, as one spare, as far as that may be."""
     view, now_ms = scribe.view, scribe.now_ms
-    able = [c for c in claims if may_come_back(view, c, now_ms, has_executor=scribe.has_executor)]
-    able = able[: _borrowable(view, claims[0])]
-    close_claims(scribe, claims)
+    able = [c for c in pledges if may_come_back(view, c, now_ms, has_executor=scribe.has_executor)]
+    able = able[: _borrowable(view, pledges[0])]
+    close_pledges(scribe, pledges)
     if not able:
         return
     first = able[0]
     masks: dict[str, int] = {}
-    for claim in able:
-        for node, mask in claim.slots:
+    for pledge in able:
+        for node, mask in pledge.slots:
             masks[node] = masks.get(node, 0) | mask
     draft = LeaseDraft(
         first.comp_path,
@@ -171,40 +171,42 @@ def _return(scribe: Scribe, claims: Sequence[ClaimRecord]) -> None:
     _start(scribe, first.run, draft, StartReason.START)
 
 
-def _hold_ms(view: StateView, claim: ClaimRecord, now_ms: int) -> int:
+def _hold_ms(view: StateView, pledge: PledgeRecord, now_ms: int) -> int:
     """Return how long a spare that comes back now is paid for: never past its payer's window."""
-    end_ms = view.envelopes[claim.payer].spec.end_ms
-    return min(claim.hold_gpu_ms // claim.gpus, end_ms - now_ms)
+    end_ms = view.envelopes[pledge.payer].spec.end_ms
+    return min(pledge.hold_gpu_ms // pledge.gpus, end_ms - now_ms)
 
 
-def may_come_back(view: StateView, claim: ClaimRecord, now_ms: int, *, has_executor: bool) -> bool:
-    """Return whether the slots of ``claim`` are given out and its payer still pays for them.
+def may_come_back(
+    view: StateView, pledge: PledgeRecord, now_ms: int, *, has_executor: bool
+) -> bool:
+    """Return whether the slots of ``pledge`` are given out and its payer still pays for them.
 
     Room and money were kept for it, so that is a question of what has changed since: nodes that are
     not ready, envelopes that were tightened, retired or whose window has almost closed.
     """
-    run = view.runs[claim.run].spec
-    account = view.envelopes[claim.payer]
+    run = view.runs[pledge.run].spec
+    account = view.envelopes[pledge.payer]
     outlast_ms = grace_ms(run, view.pools[run.pool]) if has_executor else 0
-    if _hold_ms(view, claim, now_ms) <= outlast_ms or account.retired:
+    if _hold_ms(view, pledge, now_ms) <= outlast_ms or account.retired:
         return False
-    for node, _ in claim.slots:
+    for node, _ in pledge.slots:
         spec = view.nodes[node].spec
         if node in view.node_status or spec.flavor != account.spec.flavor:
             return False
         if not matches(account.spec.selector, spec.location):
             return False
     opened = account.spec.start_ms <= now_ms or account.spec.allow_admission
-    return opened and _would_be_asked(view, claim) and not any(_over(view, account))
+    return opened and _would_be_asked(view, pledge) and not any(_over(view, account))
 
 
-def _would_be_asked(view: StateView, claim: ClaimRecord) -> bool:
+def _would_be_asked(view: StateView, pledge: PledgeRecord) -> bool:
     """Return whether the payer stands to the run's owner as it did when the spare started."""
-    run, account = view.runs[claim.run].spec, view.envelopes[claim.payer]
-    if claim.tier is Tier.BORROWED:
+    run, account = view.runs[pledge.run].spec, view.envelopes[pledge.payer]
+    if pledge.tier is Tier.BORROWED:
         return run.funding.allow_borrow and account.spec.lending.admits(run.owner)
     payers = family_payers(view, run.owner, account.spec.flavor)
-    return (claim.payer, claim.tier) in payers
+    return (pledge.payer, pledge.tier) in payers
 
 
 def _over(view: StateView, account: EnvelopeAccount) -> Iterator[bool]:
@@ -224,17 +226,17 @@ def _over(view: StateView, account: EnvelopeAccount) -> Iterator[bool]:
             yield cap.committed_gpu_ms > cap.spec.gpu_ms_max
 
 
-def _borrowable(view: StateView, claim: ClaimRecord) -> int | None:
-    """Return how many claims like this one its run may borrow for; None for any number.
+def _borrowable(view: StateView, pledge: PledgeRecord) -> int | None:
+    """Return how many pledges like this one its run may borrow for; None for any number.
 
     It may have borrowed for other slots while these were filled.
     """
-    record = view.runs[claim.run]
+    record = view.runs[pledge.run]
     most = record.spec.funding.borrow_gpus_max
-    if claim.tier is not Tier.BORROWED or most is None:
+    if pledge.tier is not Tier.BORROWED or most is None:
         return None
     leases = (view.leases[name] for name in record.leases)
     borrowed = sum(
         lease_gpus(lease.fact.slots) for lease in leases if lease.fact.tier is Tier.BORROWED
     )
-    return max(0, most - borrowed) // claim.gpus
+    return max(0, most - borrowed) // pledge.gpus

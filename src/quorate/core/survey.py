@@ -28,7 +28,7 @@ class Survey:
 
     ``runs`` has the leases of each run that go on, in the order in which they were come across;
     ``spares`` and ``steps`` those of them that are spares, or belong to a step above a minimum.
-    ``going`` were told to stop. ``claims`` are filled spares that a limit pays for, and ``filled``
+    ``going`` were told to stop. ``pledges`` are filled spares that a limit pays for, and ``filled``
     those on the slots of each lease.
     """
 
@@ -38,7 +38,7 @@ class Survey:
     spares: list[str] = field(default_factory=list)
     steps: list[str] = field(default_factory=list)
     going: dict[str, None] = field(default_factory=dict)
-    claims: tuple[str, ...] = ()
+    pledges: tuple[str, ...] = ()
     filled: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def newest_first(self, runs: Iterable[str]) -> list[str]:
@@ -107,8 +107,8 @@ def _room_in(view: StateView, scope: frozenset[IslandKey], lease: Lease) -> dict
 def _filled(view: StateView) -> dict[str, tuple[str, ...]]:
     """Return the filled spares by the lease that has their slots now."""
     found: dict[str, tuple[str, ...]] = {}
-    for name in sorted(view.claims):
-        lease = holder(view, view.claims[name])
+    for name in sorted(view.pledges):
+        lease = holder(view, view.pledges[name])
         if lease is not None:
             found[lease.fact.lease] = (*found.get(lease.fact.lease, ()), name)
     return found
@@ -124,9 +124,9 @@ def survey_payers(
         survey._note(  # noqa: SLF001 - the module's own class
             name for name in view.payer_leases.get(payer, ()) if pays(view.leases[name].fact.tier)
         )
-    survey.claims = tuple(
+    survey.pledges = tuple(
         name
-        for name in view.claims
-        if view.claims[name].payer in keys and pays(view.claims[name].tier)
+        for name in view.pledges
+        if view.pledges[name].payer in keys and pays(view.pledges[name].tier)
     )
     return survey

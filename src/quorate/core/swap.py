@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 
 from quorate.core.bind import LeaseDraft
 from quorate.core.scribe import Scribe
-from quorate.core.spares import claims_of, close_claims
+from quorate.core.spares import close_pledges, pledges_of
 from quorate.core.starts import write_leases
 from quorate.core.stops import end_lease
 from quorate.model.events import (
@@ -116,7 +116,7 @@ def promoted(scribe: Scribe, run: str, bundle: int, waiting: Collection[str]) ->
             return False
         drafts: list[LeaseDraft] = []
         # Another group from now on, perhaps elsewhere: what the lost one had filled is given up.
-        close_claims(scribe, claims_of(scribe.view, run, path))
+        close_pledges(scribe, pledges_of(scribe.view, run, path))
         for lease in leases_of(scribe.view, scribe.view.runs[run]):
             if lease.fact.comp_path in (path, path.replace("group/", "spare/")):
                 end_lease(scribe, lease.fact.lease, EndReason.FAIL, end_ms=scribe.now_ms)

@@ -42,9 +42,9 @@ def uses(view: StateView) -> Mapping[str, Use]:
         for use in above(fact.run):
             use.nodes.update(node for node, _ in fact.slots)
             use.running.add(fact.run)
-    for claim in view.claims.values():
-        for use in above(claim.run):
-            use.nodes.update(node for node, _ in claim.slots)
+    for pledge in view.pledges.values():
+        for use in above(pledge.run):
+            use.nodes.update(node for node, _ in pledge.slots)
     for run in view.pending:
         for use in above(run):
             use.waiting += 1

@@ -134,7 +134,7 @@ class Timeline:
             timeline._add(request, cover)
         timeline._ends.sort()
         timeline._returns = sorted(
-            ((outlook.claim_span(claim)[1], claim.slots) for claim in view.claims.values()),
+            ((outlook.pledge_span(pledge)[1], pledge.slots) for pledge in view.pledges.values()),
             reverse=True,
         )
         return timeline
@@ -255,8 +255,8 @@ def release(state: State, leases: Sequence[Lease]) -> None:
     come back to stay taken.
     """
     kept: dict[str, int] = {}
-    for claim in state.claims.values():
-        for node, mask in claim.slots:
+    for pledge in state.pledges.values():
+        for node, mask in pledge.slots:
             kept[node] = kept.get(node, 0) | mask
     freed: dict[IslandKey, list[tuple[str, int]]] = {}
     widths: dict[tuple[EnvelopeId, Tier], int] = {}

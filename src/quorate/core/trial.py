@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from quorate.model.apply import apply
 from quorate.model.events import ReservationClosed, ReservationOutcome
-from quorate.model.records import ClaimRecord, Lease
+from quorate.model.records import Lease, PledgeRecord
 from quorate.model.state import State
 from quorate.model.view import StateView
 
@@ -31,10 +31,10 @@ class Trial:
         self._is_whole = whole
         self._state: State | None = None
         self._gone: dict[str, Lease] = {}
-        self._closed: dict[str, ClaimRecord] = {}
+        self._closed: dict[str, PledgeRecord] = {}
 
-    def without(self, leases: Iterable[str], claims: Iterable[str] = ()) -> StateView:
-        """Return the view without ``leases`` and ``claims``, until it is asked for again."""
+    def without(self, leases: Iterable[str], pledges: Iterable[str] = ()) -> StateView:
+        """Return the view without ``leases`` and ``pledges``, until it is asked for again."""
         if self._state is None:
             self._state = self._opened()
         state, wanted = self._state, dict.fromkeys(leases)
@@ -43,12 +43,12 @@ class Trial:
         for name in wanted:
             if name not in self._gone:
                 self._gone[name] = self._take_away(state, name)
-        closing = dict.fromkeys(claims)
+        closing = dict.fromkeys(pledges)
         for name in [name for name in self._closed if name not in closing]:
-            state.claims[name] = self._closed.pop(name)
+            state.pledges[name] = self._closed.pop(name)
         for name in closing:
             if name not in self._closed:
-                self._closed[name] = state.claims.pop(name)
+                self._closed[name] = state.pledges.pop(name)
         return state
 
     def _opened(self) -> State:

@@ -2,7 +2,7 @@
 
 Usage follows the owner of a run, whoever pays. A lease counts from its start to its end as they
 were charged, and up to now while it is open, with the GPUs it was given at its start: spares and
-claims count like the rest. Node time counts the different nodes an owner is on; a spare that
+pledges count like the rest. Node time counts the different nodes an owner is on; a spare that
 somebody fills still counts for its owner. Amounts are whole GPU- and node-milliseconds.
 
 Events are folded once, as they come; a daemon keeps the books and asks whenever it likes.
@@ -18,13 +18,13 @@ from typing import Final
 from quorate.core.integral import Integral
 from quorate.core.node_time import NodeTime, used_together
 from quorate.model.events import (
-    ClaimClosed,
     Event,
     LeaseEnded,
     LeaseStarted,
     NodeApplied,
     OwnerApplied,
     OwnerRemoved,
+    PledgeClosed,
     RunEnded,
     RunSubmitted,
     SpareFilled,
@@ -148,11 +148,11 @@ class UsageBooks:
     """
 
     __slots__ = (
-        "_claims",
         "_flavors",
         "_leases",
         "_owners",
         "_parents",
+        "_pledges",
         "_runs",
         "_sweep_ms",
         "_users",
@@ -169,7 +169,7 @@ class UsageBooks:
         self._parents: dict[str, tuple[str, ...]] = {}
         self._runs: dict[str, tuple[str, str]] = {}
         self._leases: dict[str, _Hold] = {}
-        self._claims: dict[str, _Hold] = {}
+        self._pledges: dict[str, _Hold] = {}
         self._owners: dict[str, _Account] = {}
         self._users: dict[tuple[str, str], _Account] = {}
 
@@ -187,12 +187,12 @@ class UsageBooks:
             case SpareFilled():
                 spare = self._leases[event.lease]
                 nodes = tuple(node for node, _ in event.slots)
-                claim = _Hold(spare.owner, spare.user, nodes, ())
-                self._claims[event.claim] = claim
-                self._hold(_claim_name(event.claim), claim, event.at_ms)
-            case ClaimClosed():
-                claim = self._claims.pop(event.claim)
-                self._release(_claim_name(event.claim), claim, event.at_ms)
+                pledge = _Hold(spare.owner, spare.user, nodes, ())
+                self._pledges[event.pledge] = pledge
+                self._hold(_pledge_name(event.pledge), pledge, event.at_ms)
+            case PledgeClosed():
+                pledge = self._pledges.pop(event.pledge)
+                self._release(_pledge_name(event.pledge), pledge, event.at_ms)
             case NodeApplied():
                 self._flavors[event.node.name] = event.node.flavor
             case OwnerApplied():
@@ -296,9 +296,9 @@ class UsageBooks:
         self._users = {k: v for k, v in self._users.items() if not v.forget(before_ms)}
 
 
-def _claim_name(claim: str) -> str:
-    # A claim is called after its lease, which may hold the same node until its own end is told.
-    return f"claim {claim}"
+def _pledge_name(pledge: str) -> str:
+    # A pledge is called after its lease, which may hold the same node until its own end is told.
+    return f"pledge {pledge}"
 
 
 def _only(account: _Account | None) -> list[_Account]:

@@ -34,12 +34,12 @@ from quorate.model.island import all_slots
 from quorate.model.meters import Meter, NodeMeter, Told
 from quorate.model.records import (
     CapAccount,
-    ClaimRecord,
     ConflictRecord,
     EnvelopeAccount,
     Lease,
     Lottery,
     Phase,
+    PledgeRecord,
     ReservationRecord,
     RunRecord,
 )
@@ -168,7 +168,7 @@ class _Snapshot(Struct, array_like=True):
     lottery: Lottery
     reservations: list[_Reservation]
     conflicts: list[_Conflict]
-    claims: list[ClaimRecord]
+    pledges: list[PledgeRecord]
     losses: dict[str, tuple[tuple[int, int], ...]]
     barred: dict[str, int]
     meters: list[_Meter]
@@ -204,7 +204,7 @@ def fingerprint(state: State) -> bytes:
     packed.leases.sort(key=lambda entry: entry.fact.lease)
     packed.reservations.sort(key=lambda entry: entry.seq)
     packed.conflicts.sort(key=lambda entry: entry.declared.conflict)
-    packed.claims.sort(key=lambda entry: entry.claim)
+    packed.pledges.sort(key=lambda entry: entry.pledge)
     packed.meters.sort(key=lambda entry: (entry.owner, entry.flavor))
     packed.node_meters.sort(key=lambda entry: entry.owner)
     return sha256(_ENCODER.encode(packed)).digest()
@@ -234,7 +234,7 @@ def _packed(state: State) -> _Snapshot:
         state.lottery,
         [_pack_reservation(record) for record in state.reservations.values()],
         [_Conflict(record.declared, record.resolved) for record in state.conflicts.values()],
-        list(state.claims.values()),
+        list(state.pledges.values()),
         dict(sorted(state.losses.items())),
         dict(sorted(state.barred.items())),
         [_Meter(*key, meter.told()) for key, meter in state.meters.items()],
@@ -297,7 +297,7 @@ def _restore_plans(state: State, found: _Snapshot) -> None:
         state.conflicts[name] = ConflictRecord(conflict.declared, conflict.resolved)
         if conflict.resolved is None:
             state.open_conflicts[name] = None
-    state.claims.update((claim.claim, claim) for claim in found.claims)
+    state.pledges.update((pledge.pledge, pledge) for pledge in found.pledges)
     state.losses.update(found.losses)
     state.barred.update(found.barred)
     state.thresholds.update(found.thresholds)

@@ -167,7 +167,7 @@ def _retire_budget(state: State, old: Budget) -> None:
     for envelope in old.envelopes:
         key = envelope_id(old.name, envelope.name)
         account = state.envelopes.own(key)
-        # A promise or a claim may still hold money or room on it, and counts under no cap now.
+        # A promise or a pledge may still hold money or room on it, and counts under no cap now.
         account.retired, account.caps = True, ()
         if envelope.lending.allow:
             state.lenders[envelope.flavor] = tuple(

@@ -12,7 +12,13 @@ from msgspec.structs import replace
 
 from quorate.model import events as e
 from quorate.model.amounts import HOUR_MS
-from quorate.model.records import ClaimRecord, ConflictRecord, Lottery, ReservationRecord, RunRecord
+from quorate.model.records import (
+    ConflictRecord,
+    Lottery,
+    PledgeRecord,
+    ReservationRecord,
+    RunRecord,
+)
 from quorate.model.specs import EnvelopeId
 from quorate.model.state import State
 
@@ -34,9 +40,9 @@ def _backfill_noted(state: State, event: e.BackfillNoted) -> None:
 
 def _spare_filled(state: State, event: e.SpareFilled) -> None:
     fact = state.leases[event.lease].fact
-    assert event.claim not in state.claims, event
-    claim = ClaimRecord(
-        event.claim,
+    assert event.pledge not in state.pledges, event
+    pledge = PledgeRecord(
+        event.pledge,
         fact.run,
         fact.comp_path,
         fact.bundle,
@@ -47,27 +53,27 @@ def _spare_filled(state: State, event: e.SpareFilled) -> None:
         event.hold_gpu_ms,
         event.filler,
     )
-    state.claims[event.claim] = claim
-    _set_aside(state, claim, 1)
+    state.pledges[event.pledge] = pledge
+    _set_aside(state, pledge, 1)
 
 
-def _claim_closed(state: State, event: e.ClaimClosed) -> None:
-    _set_aside(state, state.claims.pop(event.claim), -1)
+def _pledge_closed(state: State, event: e.PledgeClosed) -> None:
+    _set_aside(state, state.pledges.pop(event.pledge), -1)
 
 
-def _set_aside(state: State, claim: ClaimRecord, sign: int) -> None:
+def _set_aside(state: State, pledge: PledgeRecord, sign: int) -> None:
     """Keep room and money of a filled spare on its payer, or (-1) let go of them."""
     if sign > 0:
-        state.hold_slots(claim.run, claim.slots)
+        state.hold_slots(pledge.run, pledge.slots)
     else:
-        state.drop_slots(claim.run, claim.slots)
-    account = state.envelopes.own(claim.payer)
-    account.gpus_reserved += sign * claim.gpus
+        state.drop_slots(pledge.run, pledge.slots)
+    account = state.envelopes.own(pledge.payer)
+    account.gpus_reserved += sign * pledge.gpus
     for key in account.caps:
-        state.caps.own(key).gpus_reserved += sign * claim.gpus
-    if claim.tier is e.Tier.BORROWED:
-        account.lent_gpus_active += sign * claim.gpus
-    hold_money(state, claim.payer, claim.tier, sign * claim.hold_gpu_ms)
+        state.caps.own(key).gpus_reserved += sign * pledge.gpus
+    if pledge.tier is e.Tier.BORROWED:
+        account.lent_gpus_active += sign * pledge.gpus
+    hold_money(state, pledge.payer, pledge.tier, sign * pledge.hold_gpu_ms)
 
 
 def hold_money(state: State, payer: EnvelopeId, tier: e.Tier, gpu_ms: int) -> None:
@@ -182,7 +188,7 @@ PLANS: Final[dict[type, Callable[[State, Any], None]]] = {
     e.LotteryCommitted: _lottery_committed,
     e.BackfillNoted: _backfill_noted,
     e.SpareFilled: _spare_filled,
-    e.ClaimClosed: _claim_closed,
+    e.PledgeClosed: _pledge_closed,
     e.ReservationMade: _reservation_made,
     e.ReservationMoved: _reservation_moved,
     e.ReservationClosed: _reservation_closed,

@@ -369,20 +369,20 @@ class BackfillNoted(Fact, frozen=True, tag="backfill-noted/1"):
 class SpareFilled(Fact, frozen=True, tag="spare-filled/1"):
     """A spare's slots were given to ``filler``; its payer keeps room and money for its return.
 
-    ``claim`` names it until then; ``lease`` is the spare's lease, which ends next.
+    ``pledge`` names it until then; ``lease`` is the spare's lease, which ends next.
     """
 
-    claim: str
+    pledge: str
     lease: str
     filler: str
     slots: Slots
     hold_gpu_ms: int
 
 
-class ClaimClosed(Fact, frozen=True, tag="claim-closed/1"):
+class PledgeClosed(Fact, frozen=True, tag="pledge-closed/1"):
     """A filled spare was given up, or is about to come back as a lease of its own."""
 
-    claim: str
+    pledge: str
 
 
 class ReservationMade(Fact, frozen=True, tag="reservation-made/1"):
@@ -483,7 +483,7 @@ Event = (
     | RunEnded
     | BackfillNoted
     | SpareFilled
-    | ClaimClosed
+    | PledgeClosed
     | ReservationMade
     | ReservationMoved
     | ReservationClosed

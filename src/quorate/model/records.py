@@ -291,10 +291,10 @@ class ConflictRecord:
         return ConflictRecord(self.declared, self.resolved)
 
 
-class ClaimRecord(Record):
+class PledgeRecord(Record):
     """A filled spare: what it was, so that it can come back when ``filler`` is gone."""
 
-    claim: str
+    pledge: str
     run: str
     comp_path: str
     bundle: int
@@ -305,6 +305,6 @@ class ClaimRecord(Record):
     hold_gpu_ms: int
     filler: str
 
-    def copy(self) -> ClaimRecord:
+    def copy(self) -> PledgeRecord:
         """Return itself: it never changes."""
         return self

@@ -17,13 +17,13 @@ from quorate.model.island import Island, IslandKey, all_slots
 from quorate.model.meters import Meter, NodeMeter
 from quorate.model.records import (
     CapAccount,
-    ClaimRecord,
     ConflictRecord,
     EnvelopeAccount,
     Lease,
     Lottery,
     NodeRecord,
     Phase,
+    PledgeRecord,
     ReservationRecord,
     RunRecord,
 )
@@ -64,7 +64,6 @@ class State:
         "budgets",
         "caps",
         "children",
-        "claims",
         "conflicts",
         "ends_cache",
         "envelopes",
@@ -87,6 +86,7 @@ class State:
         "owners",
         "parked",
         "pending",
+        "pledges",
         "pools",
         "public_key",
         "queued",
@@ -128,7 +128,7 @@ class State:
         self.reservations: Table[str, ReservationRecord] = Table()
         self.conflicts: Table[str, ConflictRecord] = Table()
         self.open_conflicts: Table[str, None] = Table()
-        self.claims: Table[str, ClaimRecord] = Table()
+        self.pledges: Table[str, PledgeRecord] = Table()
         self.losses: Table[str, tuple[tuple[int, int], ...]] = Table()
         self.barred: Table[str, int] = Table()
         self.backfilled: Table[str, None] = Table()
@@ -252,8 +252,8 @@ class State:
                 return found
             for lease in self.leases.values():
                 self._hold(found, lease.fact.run, lease.fact.slots)
-            for claim in self.claims.values():
-                self._hold(found, claim.run, claim.slots)
+            for pledge in self.pledges.values():
+                self._hold(found, pledge.run, pledge.slots)
             for record in self.runs.values():
                 if record.phase is Phase.RUNNING:
                     found.add_run(record.spec.owner, 1)
@@ -693,7 +693,7 @@ _TABLES = (
     "reservations",
     "conflicts",
     "open_conflicts",
-    "claims",
+    "pledges",
     "losses",
     "barred",
     "backfilled",

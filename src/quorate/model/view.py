@@ -16,12 +16,12 @@ from quorate.model.island import Island, IslandKey
 from quorate.model.meters import Meter, NodeMeter
 from quorate.model.records import (
     CapAccount,
-    ClaimRecord,
     ConflictRecord,
     EnvelopeAccount,
     Lease,
     Lottery,
     NodeRecord,
+    PledgeRecord,
     ReservationRecord,
     RunRecord,
 )
@@ -224,7 +224,7 @@ class StateView(Protocol):
         ...
 
     @property
-    def claims(self) -> Mapping[str, ClaimRecord]:
+    def pledges(self) -> Mapping[str, PledgeRecord]:
         """The filled spares, which come back when their fillers are gone."""
         ...
 

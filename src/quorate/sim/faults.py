@@ -213,7 +213,7 @@ class Faults:
         if engine is None:
             return []
         view = engine.view
-        runs = {claim.run for claim in view.claims.values()}
+        runs = {pledge.run for pledge in view.pledges.values()}
         leases = (view.leases[name] for run in sorted(runs) for name in view.runs[run].leases)
         return [
             node

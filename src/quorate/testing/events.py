@@ -296,13 +296,13 @@ def _plans() -> st.SearchStrategy[ev.Event]:
             ev.SpareFilled,
             times_ms,
             texts,
-            claim=names,
+            pledge=names,
             lease=names,
             filler=names,
             slots=slots,
             hold_gpu_ms=amounts,
         ),
-        st.builds(ev.ClaimClosed, times_ms, texts, names),
+        st.builds(ev.PledgeClosed, times_ms, texts, names),
     )
 
 

@@ -21,14 +21,14 @@ from quorate.core.commands import (
 from quorate.core.cover import payer_phases
 from quorate.core.purse import Purse
 from quorate.core.shortfall import limit_of
-from quorate.core.spares import claims_of
+from quorate.core.spares import pledges_of
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import (
-    ClaimClosed,
     EndReason,
     LeaseEnded,
     LeaseStarted,
     NodeStatus,
+    PledgeClosed,
     Role,
     RunRequeued,
     SpareFilled,
@@ -158,7 +158,7 @@ class TestTakingSpares:
         fields: dict[str, object] = {"gpus": 4, "owner": "two"} | more
         life.do(Submit(run("filler", **fields)))  # type: ignore[arg-type]
         assert life.phase("filler") is Phase.PENDING
-        assert life.state.claims == {}
+        assert life.state.pledges == {}
 
     def test_spares_on_a_node_that_is_not_ready_are_not_filled(self) -> None:
         life = one_and_two(fleet({"A": 12}, gpus=4))
@@ -190,7 +190,7 @@ class TestTakingSpares:
         life.do(Submit(run("wide", 64, "two")))
         from_wide = run("filler", 4, "two", follow=Follow(after=("wide",)))
         life.do(Submit(from_wide))
-        assert life.state.claims == {}
+        assert life.state.pledges == {}
 
 
 class TestComingBack:
@@ -238,8 +238,8 @@ class TestComingBack:
     ) -> None:
         life = filled_world()
         decision = life.do(how("keeper"), LATER_MS + 1)
-        assert sum(isinstance(event, ClaimClosed) for event in decision.events) == 4
-        assert (life.gpus("filler"), life.state.claims) == (4, {})
+        assert sum(isinstance(event, PledgeClosed) for event in decision.events) == 4
+        assert (life.gpus("filler"), life.state.pledges) == (4, {})
         life.do(Complete("filler"), LATER_MS + 2)
         assert not life.state.leases
 
@@ -258,7 +258,7 @@ class TestComingBack:
         life.do(Shrink("keeper", 4), LATER_MS)
         assert (life.filled("keeper"), life.gpus("filler")) == (4, 8)
 
-    def test_a_claim_lapses_when_its_payers_window_closes(self) -> None:
+    def test_a_pledge_lapses_when_its_payers_window_closes(self) -> None:
         soon, late = envelope("e", 12, end_ms=NOW_MS + 2 * HOUR_MS), envelope("l", 8)
         life = Life(
             nodes=fleet({"A": 12}, gpus=4),
@@ -273,7 +273,7 @@ class TestComingBack:
         life.do(Submit(run("filler", 4, "two", expected_duration_ms=5 * HOUR_MS)))
         assert life.filled("keeper") == 4
         ticks = 0
-        while life.state.claims:
+        while life.state.pledges:
             due_ms = life.due_ms()
             assert due_ms is not None
             life.do(Tick(), due_ms)
@@ -331,7 +331,7 @@ class TestComingBack:
         life = one_and_two([node(f"n{number}", 2) for number in range(1, 6)])
         life.do(Submit(run("keeper", 4, "one", group_gpus=4, spares_per_group=4)))
         life.do(Submit(run("filler", 6, "two", group_gpus=2)))
-        lost = min({name for c in life.state.claims.values() for name, _ in c.slots})
+        lost = min({name for c in life.state.pledges.values() for name, _ in c.slots})
         life.do(fail(lost), LATER_MS)
         # The filler waits again, and the spare on the other node is there again.
         assert life.phase("filler") is Phase.PENDING
@@ -353,7 +353,7 @@ class TestReclaim:
         ]
         assert life.on("keeper") == {"a0001": 4, "a0002": 4}
         assert life.phase("filler") is Phase.PENDING
-        assert life.state.claims == {}
+        assert life.state.pledges == {}
 
     def test_with_an_executor_the_run_waits_until_the_filler_is_gone(self) -> None:
         life = filled_world(has_executor=True)
@@ -395,7 +395,7 @@ class TestReclaim:
         life = filled_world(has_executor=True)
         life.do(fail("a0000"), LATER_MS + 1)
         life.do(Fail("keeper", "lost a rank"), LATER_MS + 2)
-        assert (life.phase("keeper"), life.state.claims) == (Phase.FAILED, {})
+        assert (life.phase("keeper"), life.state.pledges) == (Phase.FAILED, {})
         life.do(Confirm("filler/0"), LATER_MS + 3)
 
     def test_a_filler_that_is_going_anyway_is_waited_for(self) -> None:
@@ -450,7 +450,7 @@ class TestReclaim:
         assert life.filled("keeper") == 2
         decision = life.do(fail("a0000"), LATER_MS)
         assert stops(decision) == [("keeper/0", EndReason.FAIL)]
-        assert (life.phase("filler"), life.state.claims) == (Phase.RUNNING, {})
+        assert (life.phase("filler"), life.state.pledges) == (Phase.RUNNING, {})
 
     def test_restart_does_not_reclaim(self) -> None:
         life = one_and_two(fleet({"A": 12}, gpus=4))
@@ -459,7 +459,7 @@ class TestReclaim:
         life.do(Submit(run("filler", 4, "two")))
         life.do(fail("a0000"), LATER_MS)
         assert (life.phase("filler"), life.phase("keeper")) == (Phase.RUNNING, Phase.PENDING)
-        assert life.state.claims == {}
+        assert life.state.pledges == {}
 
     def test_a_malleable_fillers_step_is_reclaimed_and_its_minimum_stays(self) -> None:
         life = one_and_two([node("n1", 2), node("n2", 4), node("n3", 2)])
@@ -536,14 +536,14 @@ class TestCounting:
         life.do(Submit(run("short", 2, "two", expected_duration_ms=HOUR_MS)), LATER_MS)
         assert (life.gpus("long"), life.gpus("short"), life.filled("keeper")) == (0, 2, 2)
 
-    def test_the_claims_of_a_group_are_those_of_its_own_run(self) -> None:
+    def test_the_pledges_of_a_group_are_those_of_its_own_run(self) -> None:
         life = one_and_two(fleet({"A": 6}, gpus=6))
         for name in ("k1", "k2"):
             life.do(Submit(run(name, 2, "one", group_gpus=2, spares_per_group=1)))
         life.do(Submit(run("filler", 2, "two")), LATER_MS)
         assert (life.filled("k1"), life.filled("k2")) == (1, 1)
         for name in ("k1", "k2"):
-            assert [c.run for c in claims_of(life.state, name, "group/0")] == [name]
+            assert [c.run for c in pledges_of(life.state, name, "group/0")] == [name]
 
     def test_a_borrowed_spare_comes_back_within_what_its_run_may_borrow(self) -> None:
         life = Life(
@@ -558,7 +558,7 @@ class TestCounting:
         life.do(Submit(asked))
         life.do(Submit(run("filler", 2, "two")), LATER_MS)
         assert life.filled("keeper") == 2
-        assert {claim.tier for claim in life.state.claims.values()} == {Tier.BORROWED}
+        assert {pledge.tier for pledge in life.state.pledges.values()} == {Tier.BORROWED}
         life.do(Complete("filler"), LATER_MS + MINUTE_MS)
         assert (life.filled("keeper"), life.gpus("keeper", SPARE)) == (0, 2)
 

@@ -306,8 +306,8 @@ def test_a_run_without_a_promise_is_told_when_a_conflict_would_start_it() -> Non
     life.do(Submit(work("c", 8, "two")), NOW_MS + 2 * HOUR_MS)
     found = told(life, work("d", 8, "two"))
     assert found.reservation == ""
-    assert found.claim is not None
-    assert (found.claim.start_ms, found.claim.why_not) == (life.now_ms + NOTICE_MS, "")
+    assert found.recourse is not None
+    assert (found.recourse.start_ms, found.recourse.why_not) == (life.now_ms + NOTICE_MS, "")
 
 
 @pytest.mark.parametrize(
@@ -322,8 +322,8 @@ def test_a_run_without_a_promise_is_told_when_a_conflict_would_start_it() -> Non
 def test_why_no_conflict_makes_room(pool: dict[str, int], why: str) -> None:
     found = known(crowded(**pool), "big")
     assert (found.by_conflict, found.contest) == (False, None)
-    assert found.claim is not None
-    assert why in found.claim.why_not
+    assert found.recourse is not None
+    assert why in found.recourse.why_not
     assert found.planned_start_ms == found.natural_start_ms == NOW_MS + LONG_MS
 
 
@@ -369,8 +369,8 @@ def test_a_cut_run_may_not_call_and_says_so() -> None:
     life = crowded()
     victim = min(cut.run for cut in settled(life).cuts)
     found = known(life, victim)
-    assert found.claim is not None
-    assert "it was itself cut within the cool-down" in found.claim.why_not
+    assert found.recourse is not None
+    assert "it was itself cut within the cool-down" in found.recourse.why_not
 
 
 def test_room_asked_for_by_hand_is_cut_before_anybody_is_drawn() -> None:

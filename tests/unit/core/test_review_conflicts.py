@@ -139,14 +139,14 @@ def test_caps_forget_what_a_reservation_holds_on_an_envelope_exactly_once(name: 
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_caps_forget_what_a_claim_holds_on_an_envelope_exactly_once(name: str) -> None:
-    # Only the spare is paid by e1: its claim is all that is left there once it is filled.
+def test_caps_forget_what_a_pledge_holds_on_an_envelope_exactly_once(name: str) -> None:
+    # Only the spare is paid by e1: its pledge is all that is left there once it is filled.
     first = capped("e1", "e2", under=["e1", "e2"])
     ledger = Ledger(fleet({"A": 16}), [first, *rich("other")], RICH)
     ledger.do(Submit(run("s", 8, spares_per_group=8, expected_duration_ms=LONG_MS)))
     ledger.do(Submit(run("filler", 8, "other", expected_duration_ms=HOUR_MS)))
-    assert len(ledger.state.claims) == 8
-    payers = {claim.payer for claim in ledger.state.claims.values()}
+    assert len(ledger.state.pledges) == 8
+    payers = {pledge.payer for pledge in ledger.state.pledges.values()}
     assert len(payers) == 1
     payer = payers.pop()
     account = ledger.state.envelopes[payer]
@@ -157,7 +157,7 @@ def test_caps_forget_what_a_claim_holds_on_an_envelope_exactly_once(name: str) -
     ledger.do(Apply((changed,)))
     ledger.do(Complete("filler"))
     ledger.do(Complete("s"))
-    assert ledger.state.claims == {}
+    assert ledger.state.pledges == {}
     assert {cap.gpus_reserved for cap in ledger.state.caps.values()} == {0}
     assert {cap.gpus_active for cap in ledger.state.caps.values()} == {0}
 

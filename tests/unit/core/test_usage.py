@@ -10,7 +10,6 @@ from quorate.core.integral import Integral
 from quorate.core.usage import BudgetUse, Usage, UsageBooks, budget_uses
 from quorate.model.amounts import DAY_MS, HOUR_MS
 from quorate.model.events import (
-    ClaimClosed,
     EndReason,
     Event,
     LeaseEnded,
@@ -19,6 +18,7 @@ from quorate.model.events import (
     Outcome,
     OwnerApplied,
     OwnerRemoved,
+    PledgeClosed,
     Role,
     RunEnded,
     RunRequeued,
@@ -266,7 +266,7 @@ def test_a_filled_spare_keeps_its_node_for_its_owner_and_its_gpus_are_the_filler
         SpareFilled(
             at_ms=filled_ms,
             actor="t",
-            claim="r/0#0",
+            pledge="r/0#0",
             lease="r/0",
             filler="filler",
             slots=(("n0", 1),),
@@ -276,7 +276,7 @@ def test_a_filled_spare_keeps_its_node_for_its_owner_and_its_gpus_are_the_filler
     ledger.end("r/0", filled_ms)
     ledger.start("filler/0", "n0", at_ms=filled_ms)
     ledger.end("filler/0", NOW_MS - 2)
-    ledger.tell(ClaimClosed(at_ms=NOW_MS - 2, actor="t", claim="r/0#0"))
+    ledger.tell(PledgeClosed(at_ms=NOW_MS - 2, actor="t", pledge="r/0#0"))
     mine, theirs = ledger.used(), ledger.used("biology")
     assert (mine.gpu_ms, mine.node_ms) == (4, 8)
     assert (theirs.gpu_ms, theirs.node_ms) == (4, 4)

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 from quorate.core.shape import Violation
 from quorate.model.events import (
-    ClaimClosed,
     EndReason,
     Event,
     LeaseEnded,
     LeaseStarted,
+    PledgeClosed,
     Role,
     Slots,
     SpareFilled,
@@ -22,18 +22,18 @@ from quorate.model.events import (
     lease_gpus,
 )
 from quorate.model.island import ordinals
-from quorate.model.records import ClaimRecord, Phase
+from quorate.model.records import Phase, PledgeRecord
 from quorate.model.view import StateView
 
 _Slot = tuple[str, int]
 
 
-def check_claims(view: StateView) -> Iterator[Violation]:
-    """Yield claims whose slots are not their filler's (I1), or that nobody has a use for (I5).
+def check_pledges(view: StateView) -> Iterator[Violation]:
+    """Yield pledges whose slots are not their filler's (I1), or that nobody has a use for (I5).
 
     A state is looked at between decisions, and each of those brings back what it can.
     """
-    if not view.claims:
+    if not view.pledges:
         return
     holders = {
         slot: lease.fact.run for lease in view.leases.values() for slot in _slots(lease.fact.slots)
@@ -43,48 +43,48 @@ def check_claims(view: StateView) -> Iterator[Violation]:
         if lease.fact.role is Role.SPARE and lease.ending is None:
             key = (lease.fact.run, lease.fact.comp_path)
             spares[key] = spares.get(key, 0) + lease.gpus
-    for name, claim in view.claims.items():
-        for slot in _slots(claim.slots):
-            if holders.get(slot) != claim.filler:
+    for name, pledge in view.pledges.items():
+        for slot in _slots(pledge.slots):
+            if holders.get(slot) != pledge.filler:
                 yield Violation("I1", name, f"{slot} is held by {holders.get(slot)}")
-        spares[claim.run, claim.comp_path] = (
-            spares.get((claim.run, claim.comp_path), 0) + claim.gpus
+        spares[pledge.run, pledge.comp_path] = (
+            spares.get((pledge.run, pledge.comp_path), 0) + pledge.gpus
         )
-        yield from _use(view, claim)
+        yield from _use(view, pledge)
     for (run, path), gpus in spares.items():
         if gpus > view.runs[run].spec.spares_per_group:
             yield Violation("I5", run, f"{path} has {gpus} spare GPUs, filled ones included")
 
 
-def _use(view: StateView, claim: ClaimRecord) -> Iterator[Violation]:
-    record = view.runs[claim.run]
+def _use(view: StateView, pledge: PledgeRecord) -> Iterator[Violation]:
+    record = view.runs[pledge.run]
     if record.phase is not Phase.RUNNING or record.stopping is not None:
-        yield Violation("I11", claim.claim, f"is kept for {claim.run}, which is {record.phase}")
-    if view.envelopes[claim.payer].spec.end_ms <= view.at_ms:
-        yield Violation("I3", claim.claim, f"is kept beyond the window of {claim.payer}")
-    group = claim.comp_path.replace("spare/", "group/")
+        yield Violation("I11", pledge.pledge, f"is kept for {pledge.run}, which is {record.phase}")
+    if view.envelopes[pledge.payer].spec.end_ms <= view.at_ms:
+        yield Violation("I3", pledge.pledge, f"is kept beyond the window of {pledge.payer}")
+    group = pledge.comp_path.replace("spare/", "group/")
     homes = {
         view.nodes[node].spec.domain_key
         for name in record.leases
         if (lease := view.leases[name]).fact.comp_path == group and lease.ending is None
         for node, _ in lease.fact.slots
     }
-    if any(view.nodes[node].spec.domain_key not in homes for node, _ in claim.slots):
-        yield Violation("I5", claim.claim, f"its group works in {sorted(homes)}")
+    if any(view.nodes[node].spec.domain_key not in homes for node, _ in pledge.slots):
+        yield Violation("I5", pledge.pledge, f"its group works in {sorted(homes)}")
 
 
 @dataclass(slots=True)
-class ClaimBooks:
+class PledgeBooks:
     """The books of filled spares: feed it every event of a ledger in order.
 
-    A spare ends by ``Filled`` where its slots were claimed, and only there. While a claim is open
+    A spare ends by ``Filled`` where its slots were pledged, and only there. While a pledge is open
     only its filler starts on its slots. A spare of a group that works already starts on slots whose
-    claims were closed just before, with their payer and no more than was kept for it.
+    pledges were closed just before, with their payer and no more than was kept for it.
     """
 
     _open: dict[str, LeaseStarted] = field(default_factory=dict)
-    _claims: dict[str, tuple[SpareFilled, LeaseStarted]] = field(default_factory=dict)
-    _claimed: dict[_Slot, str] = field(default_factory=dict)
+    _pledges: dict[str, tuple[SpareFilled, LeaseStarted]] = field(default_factory=dict)
+    _pledged: dict[_Slot, str] = field(default_factory=dict)
     _filled: str | None = None
     _closed: dict[_Slot, tuple[SpareFilled, LeaseStarted]] = field(default_factory=dict)
     _begun: set[tuple[str, str]] = field(default_factory=set)
@@ -94,7 +94,7 @@ class ClaimBooks:
         if self._filled is not None and not _ends(event, self._filled):
             yield Violation("I6", self._filled, "is filled and does not end next")
             self._filled = None
-        if not isinstance(event, LeaseStarted | ClaimClosed):
+        if not isinstance(event, LeaseStarted | PledgeClosed):
             self._closed.clear()
         if not isinstance(event, LeaseStarted):
             self._begun.clear()
@@ -108,7 +108,7 @@ class ClaimBooks:
                 self._filled = None
             case SpareFilled():
                 yield from self._fill(event)
-            case ClaimClosed():
+            case PledgeClosed():
                 yield from self._close(event)
             case _:
                 return
@@ -116,34 +116,34 @@ class ClaimBooks:
     def _fill(self, event: SpareFilled) -> Iterator[Violation]:
         fact = self._open.get(event.lease)
         slots = _slots(event.slots)
-        if fact is None or fact.role is not Role.SPARE or event.claim in self._claims:
-            yield Violation("I6", event.claim, f"fills {event.lease}, which is no spare")
+        if fact is None or fact.role is not Role.SPARE or event.pledge in self._pledges:
+            yield Violation("I6", event.pledge, f"fills {event.lease}, which is no spare")
             return
         if fact.run == event.filler or not set(slots) <= set(_slots(fact.slots)):
-            yield Violation("I6", event.claim, f"{event.filler} fills {slots} of {event.lease}")
+            yield Violation("I6", event.pledge, f"{event.filler} fills {slots} of {event.lease}")
         for slot in slots:
-            if slot in self._claimed:
-                yield Violation("I1", event.claim, f"{slot} is claimed twice")
-            self._claimed[slot] = event.claim
-        self._claims[event.claim] = (event, fact)
+            if slot in self._pledged:
+                yield Violation("I1", event.pledge, f"{slot} is pledged twice")
+            self._pledged[slot] = event.pledge
+        self._pledges[event.pledge] = (event, fact)
         self._filled = event.lease
 
-    def _close(self, event: ClaimClosed) -> Iterator[Violation]:
-        known = self._claims.pop(event.claim, None)
+    def _close(self, event: PledgeClosed) -> Iterator[Violation]:
+        known = self._pledges.pop(event.pledge, None)
         if known is None:
-            yield Violation("I6", event.claim, "is closed and is not open")
+            yield Violation("I6", event.pledge, "is closed and is not open")
             return
         for slot in _slots(known[0].slots):
-            self._claimed.pop(slot, None)
+            self._pledged.pop(slot, None)
             self._closed[slot] = known
 
     def _start(self, fact: LeaseStarted) -> Iterator[Violation]:
         self._open[fact.lease] = fact
         self._begun.add((fact.run, fact.comp_path))
         for slot in _slots(fact.slots):
-            claim = self._claimed.get(slot)
-            if claim is not None and self._claims[claim][0].filler != fact.run:
-                yield Violation("I1", fact.lease, f"starts on {slot}, which {claim} keeps")
+            pledge = self._pledged.get(slot)
+            if pledge is not None and self._pledges[pledge][0].filler != fact.run:
+                yield Violation("I1", fact.lease, f"starts on {slot}, which {pledge} keeps")
         group = fact.comp_path.replace("spare/", "group/")
         comes_back = fact.role is Role.SPARE and fact.reason is StartReason.START
         if comes_back and (fact.run, group) not in self._begun:
@@ -155,13 +155,13 @@ class ClaimBooks:
             if known is None:
                 yield Violation("I6", fact.lease, f"a spare comes back to {slot}, not its own")
                 continue
-            claim, was = known
+            pledge, was = known
             here = (fact.run, fact.comp_path, fact.bundle, fact.payer, fact.tier)
             if here != (was.run, was.comp_path, was.bundle, was.payer, was.tier):
                 yield Violation("I3", fact.lease, f"does not come back as {was.lease} was")
-            kept = claim.hold_gpu_ms * lease_gpus(fact.slots)
-            if fact.hold_gpu_ms * lease_gpus(claim.slots) > kept:
-                yield Violation("I2", fact.lease, f"holds more than {claim.claim} kept for it")
+            kept = pledge.hold_gpu_ms * lease_gpus(fact.slots)
+            if fact.hold_gpu_ms * lease_gpus(pledge.slots) > kept:
+                yield Violation("I2", fact.lease, f"holds more than {pledge.pledge} kept for it")
 
 
 def _ends(event: Event, lease: str) -> bool:

@@ -13,11 +13,11 @@ from quorate.core.invariants import sweep
 from quorate.model.amounts import MINUTE_MS
 from quorate.model.apply import apply_all
 from quorate.model.events import (
-    ClaimClosed,
     EndReason,
     Event,
     LeaseEnded,
     LeaseStarted,
+    PledgeClosed,
     Role,
     SpareFilled,
     StartReason,
@@ -43,7 +43,7 @@ def history() -> History:
     life.do(Submit(run("keeper", 4, "one", group_gpus=4, spares_per_group=2)))
     life.do(Submit(run("filler", 2, "two")), LATER_MS)
     life.do(Complete("filler"), LATER_MS + 1)
-    assert any(isinstance(event, ClaimClosed) for event in life.events)
+    assert any(isinstance(event, PledgeClosed) for event in life.events)
     return life.events
 
 
@@ -53,11 +53,11 @@ def at(events: History, kind: type[Event], *, last: bool = False) -> int:
     return found[-1 if last else 0]
 
 
-def end_without_a_claim(events: History) -> None:
-    events[:] = [event for event in events if not isinstance(event, SpareFilled | ClaimClosed)]
+def end_without_a_pledge(events: History) -> None:
+    events[:] = [event for event in events if not isinstance(event, SpareFilled | PledgeClosed)]
 
 
-def claim_without_an_end(events: History) -> None:
+def pledge_without_an_end(events: History) -> None:
     (filled,) = [
         place
         for place, event in enumerate(events)
@@ -68,28 +68,28 @@ def claim_without_an_end(events: History) -> None:
     events[filled] = replace(end, reason=EndReason.DROP_SPARE)
 
 
-def claim_on_the_work(events: History) -> None:
+def pledge_on_the_work(events: History) -> None:
     place = at(events, SpareFilled)
     filled = events[place]
     assert isinstance(filled, SpareFilled)
     events[place] = replace(filled, slots=(("n1", 1),))
 
 
-def claim_on_itself(events: History) -> None:
+def pledge_on_itself(events: History) -> None:
     place = at(events, SpareFilled)
     filled = events[place]
     assert isinstance(filled, SpareFilled)
     events[place] = replace(filled, filler="keeper")
 
 
-def return_before_the_claim_is_closed(events: History) -> None:
-    place = at(events, ClaimClosed)
+def return_before_the_pledge_is_closed(events: History) -> None:
+    place = at(events, PledgeClosed)
     closed = events.pop(place)
     events.append(closed)
 
 
 def closed_twice(events: History) -> None:
-    events.insert(at(events, ClaimClosed), events[at(events, ClaimClosed)])
+    events.insert(at(events, PledgeClosed), events[at(events, PledgeClosed)])
 
 
 def changed_return(**fields: object) -> Callable[[History], None]:
@@ -116,11 +116,11 @@ def test_the_history_that_is_spoiled_below_is_a_good_one() -> None:
 @pytest.mark.parametrize(
     ("spoil", "rule"),
     [
-        (end_without_a_claim, "I6"),
-        (claim_without_an_end, "I6"),
-        (claim_on_the_work, "I6"),
-        (claim_on_itself, "I6"),
-        (return_before_the_claim_is_closed, "I1"),
+        (end_without_a_pledge, "I6"),
+        (pledge_without_an_end, "I6"),
+        (pledge_on_the_work, "I6"),
+        (pledge_on_itself, "I6"),
+        (return_before_the_pledge_is_closed, "I1"),
         (closed_twice, "I6"),
         (changed_return(payer=EnvelopeId("b1/f")), "I3"),
         (changed_return(slots=(("n2", 1),), comp_path="spare/1"), "I3"),
@@ -141,9 +141,9 @@ def test_an_audit_counts_what_is_kept_for_filled_spares() -> None:
     assert "I2" in {violation.rule for violation in audit(events)}
 
 
-def test_the_sweep_finds_claims_that_nobody_fills() -> None:
+def test_the_sweep_finds_pledges_that_nobody_fills() -> None:
     state = State()
-    apply_all(state, [e for e in history() if not isinstance(e, ClaimClosed) and not _returns(e)])
+    apply_all(state, [e for e in history() if not isinstance(e, PledgeClosed) and not _returns(e)])
     assert {violation.rule for violation in sweep(state)} == {"I1"}
 
 
@@ -158,5 +158,5 @@ def test_an_audit_counts_the_width_that_is_kept_for_filled_spares() -> None:
     place = at(events, SpareFilled)
     filled = events[place]
     assert isinstance(filled, SpareFilled)
-    events.insert(place, replace(filled, claim="another", hold_gpu_ms=0))
+    events.insert(place, replace(filled, pledge="another", hold_gpu_ms=0))
     assert ("I2", "b1/e") in {(violation.rule, violation.subject) for violation in audit(events)}
