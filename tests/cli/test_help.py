@@ -28,6 +28,26 @@ WORLD = {
 }
 
 
+HOSPITAL = """apiVersion: quorate.dev/v1
+kind: Owner
+metadata: {name: hospital}
+---
+apiVersion: quorate.dev/v1
+kind: Budget
+metadata: {name: hospital}
+spec:
+  owner: hospital
+  envelopes:
+    - name: own
+      flavor: H100
+      selector: {region: us-west}
+      start: 2020-01-01T00:00:00Z
+      end: 2100-01-01T00:00:00Z
+      concurrency: 16
+"""
+SCANS = ("claim", "scans", "--owner", "hospital", "--flavor", "H100", "--nodes", "1", "--for", "8h")
+
+
 def _examples(command: click.Command) -> Iterator[str]:
     """Yield the lines that ``command`` and those below it show as examples."""
     title = "Start here:" if command is quorate else "Examples:"
@@ -48,7 +68,8 @@ LINES = list(dict.fromkeys(_examples(quorate)))
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the files that examples name, and what was done before they are typed.
 
-    ``files`` has no ledger, ``before`` has one with fleet and budgets, ``after`` also a run.
+    ``files`` has no ledger, ``before`` has one with fleet and budgets, ``after`` also a run;
+    ``claimed`` has a claim instead, and ``left`` one that was released.
     """
     folder = tmp_path_factory.mktemp("help")
     files = folder / "files"
@@ -56,7 +77,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copyfile(EXAMPLES / "fleet.yaml", files / "fleet.yaml")
     vision = "apiVersion: quorate.dev/v1\nkind: Owner\nmetadata: {name: vision}\n"
     teams = (EXAMPLES / "teams.yaml").read_text()
-    (files / "budgets.yaml").write_text(f"{teams}---\n{vision}")
+    (files / "budgets.yaml").write_text(f"{teams}---\n{vision}---\n{HOSPITAL}")
     train = (EXAMPLES / "train.yaml").read_text()
     elastic = "  malleable: {minTotalGPUs: 16, maxTotalGPUs: 96, stepGPUs: 8}\n"
     (files / "run.yaml").write_text(train.replace("{name: train}", "{name: train-1}") + elastic)
@@ -71,6 +92,10 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["ledger", "checkpoint", "--out", "checkpoint.json"],
     ):
         assert process(after, *words).code == 0
+    claimed = shutil.copytree(before, folder / "claimed")
+    assert process(claimed, *SCANS, "--select", "fabric.domain=A").code == 0
+    left = shutil.copytree(claimed, folder / "left")
+    assert process(left, "release", "scans").code == 0
     return folder
 
 
@@ -82,7 +107,9 @@ def _arranged(prepared: Path, place: Path, line: str, capsys: pytest.CaptureFixt
         long_ago.ok("init")
         long_ago.ok("apply", "-f", "fleet.yaml", "-f", "budgets.yaml")
         return place
-    stage = "files" if " init" in line else "before" if "submit -f" in line else "after"
+    stages = {" init": "files", "submit -f": "before", "claim ": "before", "release": "claimed"}
+    stages["node wiped"] = "left"
+    stage = next((found for words, found in stages.items() if words in line), "after")
     shutil.copytree(prepared / stage, place)
     # What an example makes is not there yet.
     new = line.partition(" --out ")[2].split()[:1]

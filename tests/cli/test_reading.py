@@ -34,7 +34,8 @@ def busy(shell: Shell) -> Shell:
 
 @pytest.fixture
 def planned(busy: Shell) -> Shell:
-    """Return a keyboard beside that ledger with a promised start and a declared conflict."""
+    """Return a keyboard beside that ledger with a promised start, a conflict and a claim."""
+    busy.ok("claim", "--owner", "core", "--flavor", "H100", "--nodes", "1", "--for", "8h")
     busy.ok("submit", "--like", "malleable", "--name", "next")
     busy.ok("resolve", "--scope", "flavor=A100", "--deficit", "8")
     return busy

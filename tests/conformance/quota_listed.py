@@ -10,7 +10,6 @@ from typing import Final
 
 _CLASSES: Final = "section 14: preemption classes are out of scope; cuts and lottery decide"
 _ROLES: Final = "later: roles come with the service; nobody logs in yet"
-_CLAIMS: Final = "later: sensitive claims are not built yet"
 
 LISTED: Final = {
     "BL-27": "section 9: GPU-hours come from leases, and a lease is on slots of nodes that exist",
@@ -26,13 +25,8 @@ LISTED: Final = {
     "PR-11": _CLASSES,
     "RB-01": _ROLES,
     "RB-02": _ROLES,
-    "SE-03": _CLAIMS,
-    "SE-07": _CLAIMS,
     "SE-09": "section 14: image signing is out of scope",
     "SE-10": "section 14: isolation levels are out of scope, encrypted storage with them",
-    "SE-12": _CLAIMS,
-    "SE-13": _CLAIMS,
-    "SE-14": _CLAIMS,
     "SE-16": "section 14: nodes have no fingerprints: a flavor is what makes nodes alike",
 }
 """Cases whose contract is ``both`` or ``doc``."""
@@ -41,7 +35,6 @@ CONFLICTS_LISTED: Final = {
     "BL-08": "later: external accounting",
     "RB-03": _ROLES,
     "SC-10": "later: external accounting, which has a durable outbox and drops nothing",
-    "SE-17": _CLAIMS,
 }
 """Cases whose contract is ``conflict`` and that no check decides yet; the others are checked."""
 

@@ -19,6 +19,7 @@ from quorate.core.score import penalty
 from quorate.model.refusal import sentence
 from quorate.model.specs import Quota
 from tests.cli.shell import Shell
+from tests.conformance import quota_claims as claims
 from tests.conformance import quota_hard as hard
 from tests.conformance import quota_soft as soft
 from tests.conformance.quota_listed import (
@@ -85,6 +86,10 @@ CHECKS: Final[Mapping[tuple[str, str], Callable[[Case], None]]] = {
     ("fair share and burst", "score"): soft.check_score,
     ("fair share and burst", "effective_target"): soft.check_effective,
     ("fair share and burst", "usage"): soft.check_shares,
+    ("sensitive workloads", "claim"): claims.check_claim,
+    ("sensitive workloads", "epilogue"): claims.check_epilogue,
+    ("sensitive workloads", "borrow"): claims.check_borrow,
+    ("sensitive workloads", "release"): claims.check_release,
     ("cycle, borrowing, accounting, roles", "cycle"): hard.check_ageing,
     ("cycle, borrowing, accounting, roles", "borrow"): hard.check_lending,
 }

@@ -127,6 +127,24 @@ BUGS: Final = (
         "                for name in lineage(self._owners, owner)[:1]\n",
     ),
     Bug(
+        "take a node for clean that is not",
+        "core/claims.py",
+        "                is_clean=is_clean,\n",
+        "                is_clean=True,\n",
+    ),
+    Bug(
+        "skip the size of the sensitive pool",
+        "core/claims.py",
+        "view.claimed_nodes + nodes <= limit:",
+        "view.claimed_nodes + nodes <= limit + 1:",
+    ),
+    Bug(
+        "drain a claim",
+        "core/failure.py",
+        "            continue  # A claim is never cut: its nodes are empty when it is over.\n",
+        "            pass\n",
+    ),
+    Bug(
         "wake nobody",
         "core/quota.py",
         "    owners = _relieved(view, scribe.events)\n",

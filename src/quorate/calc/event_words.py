@@ -48,6 +48,14 @@ def told(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per ev
             )
         case e.HoldExtended():
             return f"lease {event.lease} may go on"
+        case e.NodesClaimed():
+            return (
+                f"claim {event.claim} of {event.user} takes {', '.join(event.nodes)} "
+                f"until {time_text(event.end_ms)}"
+            )
+        case e.NodeWiped():
+            how = "is wiped" if event.is_clean else "could not be wiped"
+            return f"node {event.node} {how} after claim {event.claim}"
         case e.LeaseEnding():
             return (
                 f"lease {event.lease} is to stop ({event.reason}) by {time_text(event.deadline_ms)}"

@@ -25,10 +25,12 @@ from quorate.core.commands import (
     Drain,
     Fail,
     MarkNode,
+    Release,
     Resolve,
     Shrink,
     Submit,
     Tick,
+    Wiped,
 )
 from quorate.documents import Invalid, parse_tree, values
 from quorate.documents.problem import path_text, shown
@@ -51,6 +53,8 @@ DEEDS: Final = frozenset(
         "recover",
         "cordon",
         "drain",
+        "release",
+        "wiped",
         "resolve",
         "createOwner",
         "updateOwner",
@@ -68,6 +72,7 @@ OP_STEP: Final = frozenset(
 )
 SHRINK: Final = frozenset({"run", "gpus"})
 RESOLVE: Final = frozenset({"flavor", "domains", "deficit", "pool"})
+WIPED: Final = frozenset({"node", "claim", "clean", "note"})
 CONFIRM: Final = frozenset({"run", "lease"})
 _phase = values.choice(Phase)
 
@@ -124,6 +129,8 @@ class Script:
             "recover": _marked(NodeStatus.READY),
             "cordon": _marked(NodeStatus.CORDONED),
             "drain": _named(Drain),
+            "release": _named(Release),
+            "wiped": _wiped,
             "resolve": _resolve,
             "createOwner": create_step,
             "updateOwner": update_step,
@@ -275,6 +282,20 @@ def _shrink(value: object, at: At) -> Shrink | None:
         return None
     run, gpus = fields.required("run", values.line), fields.required("gpus", values.gpus)
     return None if run is None or gpus is None else Shrink(run, gpus)
+
+
+def _wiped(value: object, at: At) -> Wiped | None:
+    """Return that a node is clean: its name; or, after which claim and whether, as an object."""
+    if isinstance(value, str):
+        name = values.line(value, at)
+        return None if name is None else Wiped(name, is_clean=True)
+    fields = fields_of(value, at, WIPED)
+    if fields is None:
+        return None
+    node = fields.required("node", values.line)
+    is_clean = fields.optional("clean", values.truth, default=True)
+    claim, note = fields.maybe("claim", values.line), fields.optional("note", values.line, "")
+    return None if node is None else Wiped(node, is_clean, claim, note)
 
 
 def _confirm(value: object, at: At) -> Confirmed | None:

@@ -27,7 +27,7 @@ def describe(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
     from quorate.cli.kinds import kind_named, split_target
     from quorate.cli.portrait import PORTRAITS, plain_portrait
     from quorate.cli.session import reading
-    from quorate.cli.timeline import SUBJECTS, entries
+    from quorate.cli.timeline import ABOUT, entries
 
     kind, names = split_target(kind, names)
     found = kind_named(kind)
@@ -39,11 +39,11 @@ def describe(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
             show(settings, moment, found, names)
             return
         for position, name in enumerate(select(moment, found, names)):
-            subject = SUBJECTS.get(found.name)
+            is_about = ABOUT.get(found.name)
             timeline = []
-            if subject is not None:
+            if is_about is not None:
                 timeline = [
-                    each for each in entries(read.store.blocks()) if subject(each.event) == name
+                    each for each in entries(read.store.blocks()) if is_about(each.event, name)
                 ]
             portrait = PORTRAITS.get(found.name)
             sections = (

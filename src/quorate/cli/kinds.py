@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from quorate.cli.kind import Kind
+from quorate.cli.kinds_claims import CLAIM
 from quorate.cli.kinds_fleet import DOMAIN, NODE, POOL, SYSTEM
 from quorate.cli.kinds_money import BUDGET, CAP, CHARGE, ENVELOPE
 from quorate.cli.kinds_owners import OWNER
@@ -28,6 +29,7 @@ KINDS: Final = (
     RESERVATION,
     OUTCOME,
     LEASE,
+    CLAIM,
     CHARGE,
     SYSTEM,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from quorate.cli.kind import Kind, Row, Tree, document, each
+from quorate.cli.kinds_claims import claim_state, status_text
 from quorate.cli.moment import Moment
 from quorate.cli.table import Column, right, wide
 from quorate.cli.words import bar, names, selector
@@ -29,7 +30,7 @@ def _node_row(moment: Moment, name: str) -> Row:
     spec = record.spec
     return (
         name,
-        _status(moment, name).value,
+        status_text(moment, name),
         spec.flavor,
         str(spec.gpus),
         str(_free(moment, record)),
@@ -43,13 +44,21 @@ def _node_row(moment: Moment, name: str) -> Row:
 
 def _node_tree(moment: Moment, name: str) -> Tree:
     record = moment.view.nodes[name]
-    status = {
+    status: Tree = {
         "status": _status(moment, name).value,
         "domain": record.spec.domain_key,
         "pool": record.island.pool,
         "freeGPUs": _free(moment, record),
         "leases": sorted(moment.view.node_leases.get(name, ())),
     }
+    unwiped = moment.view.unwiped.get(name)
+    if unwiped is not None:
+        status["claim"] = {
+            "name": unwiped.claim,
+            "user": unwiped.user,
+            "state": claim_state(unwiped),
+            "note": unwiped.note or None,
+        }
     return {**render(record.spec), "status": status}
 
 

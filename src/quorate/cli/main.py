@@ -38,6 +38,12 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "cancel": ("quorate.cli.finish", "cancel", "Stop a run, or withdraw it from the queue."),
     "shrink": ("quorate.cli.shrink", "shrink", "Let a malleable run go on with fewer GPUs."),
     "node": ("quorate.cli.node", "node", "Say that a node failed, is back, or is to be emptied."),
+    "claim": (
+        "quorate.cli.claim",
+        "claim",
+        "Take whole nodes for one user and sensitive work, until a stated end.",
+    ),
+    "release": ("quorate.cli.claim", "release", "Give the nodes of a claim back before its end."),
     "resolve": ("quorate.cli.resolve", "resolve", "Make room in a scope, one notice from now."),
     "admin": ("quorate.cli.admin", "admin", "Create, change and remove tenants."),
     "tick": ("quorate.cli.finish", "tick", "Do what time has made due."),

@@ -35,7 +35,8 @@ def node() -> None:
     """Say that a node failed, is back, or is to be emptied.
 
     A node is Ready, Cordoned (what runs there goes on, nothing new is placed) or Failed (what ran
-    there is gone). Every change is recorded with who said so.
+    there is gone). One that a claim has had is given to nobody else before it was wiped. Every
+    change is recorded with who said so.
     """
 
 
@@ -122,7 +123,8 @@ def drain(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
     """Cordon a node and stop what is on it.
 
     What is stopped gets its grace to checkpoint. A malleable run goes on without the steps it had
-    there; any other run waits again, in its old place, and starts elsewhere as soon as it can.
+    there; any other run waits again, in its old place, and starts elsewhere as soon as it can. A
+    claim stays until its end.
     """
     from quorate.cli.finish import checked_note
     from quorate.core.commands import Drain
@@ -130,6 +132,29 @@ def drain(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
 
     command = Drain(_node_name(name), checked_note(note))
     _do(settings, command, NodeStatus.CORDONED, dry_run=dry_run, unless=None)
+
+
+@node.command(
+    epilog=examples(
+        "quorate node wiped a1",
+        'quorate node wiped a1 --failed --note "disk 2 does not answer"',
+        "quorate get nodes     # Claimed, Wiping or Quarantined",
+    )
+)
+@click.option("--failed", is_flag=True, help="It could not be wiped: quarantine it.")
+@_marking
+@click.pass_obj
+def wiped(settings: Settings, *, name: str, failed: bool, note: str, dry_run: bool) -> None:
+    """Record that a node is clean after a claim.
+
+    Nobody is given a node that a claim has had before it was wiped. One that could not be wiped is
+    quarantined until somebody says, with this command, that it is clean.
+    """
+    from quorate.cli.finish import checked_note, do
+    from quorate.core.commands import Wiped
+
+    command = Wiped(_node_name(name), is_clean=not failed, note=checked_note(note))
+    do(settings, command, dry_run=dry_run)
 
 
 def _node_name(name: str) -> str:

@@ -13,6 +13,7 @@ from quorate.cli.story import handover_lines, story_lines
 from quorate.cli.table import indented, table
 from quorate.cli.words import gpus, hours, names, refusal_lines
 from quorate.core.commands import Change, Decision
+from quorate.documents.times import time_text
 from quorate.ledger.chain import Head
 from quorate.ledger.codec import event_to_json
 from quorate.model.events import (
@@ -22,7 +23,9 @@ from quorate.model.events import (
     LeaseEnding,
     LeaseStarted,
     NodeMarked,
+    NodesClaimed,
     NodeStatus,
+    NodeWiped,
     ReservationMade,
     Role,
     RunEnded,
@@ -81,7 +84,7 @@ def outcome_lines(
     return lines
 
 
-def _event_lines(
+def _event_lines(  # noqa: C901 - one line per event
     events: Sequence[Event], moment: Moment, before: Mapping[str, Lease], unreal: Collection[str]
 ) -> list[str]:
     """Return what is told of each event by itself, in their order.
@@ -98,6 +101,8 @@ def _event_lines(
         match event:
             case NodeMarked():
                 lines.append(_marked(event, moment, before))
+            case NodesClaimed() | NodeWiped():
+                lines.append(_claim_line(event))
             case RunRefused():
                 lines += _waits(event, ask=event.run not in unreal)
             case HoldExtended():
@@ -168,6 +173,17 @@ def _marked(event: NodeMarked, moment: Moment, before: Mapping[str, Lease]) -> s
     return f"{line}; still on it: {names(staying)}" if staying else line
 
 
+def _claim_line(event: NodesClaimed | NodeWiped) -> str:
+    if isinstance(event, NodesClaimed):
+        end = time_text(event.end_ms)
+        return f"claim/{event.claim} of {event.user}: {names(event.nodes)} until {end}"
+    note = f": {event.note}" if event.note else ""
+    line = f"node/{event.node} was wiped after claim {event.claim}"
+    if not event.is_clean:
+        line = f"node/{event.node} could not be wiped after claim {event.claim} and is quarantined"
+    return f"{line}{note}"
+
+
 def _is_on(lease: Lease, node: str) -> bool:
     return any(place == node for place, _ in lease.fact.slots)
 
@@ -188,6 +204,8 @@ def _ended(event: LeaseEnded, fact: LeaseStarted, moment: Moment) -> str:
 
 def _released(fact: LeaseStarted, moment: Moment) -> str:
     """Return what became of the slots: only those of a ready node can be given to others."""
+    if fact.role is Role.CLAIM:
+        return f"{gpus(lease_gpus(fact.slots))} to be wiped"
     counts: dict[NodeStatus, int] = {}
     for node, mask in fact.slots:
         status = moment.view.node_status.get(node, NodeStatus.READY)

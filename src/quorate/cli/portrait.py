@@ -8,6 +8,7 @@ from typing import Final
 from quorate.cli.contests import cuts_table, ordeal_lines, shares_table, tokens_table
 from quorate.cli.explanation import promise_lines
 from quorate.cli.kind import Kind
+from quorate.cli.kinds_claims import CLAIM, claim_text
 from quorate.cli.kinds_fleet import NODE
 from quorate.cli.kinds_money import (
     BUDGET,
@@ -123,6 +124,8 @@ def _run_facts(moment: Moment, record: RunRecord) -> list[tuple[str, str]]:
         ("Has", _has(moment, record)),
         ("Submitted", f"{since(record.submitted_ms, now_ms)}, sequence {record.seq}"),
     ]
+    if record.spec.sensitive:
+        facts.append(("Claim", claim_text(moment, record)))
     if record.stopping is not None:
         told = since(record.stopping.at_ms, now_ms)
         facts.append(("Stops", f"{stopping(record.stopping)}; told {told}"))
@@ -318,6 +321,7 @@ PORTRAITS: Final[dict[str, Portrait]] = {
     RUN.name: run_portrait,
     BUDGET.name: budget_portrait,
     NODE.name: node_portrait,
+    CLAIM.name: run_portrait,
     OWNER.name: owner_portrait,
     LEASE.name: lease_portrait,
     RESERVATION.name: reservation_portrait,

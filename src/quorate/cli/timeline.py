@@ -26,6 +26,8 @@ from quorate.model.events import (
     LotteryCommitted,
     NodeApplied,
     NodeMarked,
+    NodesClaimed,
+    NodeWiped,
     OwnerApplied,
     OwnerRemoved,
     PledgeClosed,
@@ -77,7 +79,7 @@ def entries(blocks: Iterable[Block], *, after: Head = GENESIS) -> Iterator[Entry
             yield Entry(seq, head, event)
 
 
-def run_of(event: Event) -> str | None:
+def run_of(event: Event) -> str | None:  # noqa: PLR0911 - one answer per kind
     """Return the run that ``event`` is about, if it is about one."""
     match event:
         case RunSubmitted():
@@ -101,6 +103,8 @@ def run_of(event: Event) -> str | None:
             return event.reservation.rpartition("@")[0]
         case SpareFilled():
             return event.filler
+        case NodesClaimed() | NodeWiped():
+            return event.claim
         case _:
             return None
 
@@ -138,24 +142,27 @@ def moves_of(store: EventStore, reservation: str) -> list[ReservationMoved]:
     ]
 
 
-def node_of(event: Event) -> str | None:
-    """Return the node that ``event`` declares or marks, if it does."""
+def nodes_of(event: Event) -> tuple[str, ...]:
+    """Return the nodes that ``event`` declares, marks, sets apart or finds wiped."""
     match event:
         case NodeApplied():
-            return event.node.name
-        case NodeMarked():
-            return event.node
+            return (event.node.name,)
+        case NodeMarked() | NodeWiped():
+            return (event.node,)
+        case NodesClaimed():
+            return event.nodes
         case _:
-            return None
+            return ()
 
 
-SUBJECTS: Final[dict[str, Callable[[Event], str | None]]] = {
-    "run": run_of,
-    "node": node_of,
-    "reservation": reservation_of,
-    "resolveroutcome": conflict_of,
+ABOUT: Final[dict[str, Callable[[Event, str], bool]]] = {
+    "run": lambda event, name: run_of(event) == name,
+    "claim": lambda event, name: run_of(event) == name,
+    "node": lambda event, name: name in nodes_of(event),
+    "reservation": lambda event, name: reservation_of(event) == name,
+    "resolveroutcome": lambda event, name: conflict_of(event) == name,
 }
-"""For a kind of thing, which one of them an event is about."""
+"""For a kind of thing, whether an event is about the one of a name."""
 
 
 def entry_tree(entry: Entry) -> dict[str, Any]:
@@ -192,6 +199,14 @@ def said(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per ev
             return f"node/{node.name}: {node.gpus} {node.flavor} in {node.domain_key}"
         case NodeMarked():
             return f"node/{event.node} {event.status}{_noted(event.note)}"
+        case NodesClaimed():
+            return (
+                f"claim/{event.claim} of {event.user}: {', '.join(event.nodes)} until "
+                f"{time_text(event.end_ms)}"
+            )
+        case NodeWiped():
+            how = "wiped" if event.is_clean else "quarantined: it could not be wiped"
+            return f"node/{event.node} {how} after claim/{event.claim}{_noted(event.note)}"
         case OwnerApplied():
             return f"owner/{event.owner.name}{_noted(event.reason)}"
         case OwnerRemoved():

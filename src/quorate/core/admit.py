@@ -79,7 +79,7 @@ def admit(  # noqa: PLR0913 - whose start, when, and how long to search
     ``asked_ms`` is when a start is planned, where that is earlier. Unless a budget of ``steps`` is
     given, which several attempts may share, the least width is searched in full.
     """
-    refusal = too_many_runs(view, run.owner)
+    refusal = None if run.sensitive else too_many_runs(view, run.owner)
     if refusal is not None:
         return refusal
     covers = [
@@ -161,8 +161,14 @@ def cover_request(  # noqa: PLR0913 - what, when, and what is there already
     """Return what covering a start of ``run`` now asks of its payers.
 
     ``leases`` are those it keeps beside what is to be covered. With an executor whatever starts
-    has to be told to stop one grace before its money ends, so a payer must outlast that.
+    has to be told to stop one grace before its money ends, so a payer must outlast that; and
+    whoever pays for a claim pays to its end.
     """
+    pool = view.pools[run.pool]
+    duration_ms = hold_duration_ms(run, pool)
+    outlast_ms = now_ms + (grace_ms(run, pool) if has_executor else 0)
+    if run.sensitive:
+        outlast_ms = now_ms + duration_ms - 1
     left = run.funding.borrow_gpus_max
     if left is not None:
         left -= sum(lease.gpus for lease in leases if lease.fact.tier is Tier.BORROWED)
@@ -170,12 +176,13 @@ def cover_request(  # noqa: PLR0913 - what, when, and what is there already
         owner=run.owner,
         flavor=flavor,
         now_ms=now_ms,
-        duration_ms=hold_duration_ms(run, view.pools[run.pool]),
+        duration_ms=duration_ms,
         allow_borrow=run.funding.allow_borrow,
         borrow_gpus_left=left,
         sponsors=run.funding.sponsors,
-        outlast_ms=now_ms + (grace_ms(run, view.pools[run.pool]) if has_executor else 0),
+        outlast_ms=outlast_ms,
         asked_ms=asked_ms,
+        own_only=run.sensitive,
     )
 
 

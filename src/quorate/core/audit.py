@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from quorate.core.claim_audit import ClaimBooks
 from quorate.core.continuity import Continuity
 from quorate.core.invariants import (
     END_REASONS,
@@ -86,12 +87,13 @@ VIOLATIONS_MAX: Final = 1_000
 def audit(events: Iterable[Event], *, view: StateView | None = None) -> list[Violation]:
     """Return everything that was ever wrong in ``events``, a ledger from its first event on.
 
-    I1 to I7, I9 and I11 after every event, in ledger order; a run is looked at when
+    I1 to I7, I9, I11 and I12 after every event, in ledger order; a run is looked at when
     the events about it are interrupted by others, so a start of several leases counts as one. With
     ``view``, the state those events add up to, also that it spent exactly what leases cost: I10.
     """
     books, continuity, promises = _Books(), Continuity(), Promises()
-    others = (continuity, PledgeBooks(), Lotteries(), promises, Quotas())
+    claims = ClaimBooks()
+    others = (continuity, PledgeBooks(), Lotteries(), promises, Quotas(), claims)
     found: list[Violation] = []
     for event in events:
         found.extend(books.enter(event))
@@ -103,6 +105,7 @@ def audit(events: Iterable[Event], *, view: StateView | None = None) -> list[Vio
     found.extend(books.kept())
     found.extend(continuity.settle())
     found.extend(promises.settle())
+    found.extend(claims.settle())
     if view is not None:
         found.extend(_compare(books, view))
     return found[:VIOLATIONS_MAX]

@@ -7,6 +7,7 @@ every promise is kept.
 from __future__ import annotations
 
 from quorate.core.admit import Admitted, admit
+from quorate.core.outlook import FOREVER_MS
 from quorate.core.promises import backfills, only_slice, room_left
 from quorate.core.quota import HARD
 from quorate.core.scribe import Scribe
@@ -35,7 +36,9 @@ def admit_beside(  # noqa: PLR0913 - whose start, and beside which promises
     answer = admit(view, run, now_ms, has_executor=has_executor)
     if isinstance(answer, Refusal) or not view.reservations:
         return answer
-    room = room_left(view, run, now_ms, exempt=exempt, before_seq=before_seq)
+    # Nobody can say when a claim's nodes will have been wiped: it takes what nobody will need.
+    until_ms = FOREVER_MS if run.sensitive else None
+    room = room_left(view, run, now_ms, exempt=exempt, before_seq=before_seq, until_ms=until_ms)
     if place is not None:
         room = only_slice(room, run.pool, place)
     if room is view:

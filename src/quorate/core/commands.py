@@ -69,6 +69,24 @@ class MarkNode:
 
 
 @dataclass(frozen=True, slots=True)
+class Release:
+    """A claim is given back before its end."""
+
+    claim: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wiped:
+    """A node was wiped after ``claim`` (None: whichever it was), or that failed."""
+
+    node: str
+    is_clean: bool
+    claim: str | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Drain:
     """Cordon a node and stop what is on it."""
 
@@ -151,6 +169,8 @@ Immediate = (
     | Confirm
     | MarkNode
     | Drain
+    | Release
+    | Wiped
     | Shrink
     | Resolve
     | Draw

@@ -21,6 +21,7 @@ from quorate.core.purse import (
 )
 from quorate.core.shortfall import explain_uncovered
 from quorate.core.steps import Steps
+from quorate.model.events import Tier
 from quorate.model.refusal import Refusal
 from quorate.model.view import Payers, StateView
 
@@ -51,5 +52,7 @@ def plan_cover(
 def payer_phases(view: StateView, request: CoverRequest) -> tuple[Payers, ...]:
     """Return whose money is tried: the family's, then the family's and the sponsors'."""
     family = family_payers(view, request.owner, request.flavor)
+    if request.own_only:
+        return (tuple((key, tier) for key, tier in family if tier is Tier.OWNED),)
     sponsors = sponsor_payers(view, request)
     return (family, family + sponsors) if sponsors else (family,)

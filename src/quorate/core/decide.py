@@ -10,6 +10,7 @@ from typing import Final, assert_never
 
 from quorate.core.activate import look_ms, start_reserved
 from quorate.core.backfill import settle_backfills
+from quorate.core.claims import drain_warnings, release, wiped
 from quorate.core.commands import (
     Apply,
     Cancel,
@@ -24,12 +25,14 @@ from quorate.core.commands import (
     Fail,
     Immediate,
     MarkNode,
+    Release,
     RemoveOwner,
     Resolve,
     Shrink,
     Submit,
     Tick,
     UpdateOwner,
+    Wiped,
 )
 from quorate.core.conflicts import resolve_by_hand, settle_conflict
 from quorate.core.declare import check_run, declare
@@ -84,17 +87,21 @@ def decide(
     if isinstance(command, Apply | CreateOwner | UpdateOwner | RemoveOwner):
         settle_thresholds(scribe)
     if isinstance(command, Apply):
-        over = _over_quota(scribe.view, decision)
+        over = _not_granted(scribe.view, decision)
         if over:
             return Decision(refusals=over, warnings=decision.warnings)
     return Decision(tuple(scribe.events), (), decision.changes, decision.warnings)
 
 
-def _over_quota(view: StateView, decision: Decision) -> tuple[Refusal, ...]:
-    """Return the hard quotas that runs just submitted are over, unless they are content to wait."""
+def _not_granted(view: StateView, decision: Decision) -> tuple[Refusal, ...]:
+    """Return why claims just asked for were not granted, and the hard quotas that runs are over.
+
+    A run that is content to wait for its quota is not refused.
+    """
     changes = decision.changes
     submitted = [view.runs[name] for _, name, change in changes if change is Change.SUBMITTED]
-    return tuple(
+    claims = (record for record in submitted if record.spec.sensitive)
+    return tuple(record.refusal for record in claims if record.refusal is not None) + tuple(
         record.refusal.also
         for record in submitted
         if record.spec.on_quota is OnQuota.REFUSE
@@ -177,28 +184,38 @@ def _carry_out(  # noqa: PLR0911 - one answer per command
     match command:
         case Apply():
             return declare(scribe, command)
-        case Complete() | Fail() | Cancel() | Shrink():
+        case Complete() | Fail() | Cancel() | Shrink() | Release():
             return _change_run(scribe, command)
         case Confirm():
             return _confirm(scribe, command)
-        case MarkNode() | Drain():
+        case MarkNode() | Drain() | Wiped():
             if command.node not in scribe.view.nodes:
                 return _refused(
                     RefusalCode.UNKNOWN_NAME,
                     f"there is no node {command.node!r}",
                     "list them: quorate get nodes",
                 )
-            if isinstance(command, Drain):
-                drain_node(scribe, command.node, command.note)
-            else:
-                mark_node(scribe, command.node, command.status, command.note)
-            return Decision()
+            return _change_node(scribe, command)
         case CreateOwner() | UpdateOwner() | RemoveOwner():
             return change_owner(scribe, command)
         case Resolve() | Draw() | Tick():
             return _resolve(scribe, command)
         case _:
             assert_never(command)
+
+
+def _change_node(scribe: Scribe, command: MarkNode | Drain | Wiped) -> Decision:
+    match command:
+        case Drain():
+            drain_node(scribe, command.node, command.note)
+            return Decision(warnings=drain_warnings(scribe.view, command.node))
+        case MarkNode():
+            mark_node(scribe, command.node, command.status, command.note)
+            return Decision()
+        case Wiped():
+            node, claim, note = command.node, command.claim, command.note
+            refusal = wiped(scribe, node, claim, note, is_clean=command.is_clean)
+            return Decision() if refusal is None else Decision(refusals=(refusal,))
 
 
 def _confirm(scribe: Scribe, command: Confirm) -> Decision:
@@ -235,6 +252,8 @@ def _submit(scribe: Scribe, command: Submit) -> Decision:
     start = Scribe(view, now_ms=scribe.now_ms, actor=scribe.actor, has_executor=scribe.has_executor)
     try_start(start, run, leases_ever=0, known=None)
     first = start.events[0] if start.events else None
+    if isinstance(first, RunRefused) and run.sensitive:
+        return Decision(refusals=(first.refusal,))
     if isinstance(first, RunRefused) and run.on_quota is OnQuota.REFUSE:
         over = first.refusal.also if first.refusal.code is RefusalCode.WAITING_FOR_QUOTA else None
         # What finds no room now would still be over its quota if it did.
@@ -248,22 +267,25 @@ def _submit(scribe: Scribe, command: Submit) -> Decision:
     return Decision(tuple(scribe.events), changes=(("Run", run.name, Change.SUBMITTED),))
 
 
-def _change_run(scribe: Scribe, command: Complete | Fail | Cancel | Shrink) -> Decision:
-    """Write the end of a run, or its shrinking."""
-    record = scribe.view.runs.get(command.run)
+def _change_run(scribe: Scribe, command: Complete | Fail | Cancel | Shrink | Release) -> Decision:
+    """Write the end of a run or a claim, or its shrinking."""
+    kind = "claim" if isinstance(command, Release) else "run"
+    name = command.claim if isinstance(command, Release) else command.run
+    record = scribe.view.runs.get(name)
     if record is None:
         return _refused(
-            RefusalCode.UNKNOWN_NAME, f"no run {command.run!r}", "list them: quorate get runs"
+            RefusalCode.UNKNOWN_NAME, f"no {kind} {name!r}", f"list them: quorate get {kind}s"
         )
     if record.phase in TERMINAL:
-        return _refused(
-            RefusalCode.NOT_RUNNING, f"run {command.run!r} is already {record.phase}", ""
-        )
+        return _refused(RefusalCode.NOT_RUNNING, f"{kind} {name!r} is already {record.phase}", "")
     match command:
         case Cancel():
             stop_run(scribe, record, EndReason.CANCELLED, Outcome.CANCELLED, note=command.note)
         case Shrink():
             refusal = shrink_run(scribe, record, command.gpus)
+            return Decision() if refusal is None else Decision(refusals=(refusal,))
+        case Release():
+            refusal = release(scribe, record, command.note)
             return Decision() if refusal is None else Decision(refusals=(refusal,))
         case Complete() | Fail():
             return _finished(scribe, record, command)
@@ -273,6 +295,12 @@ def _change_run(scribe: Scribe, command: Complete | Fail | Cancel | Shrink) -> D
 
 
 def _finished(scribe: Scribe, record: RunRecord, command: Complete | Fail) -> Decision:
+    if record.spec.sensitive:
+        return _refused(
+            RefusalCode.CONFLICT,
+            f"{command.run!r} is a claim, and held until its end whether anything works there",
+            f"to give its nodes back: quorate release {command.run}",
+        )
     if record.phase is not Phase.RUNNING:
         return _refused(
             RefusalCode.NOT_RUNNING,

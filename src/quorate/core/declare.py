@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from quorate.core.claims import claim_faults
 from quorate.core.commands import Applied, Apply, Change, Decision
 from quorate.core.owner_checks import check_owners, cycle_through, share_warnings, unknown
 from quorate.core.scribe import Scribe
@@ -151,7 +152,10 @@ def check_run(view: StateView, run: Run) -> list[Refusal]:
             )
         )
     if run.sensitive:
-        refusals.append(_unsupported(f"{path}spec.sensitive: sensitive claims"))
+        refusals += [
+            Refusal(code=RefusalCode.INVALID, subject=f"{path}spec.{field}: {what}", remedy=remedy)
+            for field, what, remedy in claim_faults(view, run)
+        ]
     refusals += [
         unknown(f"{path}spec.follow.after", "run", name)
         for name in (run.follow.after if run.follow is not None else ())

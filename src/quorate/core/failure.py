@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from quorate.core.claims import lose_nodes
 from quorate.core.reclaim import reclaim, reclaimable
 from quorate.core.scribe import Scribe
 from quorate.core.spares import close_pledges, part_with, return_spares
@@ -54,12 +55,14 @@ def settle_spares(scribe: Scribe) -> bool:
 
 
 def drain_node(scribe: Scribe, node: str, note: str) -> None:
-    """Cordon a node and stop the bundles on it; runs that need them wait again."""
+    """Cordon a node and stop the bundles on it, claims excepted; runs that need them wait again."""
     mark_node(scribe, node, NodeStatus.CORDONED, note)
     view = scribe.view
     close_pledges(scribe, [c for c in view.pledges.values() if any(n == node for n, _ in c.slots)])
     for record in _runs_on(scribe.view, node):
         name = record.spec.name
+        if record.spec.sensitive:
+            continue  # A claim is never cut: its nodes are empty when it is over.
         _drop_spares(scribe, name, {node}, EndReason.DRAINED)
         bundles = _bundles_on(scribe.view, scribe.view.runs[name], node)
         _stop_bundles(scribe, name, bundles, EndReason.DRAINED)
@@ -110,6 +113,9 @@ def _recover(scribe: Scribe, run: str) -> None:
             confirm(scribe, lease)
     record = scribe.view.runs[run]
     if record.stopping is not None or not record.leases:
+        return
+    if record.spec.sensitive:
+        lose_nodes(scribe, run)
         return
     if record.spec.replace is Replace.RESTART:
         stop_run(scribe, record, EndReason.FAIL, None)

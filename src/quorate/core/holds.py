@@ -21,13 +21,20 @@ def grace_ms(run: Run, pool: Pool) -> int:
 
 
 def expected_ms(run: Run, pool: Pool) -> int:
-    """Return how long ``run`` is expected to take, once it has started."""
+    """Return how long ``run`` is expected to take, once it has started; a claim takes just that."""
     said_ms = run.expected_duration_ms
+    if run.sensitive and said_ms is not None:
+        return said_ms
     return max(pool.expected_duration_ms if said_ms is None else said_ms, HOLD_QUANTUM_MS)
 
 
 def hold_duration_ms(run: Run, pool: Pool) -> int:
-    """Return how long a start of ``run`` is paid for in advance: what it expects, plus grace."""
+    """Return how long a start of ``run`` is paid for in advance: what it expects, plus grace.
+
+    A claim is over at its stated end, and its work stops one grace before that.
+    """
+    if run.sensitive:
+        return expected_ms(run, pool)
     return expected_ms(run, pool) + grace_ms(run, pool)
 
 

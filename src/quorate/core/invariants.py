@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from quorate.core.claim_audit import check_claims
 from quorate.core.outlook import Outlook
 from quorate.core.pledge_audit import check_pledges
 from quorate.core.shape import Violation, check_shape
@@ -84,10 +85,11 @@ class Tally:
 def sweep(view: StateView) -> list[Violation]:
     """Return every invariant that does not hold in ``view``; nothing when all is well.
 
-    Checks I1, I2, I3, I5, I6 as far as a state shows it, I7, I10, I11, and of I8 that counters and
-    indexes are what the tables add up to. Takes time in proportion to the state.
+    Checks I1, I2, I3, I5, I6 and I12 as far as a state shows them, I7, I10, I11, and of I8 that
+    counters and indexes are what the tables add up to. Takes time in proportion to the state.
     """
-    found = [*_slots(view), *_money(view), *_indexes(view), *check_pledges(view)]
+    found = [*_slots(view), *_money(view), *_indexes(view)]
+    found += [*check_pledges(view), *check_claims(view)]
     for lease in view.leases.values():
         found += check_lease(view, lease)
     for record in view.runs.values():
@@ -201,7 +203,7 @@ def _slots(view: StateView) -> Iterator[Violation]:
         if island.slots_left(record.position) != left:
             indexed = island.slots_left(record.position)
             yield Violation("I8", name, f"free slots are indexed as {indexed:#x}")
-        offered = 0 if name in view.node_status else left
+        offered = 0 if name in view.node_status or name in view.unwiped else left
         if island.free[record.position] != offered:
             yield Violation("I8", name, f"offers {island.free[record.position]:#x}")
 

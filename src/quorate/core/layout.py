@@ -76,5 +76,5 @@ def pack_request(run: Run, pool: Pool, flavor: str, width: int) -> PackRequest:
         one_domain=not run.cross_group_spread,
         selector=run.selector,
         placement=pool.placement,
-        whole_nodes=pool.whole_nodes,
+        whole_nodes=pool.whole_nodes or run.sensitive,
     )

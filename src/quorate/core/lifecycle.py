@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from quorate.core.admit import Admitted
 from quorate.core.beside import admit_beside, write_beside
+from quorate.core.claims import over_pool_size, write_claim
 from quorate.core.fill import fill_beside, write_fill
 from quorate.core.follow import waits_for_upstream
 from quorate.core.glance import still_no_room
@@ -25,6 +26,9 @@ def try_start(scribe: Scribe, run: Run, *, leases_ever: int, known: Refusal | No
         return
     waits = waits_for_upstream(view, run) or held_back(view, run.name, scribe.now_ms)
     answer = waits or admit_beside(view, run, scribe.now_ms, has_executor=scribe.has_executor)
+    if run.sensitive:
+        _grant(scribe, run, answer)
+        return
     if isinstance(answer, Refusal) and answer.code in HARD:
         waits = answer = waiting(view, run, answer)
     if isinstance(answer, Admitted):
@@ -38,6 +42,20 @@ def try_start(scribe: Scribe, run: Run, *, leases_ever: int, known: Refusal | No
     elif is_news(known, answer):
         scribe.write(
             RunRefused(at_ms=scribe.now_ms, actor=scribe.actor, run=run.name, refusal=answer)
+        )
+
+
+def _grant(scribe: Scribe, run: Run, answer: Admitted | Refusal) -> None:
+    """Write a claim, or that it is refused: then nothing of what was asked will be kept."""
+    over = (
+        None if isinstance(answer, Refusal) else over_pool_size(scribe.view, len(answer.plan.nodes))
+    )
+    refusal = answer if isinstance(answer, Refusal) else over
+    if isinstance(answer, Admitted) and refusal is None:
+        write_claim(scribe, run, answer)
+    elif refusal is not None:
+        scribe.write(
+            RunRefused(at_ms=scribe.now_ms, actor=scribe.actor, run=run.name, refusal=refusal)
         )
 
 

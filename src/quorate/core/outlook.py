@@ -265,7 +265,7 @@ class Outlook:
         for node in view.island(key).nodes:
             held = by_node.get(node.name)
             # What ends on a node that is given no work becomes free for nobody.
-            if not held or node.name in status:
+            if not held or node.name in status or node.name in view.unwiped:
                 continue
             for name in held:
                 lease = leases[name]

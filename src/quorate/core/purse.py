@@ -26,6 +26,7 @@ class CoverRequest(Struct, frozen=True, kw_only=True, gc=False):
     ``borrow_gpus_left`` is what the run may still borrow; None means any number. A payer whose
     window ends by ``outlast_ms`` does not pay: it would have to be told to stop at once. A start
     planned at ``asked_ms`` may count on a window that opens later only where reservations may.
+    With ``own_only`` nobody but the owner itself pays.
     """
 
     owner: str
@@ -37,6 +38,7 @@ class CoverRequest(Struct, frozen=True, kw_only=True, gc=False):
     sponsors: tuple[str, ...] = ()
     outlast_ms: int = 0
     asked_ms: int | None = None
+    own_only: bool = False
 
 
 class Leg(Struct, frozen=True, gc=False):

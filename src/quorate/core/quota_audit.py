@@ -38,6 +38,8 @@ class Quotas:
     """Owner -> node -> how many of its own leases and pledges are there."""
     running: dict[str, int] = field(default_factory=dict)
     """Run -> when it began to run."""
+    claims: set[str] = field(default_factory=set)
+    """Runs that are claims: these take nodes, and are not counted as running."""
 
     def enter(self, event: Event) -> Iterator[Violation]:
         """Write ``event`` down, and yield the limits that it exceeds."""
@@ -48,6 +50,8 @@ class Quotas:
                 self.owners.pop(event.owner, None)
             case RunSubmitted():
                 self.owner_of[event.run.name] = event.run.owner
+                if event.run.sensitive:
+                    self.claims.add(event.run.name)
             case LeaseStarted():
                 yield from self._start(event)
             case LeaseEnded():
@@ -79,8 +83,9 @@ class Quotas:
                 if len(held) > quota.nodes_max:
                     what = f"brings {name} to {len(held)} nodes of {quota.nodes_max}"
                     yield Violation("I4", event.lease, what)
-            if begins and quota.concurrent_runs_max is not None:
-                count = sum(self.owner_of.get(run) in family for run in self.running)
+            if begins and event.run not in self.claims and quota.concurrent_runs_max is not None:
+                running = (run for run in self.running if run not in self.claims)
+                count = sum(self.owner_of.get(run) in family for run in running)
                 if count > quota.concurrent_runs_max:
                     what = f"brings {name} to {count} running of {quota.concurrent_runs_max}"
                     yield Violation("I4", event.run, what)

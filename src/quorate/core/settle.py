@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
+from quorate.core.claims import end_claim
 from quorate.core.handover import hand_over
 from quorate.core.holds import extension_ms
 from quorate.core.scribe import Scribe
 from quorate.core.stops import stop_bundle
-from quorate.model.events import EndReason, HoldExtended
+from quorate.model.events import EndReason, HoldExtended, Role
 from quorate.model.records import Lease
 
 
@@ -48,6 +49,9 @@ def _is_due(scribe: Scribe, lease: Lease) -> bool:
 def _go_on(scribe: Scribe, lease: Lease) -> Sequence[str]:
     """Let a lease go on if anybody pays, and return the leases to look at again."""
     view, fact = scribe.view, lease.fact
+    if fact.role is Role.CLAIM:
+        end_claim(scribe, view.runs[fact.run], end_ms=lease.hold_ends_ms)
+        return ()
     until_ms = scribe.now_ms + (lease.grace_ms if scribe.has_executor else 0)
     more_ms = extension_ms(view, lease, until_ms)
     if more_ms > 0:

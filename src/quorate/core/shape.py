@@ -55,6 +55,9 @@ def check_shape(
     ``ending`` names those that were told to stop: they go one by one, so what is left of their
     bundles is never whole, but a bundle that goes goes as one.
     """
+    if run.sensitive:
+        yield from _claim(run, [fact for fact in facts if fact.lease not in ending], nodes)
+        return
     shape = _Shape()
     for fact in facts:
         if (fact.comp_path.startswith("spare/")) != (fact.role is Role.SPARE):
@@ -66,6 +69,25 @@ def check_shape(
     most = run.funding.borrow_gpus_max if run.funding.allow_borrow else 0
     if most is not None and borrowed > most:
         yield Violation("I2", run.name, f"borrows {borrowed} of {most} GPUs")
+
+
+def _claim(
+    run: Run, facts: Sequence[LeaseStarted], nodes: Mapping[str, Node]
+) -> Iterator[Violation]:
+    """Yield where what a claim keeps is not of whole nodes, or more than it asked for.
+
+    Its nodes may fail one by one, and the others stay.
+    """
+    for fact in facts:
+        if fact.role is not Role.CLAIM or len(fact.slots) != 1:
+            yield Violation("I5", fact.lease, f"is {fact.role} on {len(fact.slots)} nodes")
+    gpus = sum(lease_gpus(fact.slots) for fact in facts)
+    there = sum(nodes[node].gpus for node in {node for fact in facts for node, _ in fact.slots})
+    if gpus != there or gpus > run.gpus:
+        yield Violation("I5", run.name, f"claims {gpus} of {there} GPUs, and asked for {run.gpus}")
+    domains = {nodes[node].domain_key for fact in facts for node, _ in fact.slots}
+    if not run.cross_group_spread and len(domains) > 1:
+        yield Violation("I5", run.name, f"may not be spread and lies in {sorted(domains)}")
 
 
 def _places(run: Run, shape: _Shape) -> Iterator[Violation]:

@@ -42,6 +42,7 @@ from quorate.model.records import (
     PledgeRecord,
     ReservationRecord,
     RunRecord,
+    UnwipedNode,
 )
 from quorate.model.refusal import Refusal
 from quorate.model.specs import (
@@ -58,7 +59,7 @@ from quorate.model.specs import (
 )
 from quorate.model.state import State
 
-SNAPSHOT_FORMAT: Final = 4
+SNAPSHOT_FORMAT: Final = 5
 """Raised whenever the shape below or the meaning of a counter changes."""
 
 
@@ -159,6 +160,7 @@ class _Snapshot(Struct, array_like=True):
     pools: list[Pool]
     nodes: list[Node]
     node_status: dict[str, NodeStatus]
+    unwiped: dict[str, UnwipedNode]
     owners: list[tuple[Owner, int]]
     budgets: list[Budget]
     envelopes: list[_Envelope]
@@ -222,6 +224,7 @@ def _packed(state: State) -> _Snapshot:
         list(state.pools.values()),
         [record.spec for record in state.nodes.values()],
         dict(sorted(state.node_status.items())),
+        dict(sorted(state.unwiped.items())),
         [(owner, state.owner_versions[name]) for name, owner in state.owners.items()],
         list(state.budgets.values()),
         [_pack_envelope(account) for account in state.envelopes.values()],
@@ -283,6 +286,9 @@ def _restore(found: _Snapshot) -> State:
         _restore_lease(state, lease)
     for name, status in found.node_status.items():
         state.mark_node(name, status)
+    for name, unwiped in found.unwiped.items():
+        state.set_apart(name, unwiped)
+        state.claimed_nodes += unwiped.leases > 0
     _restore_plans(state, found)
     return state
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
-from quorate.core.commands import Command, Complete, Confirm, Fail
+from quorate.core.commands import Command, Complete, Confirm, Fail, Wiped
 from quorate.model.events import Event, LeaseEnded, LeaseEnding, LeaseStarted
 from quorate.model.view import StateView
 from quorate.ports.executor import (
@@ -16,6 +16,8 @@ from quorate.ports.executor import (
     RunExited,
     StartLease,
     StopLease,
+    WipeDone,
+    WipeNode,
 )
 
 
@@ -32,7 +34,16 @@ def orders_of(view: StateView, events: Iterable[Event]) -> list[Order]:
                 orders.append(EndLease(event.lease, event.reason))
             case _:
                 pass
-    return orders
+    return [*orders, *_wipes(view)] if orders else orders
+
+
+def _wipes(view: StateView) -> list[WipeNode]:
+    """Return the nodes that a claim has left and nobody has wiped; naming them twice is no harm."""
+    return [
+        WipeNode(name, node.claim)
+        for name, node in view.unwiped.items()
+        if not node.leases and not node.is_quarantined
+    ]
 
 
 def standing_orders(view: StateView) -> list[Order]:
@@ -42,24 +53,28 @@ def standing_orders(view: StateView) -> list[Order]:
         orders.append(StartLease(lease.fact, view.runs[lease.fact.run].spec))
         if lease.ending is not None:
             orders.append(StopLease(lease.fact.lease, lease.ending.deadline_ms))
-    return orders
+    return [*orders, *_wipes(view)]
 
 
 def commands_of(view: StateView, reports: Sequence[Report]) -> Iterator[Command]:
     """Yield the commands that bring ``reports`` into the ledger.
 
     Yields nothing for what the ledger has already, or has given up: an exit of a life of the run
-    that is over must not end the next one.
+    that is over must not end the next one. Work that ends under a claim leaves the claim as it is.
     """
     for report in reports:
         match report:
             case RunExited():
-                if report.lease not in view.leases:
+                if report.lease not in view.leases or view.runs[report.run].spec.sensitive:
                     continue
                 yield Complete(report.run) if report.code == 0 else Fail(report.run, report.note)
             case LeaseGone():
                 lease = view.leases.get(report.lease)
                 if lease is not None and lease.ending is not None:
                     yield Confirm(report.lease)
+            case WipeDone():
+                node = view.unwiped.get(report.node)
+                if node is not None and node.claim == report.claim and not node.is_quarantined:
+                    yield Wiped(report.node, report.is_clean, report.claim, report.note)
             case _:
                 assert_never(report)

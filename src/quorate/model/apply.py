@@ -19,6 +19,7 @@ from quorate.model.records import (
     Lease,
     Phase,
     RunRecord,
+    UnwipedNode,
 )
 from quorate.model.specs import Budget, EnvelopeId, Run, cap_id, envelope_id
 from quorate.model.state import State
@@ -28,6 +29,7 @@ _BORROWED: Final = e.Tier.BORROWED
 _PENDING: Final = Phase.PENDING
 _RUNNING: Final = Phase.RUNNING
 _SPARE: Final = e.Role.SPARE
+_CLAIM: Final = e.Role.CLAIM
 _PERCENTS: Final = (80, 100, 120)
 _PHASES: Final = {outcome: Phase(outcome) for outcome in e.Outcome}
 
@@ -83,6 +85,23 @@ def _node_applied(state: State, event: e.NodeApplied) -> None:
 
 def _node_marked(state: State, event: e.NodeMarked) -> None:
     state.mark_node(event.node, event.status)
+
+
+def _nodes_claimed(state: State, event: e.NodesClaimed) -> None:
+    for node in event.nodes:
+        assert node not in state.unwiped, event
+        state.set_apart(node, UnwipedNode(event.claim, event.user, event.at_ms, event.end_ms))
+
+
+def _node_wiped(state: State, event: e.NodeWiped) -> None:
+    known = state.unwiped[event.node]
+    assert known.claim == event.claim, event
+    assert not known.leases, event
+    if event.is_clean:
+        state.give_back(event.node)
+    else:
+        known = state.unwiped.own(event.node)
+        known.is_quarantined, known.note = True, event.note
 
 
 def _owner_applied(state: State, event: e.OwnerApplied) -> None:
@@ -248,12 +267,14 @@ def _lease_started(state: State, event: e.LeaseStarted) -> None:
     run.leases_ever += 1
     if event.role is _SPARE:
         state.spares[name] = None
+    elif event.role is _CLAIM:
+        state.count_claimed(event.slots, 1)
     if run.phase is _PENDING:
         if run.refusal is None:
             del state.pending[event.run], state.queued[event.run]
         else:
             state.dequeue(run)
-        if state.leases_indexed:
+        if state.leases_indexed and not run.spec.sensitive:
             state.count_run(owner, 1)
         run.phase = _RUNNING
         run.refusal = None
@@ -320,6 +341,8 @@ def _lease_ended(state: State, event: e.LeaseEnded) -> None:
     del run.leases[name]
     if fact.role is _SPARE:
         del state.spares[name]
+    elif fact.role is _CLAIM:
+        state.count_claimed(fact.slots, -1)
     # The account's own name: the fact and the text in it are let go.
     payer = (account.envelope_id, fact.tier)
     run.charges[payer] = run.charges.get(payer, 0) + used
@@ -349,7 +372,7 @@ def _run_ended(state: State, event: e.RunEnded) -> None:
     assert not run.leases, event
     if run.phase is _PENDING:
         state.dequeue(run)
-    elif state.leases_indexed:
+    elif state.leases_indexed and not run.spec.sensitive:
         state.count_run(run.spec.owner, -1)
     run.phase, run.stopping = _PHASES[event.outcome], None
     if run.via_conflict or run.backfills:
@@ -365,6 +388,8 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     e.PoolApplied: _pool_applied,
     e.NodeApplied: _node_applied,
     e.NodeMarked: _node_marked,
+    e.NodesClaimed: _nodes_claimed,
+    e.NodeWiped: _node_wiped,
     e.OwnerApplied: _owner_applied,
     e.OwnerRemoved: _owner_removed,
     e.ThresholdCrossed: _threshold_crossed,

@@ -235,6 +235,24 @@ class NodeMarked(Fact, frozen=True, tag="node-marked/1"):
     note: str = ""
 
 
+class NodesClaimed(Fact, frozen=True, tag="nodes-claimed/1"):
+    """Nodes were set apart for one user until ``end_ms``; the leases of ``claim`` come next."""
+
+    claim: str
+    user: str
+    nodes: tuple[str, ...]
+    end_ms: int
+
+
+class NodeWiped(Fact, frozen=True, tag="node-wiped/1"):
+    """What ``claim`` left on a node was wiped; or that failed, and nobody may use it."""
+
+    node: str
+    claim: str
+    is_clean: bool
+    note: str = ""
+
+
 class OwnerApplied(Fact, frozen=True, tag="owner-applied/1"):
     """An owner was created or replaced, for a ``reason`` if one was given."""
 
@@ -467,6 +485,8 @@ Event = (
     | PoolApplied
     | NodeApplied
     | NodeMarked
+    | NodesClaimed
+    | NodeWiped
     | OwnerApplied
     | OwnerRemoved
     | ThresholdCrossed

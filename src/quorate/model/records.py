@@ -62,6 +62,33 @@ class NodeRecord(Record):
         return NodeRecord(self.spec, self.island, self.position)
 
 
+class UnwipedNode(Record):
+    """A node that ``claim`` has, or has had since it was last wiped; only its user may use it.
+
+    ``leases`` counts those of the claim that are open there. A quarantined one could not be wiped.
+    """
+
+    claim: str
+    user: str
+    since_ms: int
+    end_ms: int
+    leases: int = 0
+    is_quarantined: bool = False
+    note: str = ""
+
+    def copy(self) -> UnwipedNode:
+        """Return a record that may be changed alone."""
+        return UnwipedNode(
+            self.claim,
+            self.user,
+            self.since_ms,
+            self.end_ms,
+            self.leases,
+            self.is_quarantined,
+            self.note,
+        )
+
+
 @dataclass(slots=True)
 class EnvelopeAccount:
     """What an envelope has promised and paid.

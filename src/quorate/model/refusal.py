@@ -25,6 +25,7 @@ class RefusalCode(Word):
     SEARCH_LIMIT = "search-limit"
     MAX_NODES = "max-nodes"
     MAX_CONCURRENT_RUNS = "max-concurrent-runs"
+    SENSITIVE_POOL_SIZE = "sensitive-pool-size"
     WAITING_FOR_QUOTA = "waiting-for-quota"
     RESERVED = "reserved"
     JUST_CUT = "just-cut"
@@ -105,6 +106,11 @@ def sentence(refusal: Refusal) -> str:  # noqa: C901, PLR0911, PLR0912 - one lin
             return _rejected(refusal, "max_nodes", "nodes")
         case RefusalCode.MAX_CONCURRENT_RUNS:
             return _rejected(refusal, "max_concurrent_allocations", "allocations")
+        case RefusalCode.SENSITIVE_POOL_SIZE:
+            return (
+                "claim rejected: would exceed sensitive_pool_size quota (current: "
+                f"{refusal.current}, requested: {wanted}, limit: {refusal.limit})"
+            )
         case RefusalCode.WAITING_FOR_QUOTA:
             name = "" if refusal.also is None else _QUOTA_NAMES.get(refusal.also.code, "")
             return (

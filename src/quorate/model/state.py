@@ -26,6 +26,7 @@ from quorate.model.records import (
     PledgeRecord,
     ReservationRecord,
     RunRecord,
+    UnwipedNode,
 )
 from quorate.model.selector import matches
 from quorate.model.specs import (
@@ -64,6 +65,7 @@ class State:
         "budgets",
         "caps",
         "children",
+        "claimed_nodes",
         "conflicts",
         "ends_cache",
         "envelopes",
@@ -96,6 +98,7 @@ class State:
         "spares",
         "system",
         "thresholds",
+        "unwiped",
     )
 
     def __init__(self) -> None:
@@ -114,6 +117,8 @@ class State:
         self.caps: Table[CapId, CapAccount] = Table()
         self._nodes: Table[str, NodeRecord] = Table()
         self.node_status: Table[str, NodeStatus] = Table()
+        self.unwiped: Table[str, UnwipedNode] = Table()
+        self.claimed_nodes = 0
         self.islands: Table[IslandKey, Island] = Table()
         self.runs: Table[str, RunRecord] = Table()
         self.pending: Table[str, int] = Table()
@@ -162,6 +167,7 @@ class State:
         over.seq, over.at_ms = self.seq, self.at_ms
         over.ledger_id, over.public_key, over.system = self.ledger_id, self.public_key, self.system
         over.lottery = self.lottery
+        over.claimed_nodes = self.claimed_nodes
         for name in _TABLES:
             setattr(over, name, LayeredTable(getattr(self, name)))
         # Shared until a budget or owner changes in the overlay, which then gets its own (apply.py).
@@ -255,7 +261,7 @@ class State:
             for pledge in self.pledges.values():
                 self._hold(found, pledge.run, pledge.slots)
             for record in self.runs.values():
-                if record.phase is Phase.RUNNING:
+                if record.phase is Phase.RUNNING and not record.spec.sensitive:
                     found.add_run(record.spec.owner, 1)
         return self._holdings
 
@@ -461,10 +467,34 @@ class State:
         island = self._own_island(record.island)
         if status is NodeStatus.READY:
             self.node_status.pop(name, None)
-            island.offer(record.position)
+            if name not in self.unwiped:
+                island.offer(record.position)
         else:
             self.node_status[name] = status
             island.withhold(record.position)
+
+    def set_apart(self, name: str, unwiped: UnwipedNode) -> None:
+        """Withhold a node from all but a claim, until it has been wiped after it."""
+        self.ends_cache = Ends()
+        self.unwiped[name] = unwiped
+        record = self.nodes[name]
+        self._own_island(record.island).withhold(record.position)
+
+    def give_back(self, name: str) -> None:
+        """Let a node that was wiped be used by anybody, if it is ready."""
+        self.ends_cache = Ends()
+        del self.unwiped[name]
+        record = self.nodes[name]
+        if name not in self.node_status:
+            self._own_island(record.island).offer(record.position)
+
+    def count_claimed(self, slots: Slots, leases: int) -> None:
+        """Count ``leases`` more (negative: less) of a claim on each of its nodes."""
+        for name, _ in slots:
+            node = self.unwiped.own(name)
+            before = node.leases
+            node.leases += leases
+            self.claimed_nodes += (node.leases > 0) - (before > 0)
 
     def slots_left(self, name: str) -> int:
         """Return the slots of a node that no lease has, whether or not they may be given out."""
@@ -655,7 +685,7 @@ class State:
         )
         self.islands[key] = island
         for position, node in enumerate(island.nodes):
-            if node.name in self.node_status:
+            if node.name in self.node_status or node.name in self.unwiped:
                 island.withhold(position)
             self._nodes[node.name] = NodeRecord(node, key, position)
 
@@ -676,6 +706,7 @@ _TABLES = (
     "caps",
     "_nodes",
     "node_status",
+    "unwiped",
     "islands",
     "runs",
     "pending",

@@ -24,6 +24,7 @@ from quorate.model.records import (
     PledgeRecord,
     ReservationRecord,
     RunRecord,
+    UnwipedNode,
 )
 from quorate.model.specs import (
     Budget,
@@ -221,6 +222,16 @@ class StateView(Protocol):
     @property
     def open_conflicts(self) -> Mapping[str, None]:
         """The conflicts that are not settled yet."""
+        ...
+
+    @property
+    def unwiped(self) -> Mapping[str, UnwipedNode]:
+        """The nodes that a claim has, or has had since they were last wiped."""
+        ...
+
+    @property
+    def claimed_nodes(self) -> int:
+        """How many nodes claims have now."""
         ...
 
     @property

@@ -6,7 +6,8 @@ at most once, ever. Where an ``EndLease`` and a ``StartLease`` of one run in one
 slots (a hand-over, a swap, a step that takes a lost group's place), the work there goes on.
 
 What has come to an end is asked for, not called back: ``reports`` says it again each time until an
-``EndLease`` shows that the ledger has it, so nothing is lost between a process and a commit.
+``EndLease`` shows that the ledger has it, so nothing is lost between a process and a commit. The
+end of a wipe is said until the node is given work again.
 """
 
 from __future__ import annotations
@@ -43,7 +44,15 @@ class EndLease:
     reason: EndReason
 
 
-Order = StartLease | StopLease | EndLease
+@dataclass(frozen=True, slots=True)
+class WipeNode:
+    """A claim has left ``node``: wipe it, once, so that nobody after it finds anything there."""
+
+    node: str
+    claim: str
+
+
+Order = StartLease | StopLease | EndLease | WipeNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +75,17 @@ class LeaseGone:
     lease: str
 
 
-Report = RunExited | LeaseGone
+@dataclass(frozen=True, slots=True)
+class WipeDone:
+    """Wiping a node after ``claim`` has ended; unless ``is_clean``, something may be left there."""
+
+    node: str
+    claim: str
+    is_clean: bool
+    note: str = ""
+
+
+Report = RunExited | LeaseGone | WipeDone
 
 
 class Executor(Protocol):
@@ -79,7 +98,7 @@ class Executor(Protocol):
     def resume(self, orders: Sequence[Order]) -> None:
         """Take every open lease anew, after a restart; what is not among them must go.
 
-        A stop follows the start of each lease that is ending.
+        A stop follows the start of each lease that is ending; nodes to be wiped are named again.
         """
         ...
 

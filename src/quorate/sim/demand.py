@@ -26,6 +26,7 @@ from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.selector import CLUSTER
 from quorate.model.specs import (
     Budget,
+    Discipline,
     Follow,
     Funding,
     Malleable,
@@ -264,6 +265,8 @@ def _changed(chance: Random, spec: Applied) -> Applied:
         case Owner():
             return replace(spec, parents=chance.choice(((), ("org",), ("nobody",))))
         case Pool():
+            if one_in(chance, 4):
+                return replace(spec, discipline=Discipline.ROUNDS)
             return replace(spec, placement=chance.choice(tuple(Placement)))
         case System() | Run():
             return System(budget_period_days=chance.randrange(1, 90))

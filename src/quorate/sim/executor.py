@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
+from quorate.model.amounts import MINUTE_MS
 from quorate.model.events import EndReason, LeaseStarted, Role
 from quorate.model.specs import Run
 from quorate.ports.executor import (
@@ -23,6 +24,8 @@ from quorate.ports.executor import (
     RunExited,
     StartLease,
     StopLease,
+    WipeDone,
+    WipeNode,
 )
 from quorate.sim.engine import Timeline
 
@@ -38,6 +41,12 @@ class Truth:
 
 CODE_LOST: Final = 137
 """The exit code of work that lost a part of itself."""
+
+WIPE_MS: Final = 10 * MINUTE_MS
+"""How long it takes to wipe a node, unless told otherwise."""
+
+Wipe = Callable[[], tuple[int | None, bool]]
+"""How long wiping a node takes (None: for ever), and whether it is clean then."""
 
 StopDelay = Callable[[int], int | None]
 """How long a lease takes to go, given the time it was left; None when it never goes by itself."""
@@ -107,7 +116,7 @@ class SimExecutor:
     since. ``lost_gpu_ms`` is all that was ever lost and has to be done again.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - how the work and the machines are
         self,
         timeline: Timeline,
         *,
@@ -115,6 +124,7 @@ class SimExecutor:
         stop_delay: StopDelay,
         notice_ms: int,
         saves_at_stop: bool = True,
+        wipe: Wipe = lambda: (WIPE_MS, True),
     ) -> None:
         self.wrongs: list[str] = []
         self.lost_gpu_ms = 0
@@ -132,6 +142,11 @@ class SimExecutor:
         self._gone: dict[str, None] = {}
         self._lost_nodes: set[str] = set()
         self._touched: dict[str, None] = {}
+        self._wipe_takes = wipe
+        # Nodes with something of a claim on them, and what became of wiping them.
+        self._dirty: dict[str, str] = {}
+        self._wiping: dict[str, str] = {}
+        self._wiped: dict[str, WipeDone] = {}
 
     # --- The port ---
 
@@ -146,6 +161,8 @@ class SimExecutor:
                     self._stop(order)
                 case EndLease():
                     self._end(order.lease, order.reason, kept)
+                case WipeNode():
+                    self._wipe(order)
                 case _:
                     assert_never(order)
         touched, self._touched = self._touched, {}
@@ -167,6 +184,7 @@ class SimExecutor:
             if work.leases:
                 found.append(RunExited(run, next(iter(work.leases)), work.code, "exited"))
         found += [LeaseGone(lease) for lease in self._gone]
+        found += self._wiped.values()
         return found
 
     # --- The machine room ---
@@ -184,6 +202,12 @@ class SimExecutor:
     def restore_node(self, node: str) -> None:
         """Give ``node`` its power back; what ran there is still lost."""
         self._lost_nodes.discard(node)
+
+    def clean_by_hand(self, node: str) -> None:
+        """Have somebody wipe ``node`` who sees to it that it is clean."""
+        self._dirty.pop(node, None)
+        self._wiping.pop(node, None)
+        self._wiped.pop(node, None)
 
     def forget_stops(self) -> None:
         """Forget what was told to stop and still runs, as a program does that ends."""
@@ -225,6 +249,7 @@ class SimExecutor:
             if other is not None:
                 self.wrongs.append(f"{fact.lease} is started on {slot}, which {other} has")
             self._by_slot[slot] = fact.lease
+        self._use(fact)
         gpus = sum(mask.bit_count() for _, mask in fact.slots)
         held = self._held[fact.lease] = _Held(fact, gpus)
         for node, _ in fact.slots:
@@ -237,6 +262,15 @@ class SimExecutor:
         self._touched[fact.run] = None
         if fact.role is not Role.SPARE and any(n in self._lost_nodes for n, _ in fact.slots):
             self._break(held)
+
+    def _use(self, fact: LeaseStarted) -> None:
+        """Note who works on which nodes, and whether they are clean."""
+        for node, _ in fact.slots:
+            if self._dirty.get(node, fact.run) != fact.run:
+                self.wrongs.append(f"{fact.lease} is started on {node}, which was not wiped")
+            self._wiped.pop(node, None)
+            if fact.role is Role.CLAIM:
+                self._dirty[node] = fact.run
 
     def _stop(self, order: StopLease) -> None:
         held = self._held.get(order.lease)
@@ -292,6 +326,25 @@ class SimExecutor:
             node in self._lost_nodes or (held.fact.run, node, ordinal) in kept
             for node, ordinal in _slots_of(held.fact)
         )
+
+    def _wipe(self, order: WipeNode) -> None:
+        node, claim = order.node, order.claim
+        if self._wiping.get(node) == claim or node in self._wiped:
+            return  # Told again.
+        if self._on_node.get(node):
+            self.wrongs.append(f"{node} is to be wiped after {claim} while it is in use")
+        self._wiping[node] = claim
+        takes_ms, is_clean = self._wipe_takes()
+
+        def finish() -> None:
+            if self._wiping.get(node) == claim:
+                del self._wiping[node]
+                if is_clean:
+                    self._dirty.pop(node, None)
+                self._wiped[node] = WipeDone(node, claim, is_clean, "" if is_clean else "I/O error")
+
+        if takes_ms is not None:
+            self._timeline.after(takes_ms, finish)
 
     # --- Work ---
 

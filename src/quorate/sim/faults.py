@@ -13,7 +13,7 @@ from random import Random
 from types import TracebackType
 from typing import Final, Self
 
-from quorate.core.commands import Command, Drain, MarkNode
+from quorate.core.commands import Command, Drain, MarkNode, Wiped
 from quorate.ledger.chain import Block, Head
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, SECOND_MS
 from quorate.model.events import NodeStatus, Role
@@ -297,10 +297,32 @@ class Faults:
         self._timeline.after(self._chance.randrange(2 * HOUR_MS), set_right)
 
     def _rescue(self) -> None:
-        """Take the power from nodes whose work was told to stop hours ago and did not."""
-        for node in self._executor.stuck_nodes(since_ms=self._timeline.now_ms - RESCUE_AFTER_MS):
-            self._fence(node, 0)
+        """Take the power from nodes whose work was told to stop hours ago and did not.
+
+        Nodes that could not be wiped after a claim are wiped by hand.
+        """
+        for name in self._executor.stuck_nodes(since_ms=self._timeline.now_ms - RESCUE_AFTER_MS):
+            self._fence(name, 0)
+        engine = self._simulation.engine
+        unwiped = () if engine is None else tuple(engine.view.unwiped.items())
+        for name, node in unwiped:
+            late = self._timeline.now_ms - node.end_ms > RESCUE_AFTER_MS
+            if not node.leases and (late or node.is_quarantined):
+                self._executor.clean_by_hand(name)
+                done = Wiped(name, is_clean=True, claim=node.claim, note="by hand")
+                self._courier.insist(done, actor="operator")
         self._timeline.after(HOUR_MS, self._rescue)
+
+
+def wipes(chance: Random, *, is_honest: bool) -> Callable[[], tuple[int | None, bool]]:
+    """Return how wiping goes: most of it in minutes, some of it fails or never ends."""
+
+    def wipe() -> tuple[int | None, bool]:
+        takes_ms = chance.randrange(MINUTE_MS, HOUR_MS)
+        odds = 100 if is_honest else chance.randrange(100)
+        return (None if odds < 5 else takes_ms), odds >= 15  # noqa: PLR2004 - percents
+
+    return wipe
 
 
 def stop_delays(rates: FaultRates, chance: Random) -> Callable[[int], int | None]:

@@ -18,7 +18,7 @@ from quorate.model.specs import Run
 from quorate.sim.demand import START_MS, Size
 from quorate.sim.engine import Observer, Simulation, Timeline, VirtualClock
 from quorate.sim.executor import SimExecutor, Truth
-from quorate.sim.faults import Courier, CrashingStore, FaultRates, Faults, stop_delays
+from quorate.sim.faults import Courier, CrashingStore, FaultRates, Faults, stop_delays, wipes
 from quorate.sim.world import World, draw_world
 
 CALM_MS: Final = 24 * HOUR_MS
@@ -48,6 +48,7 @@ class Trial:
             truth_of=partial(_truth_of, truths),
             stop_delay=stop_delays(self.rates, Random(f"{seed}/stops")),
             notice_ms=10 * MINUTE_MS,
+            wipe=wipes(Random(f"{seed}/wipes"), is_honest=self.world.is_honest),
         )
         self.simulation = Simulation(
             self.timeline,
@@ -108,4 +109,7 @@ def draw_rates(chance: Random) -> FaultRates:
 
 
 def _truth_of(truths: dict[str, Truth], run: Run) -> Truth:
+    if run.sensitive:
+        # Its work takes as long as it may; nobody's start depends on that.
+        return Truth(work_ms=run.expected_duration_ms or HOUR_MS, checkpoint_every_ms=HOUR_MS)
     return truths[run.name]

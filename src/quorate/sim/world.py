@@ -27,6 +27,7 @@ from quorate.model.specs import (
     Sharing,
     System,
 )
+from quorate.sim.claims import draw_claim_wishes
 from quorate.sim.demand import (
     MAZE_RINGS,
     START_MS,
@@ -78,6 +79,7 @@ def draw_world(chance: Random, size: Size) -> World:
     if not is_honest:
         wishes = draw_wishes(chance, size, until_ms, arrivals, specs)
         wishes += draw_tenant_wishes(chance, size, until_ms, arrivals)
+        wishes += draw_claim_wishes(chance, size, START_MS, until_ms, nodes)
     in_time = tuple(sorted(wishes, key=lambda wish: wish.at_ms))
     return World(specs, arrivals, in_time, until_ms, is_honest)
 

@@ -367,6 +367,8 @@ def events() -> st.SearchStrategy[ev.Event]:
         st.builds(
             ev.NodeMarked, times_ms, texts, names, st.sampled_from(ev.NodeStatus), note=texts
         ),
+        st.builds(ev.NodesClaimed, times_ms, texts, names, texts, st.tuples(names), times_ms),
+        st.builds(ev.NodeWiped, times_ms, texts, names, names, st.booleans(), note=texts),
         st.builds(ev.RunResized, times_ms, texts, names, gpus=st.integers(1, 1 << 20)),
         st.builds(ev.PoolApplied, times_ms, texts, pools()),
         st.builds(ev.NodeApplied, times_ms, texts, nodes()),

@@ -27,12 +27,14 @@ from quorate.core.commands import (
     Draw,
     Fail,
     MarkNode,
+    Release,
     RemoveOwner,
     Resolve,
     Shrink,
     Submit,
     Tick,
     UpdateOwner,
+    Wiped,
 )
 from quorate.core.decide import decide
 from quorate.core.invariants import sweep
@@ -216,7 +218,7 @@ def scenario_of(deeds: Sequence[Deed]) -> dict[str, object]:
     }
 
 
-def _deed(command: Command | None) -> dict[str, object]:  # noqa: C901, PLR0911 - one line per command
+def _deed(command: Command | None) -> dict[str, object]:  # noqa: C901, PLR0911, PLR0912 - one line each
     match command:
         case None:
             return {"restart": True}
@@ -232,6 +234,11 @@ def _deed(command: Command | None) -> dict[str, object]:  # noqa: C901, PLR0911 
             return {_MARKS[command.status]: command.node}
         case Drain():
             return {"drain": command.node}
+        case Release():
+            return {"release": command.claim}
+        case Wiped():
+            after = {} if command.claim is None else {"claim": command.claim}
+            return {"wiped": {"node": command.node, "clean": command.is_clean} | after}
         case Shrink():
             return {"shrink": {"run": command.run, "gpus": command.gpus}}
         case Resolve():

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from quorate.cli.reason_words import began, ended, stopping
-from quorate.cli.timeline import node_of, run_of, said
+from quorate.cli.timeline import nodes_of, run_of, said
 from quorate.model.events import (
     EndReason,
     NodeMarked,
@@ -41,4 +41,4 @@ def test_a_stop_says_what_follows(outcome: Outcome | None, then: str) -> None:
 def test_a_marked_node_is_told_with_its_note() -> None:
     event = NodeMarked(at_ms=0, actor="a", node="n", status=NodeStatus.FAILED, note="smoke")
     assert said(event) == "node/n Failed: smoke"
-    assert (node_of(event), run_of(event)) == ("n", None)
+    assert (nodes_of(event), run_of(event)) == (("n",), None)
