@@ -18,7 +18,7 @@ import pytest
 from quorate.adapters.store_memory import MemoryStore
 from quorate.adapters.store_sqlite import SqliteStore
 from quorate.core.audit import audit
-from quorate.core.commands import Apply, Cancel, Command, Complete, Submit
+from quorate.core.commands import Apply, Cancel, Command, Complete, Release, Submit, Wiped
 from quorate.core.invariants import sweep
 from quorate.ledger.chain import open_blocks
 from quorate.loop.engine import Engine
@@ -26,7 +26,7 @@ from quorate.model.amounts import HOUR_MS
 from quorate.model.events import Event
 from quorate.model.records import Phase
 from quorate.model.refusal import RefusalCode
-from quorate.model.specs import OnQuota, Owner, Quota
+from quorate.model.specs import OnQuota, Owner, Quota, System
 from quorate.ports.store import EventStore
 from quorate.testing.engines import HandClock
 from quorate.testing.world import budget, envelope, fleet, run
@@ -64,7 +64,9 @@ class Race:
         self.store, self.chance, self.clock = store, chance, HandClock()
         first = Engine.create(store, self.clock, ledger_id="race", public_key="", actor="test")
         budgets = [budget(o.name, o.name, envelope("all", 100)) for o in OWNERS]
-        first.execute(Apply((*fleet({"A": 24, "B": 24}), *OWNERS, *budgets)), actor="test")
+        system = System(sensitive_pool_size=1)
+        specs = (system, *fleet({"A": 24, "B": 24}), *OWNERS, *budgets)
+        first.execute(Apply(specs), actor="test")
         self.engines = [Engine.open(store, self.clock) for _ in range(schedulers)]
         self.counts: Counter[str] = Counter()
         self.number = 0
@@ -98,12 +100,34 @@ class Race:
             quota = Quota(nodes_max=self.chance.randrange(most))
             return Apply((Owner(name=name, parents=old.parents, quota=quota),))
         self.number += 1
+        if kind < 0.55:
+            return self._about_claims(engine)
         return Submit(
             run(
                 f"r{self.number}",
                 self.chance.choice((1, 2, 4, 8, 16)),
                 self.chance.choice(TEAMS),
                 on_quota=self.chance.choice(list(OnQuota)),
+                expected_duration_ms=HOUR_MS,
+            )
+        )
+
+    def _about_claims(self, engine: Engine) -> Command:
+        """Return a claim, the end of one, or that a node is clean after it."""
+        claims = [
+            n for n, r in engine.view.runs.items() if r.phase is Phase.RUNNING and r.spec.sensitive
+        ]
+        if claims and self.chance.random() < 0.5:
+            return Release(self.chance.choice(claims))
+        left = [name for name, node in engine.view.unwiped.items() if not node.leases]
+        if left:
+            return Wiped(left[0], is_clean=True, claim=engine.view.unwiped[left[0]].claim)
+        return Submit(
+            run(
+                f"c{self.number}",
+                8,
+                self.chance.choice(TEAMS),
+                sensitive=True,
                 expected_duration_ms=HOUR_MS,
             )
         )
@@ -135,3 +159,4 @@ def test_hard_quotas_hold_whoever_commits_first(
     assert counts["late"] > ledgers * ROUNDS // 2
     assert counts[RefusalCode.MAX_NODES.value] > ledgers
     assert counts[RefusalCode.MAX_CONCURRENT_RUNS.value] > ledgers // 4
+    assert counts[RefusalCode.SENSITIVE_POOL_SIZE.value] > ledgers // 4
