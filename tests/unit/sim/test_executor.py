@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import EndReason, LeaseStarted, Role, StartReason, Tier
 from quorate.model.specs import EnvelopeId, Run
-from quorate.ports.executor import EndLease, LeaseGone, RunExited, StartLease, StopLease
+from quorate.ports.executor import (
+    EndLease,
+    LeaseGone,
+    RunExited,
+    StartLease,
+    StopLease,
+    WipeDone,
+    WipeNode,
+)
 from quorate.sim.engine import Timeline, VirtualClock
-from quorate.sim.executor import SimExecutor, Truth
+from quorate.sim.executor import WIPE_MS, SimExecutor, Truth
 from quorate.testing.world import NOW_MS, run
 
 TRUTH = Truth(work_ms=HOUR_MS, checkpoint_every_ms=10 * MINUTE_MS)
@@ -40,6 +50,11 @@ def start(name: str, node: str, mask: int, asked: Run, bundle: int = 0) -> Start
         reason=StartReason.START,
     )
     return StartLease(fact, asked)
+
+
+def claim(name: str, node: str) -> StartLease:
+    order = start(f"{name}/0", node, 3, run(name, 2, sensitive=True))
+    return StartLease(replace(order.lease, role=Role.CLAIM), order.run)
 
 
 def pass_until(timeline: Timeline, at_ms: int) -> None:
@@ -152,3 +167,33 @@ def test_a_lease_that_starts_twice_is_wrong() -> None:
     executor.carry_out([again, EndLease("r/0", EndReason.END)])
     executor.carry_out([again])
     assert executor.wrongs
+
+
+def test_a_claims_node_is_wiped_once_and_that_is_said_until_it_is_used_again() -> None:
+    timeline, executor = room()
+    executor.carry_out([claim("c", "n")])
+    pass_until(timeline, NOW_MS + HOUR_MS)
+    wipe = WipeNode("n", "c")
+    executor.carry_out([EndLease("c/0", EndReason.END), wipe])
+    executor.carry_out([wipe])
+    pass_until(timeline, NOW_MS + HOUR_MS + WIPE_MS - 1)
+    assert executor.reports() == []
+    pass_until(timeline, NOW_MS + HOUR_MS + WIPE_MS)
+    executor.carry_out([wipe])
+    assert executor.reports() == [WipeDone("n", "c", is_clean=True)]
+    executor.carry_out([start("r/0", "n", 3, run("r", 2))])
+    assert (executor.reports(), executor.wrongs) == ([], [])
+
+
+def test_work_on_a_node_that_was_not_wiped_is_wrong() -> None:
+    _, executor = room()
+    executor.carry_out([claim("c", "n")])
+    executor.carry_out([EndLease("c/0", EndReason.END), WipeNode("n", "c")])
+    executor.carry_out([start("r/0", "n", 3, run("r", 2))])
+    assert executor.wrongs == ["r/0 is started on n, which was not wiped"]
+
+
+def test_wiping_what_is_in_use_is_wrong() -> None:
+    _, executor = room()
+    executor.carry_out([claim("c", "n"), WipeNode("n", "c")])
+    assert executor.wrongs == ["n is to be wiped after c while it is in use"]
