@@ -105,8 +105,8 @@ BUGS: Final = (
     Bug(
         "let a backfilled bundle stay",
         "core/backfill.py",
-        "            stop_bundle(scribe, record.spec.name, bundle, EndReason.OVERSTAYED)\n",
-        "            del record, bundle\n",
+        "    stop_bundle(scribe, record.spec.name, bundle, EndReason.OVERSTAYED)\n",
+        "    del record, bundle\n",
     ),
     Bug(
         "let a later run delay a reservation",

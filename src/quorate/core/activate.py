@@ -23,6 +23,7 @@ from quorate.model.events import (
 from quorate.model.records import ReservationRecord
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Run
+from quorate.model.state import State
 from quorate.model.view import StateView
 
 
@@ -144,7 +145,7 @@ def _closed(scribe: Scribe, name: str, outcome: ReservationOutcome) -> Reservati
     )
 
 
-def without_hold(scribe: Scribe, name: str) -> StateView:
+def without_hold(scribe: Scribe, name: str) -> State:
     """Return the view in which what a reservation holds is free again."""
     trial = scribe.view.overlay()
     apply(trial, _closed(scribe, name, ReservationOutcome.CANCELLED))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, assert_never
 
 from quorate.core.activate import look_ms, start_reserved
-from quorate.core.backfill import settle_backfills
+from quorate.core.backfill import settle_backfills, stop_delaying
 from quorate.core.claims import drain_warnings, release, wiped
 from quorate.core.commands import (
     Apply,
@@ -143,6 +143,8 @@ def _give_out(scribe: Scribe) -> None:
         written = len(scribe.events)
         # What has started may have left less for a promise than it had when this began.
         settle_backfills(scribe)
+        stop_delaying(scribe)
+        settle_spares(scribe)
         replan(scribe, changed=changed)
         if len(scribe.events) == written:
             break  # Nobody has moved, so nobody has made room for another.

@@ -34,9 +34,11 @@ from quorate.model.events import (
     ReservationMoved,
     ReservationOutcome,
     Role,
+    Slice,
 )
 from quorate.model.records import Lease, Phase, RunRecord
 from quorate.model.view import StateView
+from quorate.testing.in_front import stand_in_front
 
 _DRAW: Final = b"quorate-lottery-draw/1\0"
 _CHANGES: Final = (NodeMarked, NodeApplied, PoolApplied, BudgetApplied, OwnerApplied)
@@ -44,7 +46,7 @@ _CHANGES: Final = (NodeMarked, NodeApplied, PoolApplied, BudgetApplied, OwnerApp
 
 @dataclass(slots=True)
 class _Promise:
-    """A reservation: when it is to start, and how often things had been shaken by then.
+    """A reservation: when and where it is to start, and how often things had been shaken by then.
 
     One that counts on a conflict is surer of its room than of its time: what is cut takes its
     grace, and others may move, start or have room made meanwhile (``moves``).
@@ -56,6 +58,7 @@ class _Promise:
     excuses: int
     by_conflict: bool
     moves: int
+    place: Slice
 
 
 @dataclass(slots=True)
@@ -119,6 +122,7 @@ class PromiseBooks:
                         self._excuses,
                         event.by_conflict,
                         self._moves,
+                        event.slice,
                     )
                 case ReservationMoved():
                     yield from self._move(event, moved, view)
@@ -154,12 +158,15 @@ class PromiseBooks:
                 f"late, lost or changed: {event.cause}"
             )
         if is_later:
-            yield from _stands_in_front(event, view)
+            if not _is_over_quota(event):  # It could not start in that place either.
+                was_due = planned_ms is not None and planned_ms <= event.at_ms
+                yield from stand_in_front(event, view, promise.place if was_due else None)
             # Others were planned around it.
             self._excuses += 1
         self._moves += 1
         promise.planned_ms, promise.excuses = start_ms, self._excuses
         promise.by_conflict, promise.moves = event.by_conflict, self._moves
+        promise.place = event.slice
 
     def _is_firm(self, promise: _Promise) -> bool:
         """Return whether nothing has happened since that would excuse a promise that is broken."""
@@ -262,23 +269,6 @@ def _has_overdue(view: StateView) -> bool:
 def _is_over_quota(event: ReservationMoved) -> bool:
     """Return whether a hard quota keeps a reservation from starting: it promises no headroom."""
     return event.cause.startswith("waiting for quota headroom")
-
-
-def _stands_in_front(event: ReservationMoved, view: StateView) -> Iterator[str]:
-    """Yield backfilled bundles that had to be gone for a reservation, and go on in its place."""
-    if _is_over_quota(event):
-        return  # It could not start in that place either.
-    domains = {domain for domain, _ in event.slice.domains}
-    for name in view.backfilled:
-        record = view.runs[name]
-        for bundle, vacate_ms, reservation in record.backfills:
-            # What is expected to end at this very instant is not in the way yet.
-            if reservation != event.reservation or vacate_ms >= event.at_ms:
-                continue
-            for lease in (view.leases[key] for key in record.leases):
-                homes = {view.nodes[node].spec.domain_key for node, _ in lease.fact.slots}
-                if lease.fact.bundle == bundle and lease.ending is None and homes & domains:
-                    yield f"{name} stands in front of {reservation} since {vacate_ms}"
 
 
 def _left_out(declared: ConflictDeclared, view: StateView) -> Iterator[str]:
