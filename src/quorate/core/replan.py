@@ -45,10 +45,11 @@ def replan(scribe: Scribe, *, changed: bool) -> None:
         is_blocked = record.planned_start_ms is None
         look = look_ms(scribe.view, record, has_executor=scribe.has_executor)
         is_asked = look is not None and look <= scribe.now_ms
-        if is_asked and _makes_room(scribe, record):
+        lacking = _make_room(scribe, record) if is_asked else ""
+        if lacking is None:
             continue
         if is_asked or (changed and is_blocked):
-            _defer(scribe, scribe.view.reservations[name])
+            _defer(scribe, scribe.view.reservations[name], lacking)
         elif name in hastened and record.status is not ReservationStatus.CLEARING:
             # One for which room is being made has its start: asking anew would only put it off.
             _hasten(scribe, record)
@@ -84,19 +85,28 @@ def _find(
     )
 
 
-def _makes_room(scribe: Scribe, record: ReservationRecord) -> bool:
-    """Return whether room is being made for a reservation that is due; have it made if it may."""
+def _make_room(scribe: Scribe, record: ReservationRecord) -> str | None:
+    """Have room made for a reservation that is due, if it may; return why not, None where it is.
+
+    An empty text where it does not count on that.
+    """
     view, name = scribe.view, record.made.reservation
     if any(view.conflicts[key].declared.reservation == name for key in view.open_conflicts):
-        return True
+        return None
     going = _going_ms(view, record)
     if not record.by_conflict or going is not None:
-        return False
+        return ""
     if any(
         view.conflicts[key].declared.tokens and view.conflicts[key].declared.due_ms <= scribe.now_ms
         for key in view.open_conflicts
     ):
-        return True  # One lottery after the other: each takes the next link and has its cost.
+        return None  # One lottery after the other: each takes the next link and has its cost.
+    return _call_conflict(scribe, record)
+
+
+def _call_conflict(scribe: Scribe, record: ReservationRecord) -> str | None:
+    """Declare the conflict that a reservation counts on; return why not, None where it is."""
+    view, name = scribe.view, record.made.reservation
     run = view.runs[record.made.run]
     foreseen = foresee_conflict(
         view,
@@ -109,11 +119,14 @@ def _makes_room(scribe: Scribe, record: ReservationRecord) -> bool:
         before_seq=record.seq,
     )
     if foreseen is None or foreseen.start_ms > scribe.now_ms:
-        return False
-    if may_call(view, run, scribe.now_ms, lost_gpu_ms=foreseen.lost_gpu_ms):
-        return False
+        return "none would make room now"
+    refused = may_call(view, run, scribe.now_ms, lost_gpu_ms=foreseen.lost_gpu_ms)
+    if refused:
+        return refused
     answer = declare_conflict(scribe, for_reservation(view, name))
-    return isinstance(answer, ConflictDeclared)
+    if isinstance(answer, ConflictDeclared):
+        return None
+    return "none is needed" if answer is None else sentence(answer)
 
 
 def _wait_for_cuts(scribe: Scribe, record: ReservationRecord) -> None:
@@ -178,8 +191,11 @@ def _hasten(scribe: Scribe, record: ReservationRecord) -> None:
         _move(scribe, record, intent, ReservationStatus.PLANNED, why)
 
 
-def _defer(scribe: Scribe, record: ReservationRecord) -> None:
-    """Give a reservation the next start there is, or none, with the cause."""
+def _defer(scribe: Scribe, record: ReservationRecord, lacking: str) -> None:
+    """Give a reservation the next start there is, or none, with the cause.
+
+    ``lacking`` is why there is no conflict, where it counted on one.
+    """
     planned_ms = record.planned_start_ms
     found = None if planned_ms is None else _find(scribe, record)
     if found is None or planned_ms is None or found.start_ms > planned_ms:
@@ -200,6 +216,8 @@ def _defer(scribe: Scribe, record: ReservationRecord) -> None:
     overdue = list(_overdue(scribe.view, record, scribe.now_ms))
     if overdue:
         cause += f"; overdue: {', '.join(overdue[:_NAMED_MAX])}"
+    if lacking:
+        cause += f"; no conflict: {lacking}"
     before = _fitting(scribe, _touched(scribe, record, intent))
     status = ReservationStatus.BLOCKED if found is None else ReservationStatus.DEFERRED
     if found is not None and planned_ms is None:

@@ -49,7 +49,7 @@ class _Promise:
     """A reservation: when and where it is to start, and how often things had been shaken by then.
 
     One that counts on a conflict is surer of its room than of its time: what is cut takes its
-    grace, and others may move, start or have room made meanwhile (``moves``).
+    grace, and others may move, start, give up or have room made meanwhile (``moves``).
     """
 
     made: ReservationMade
@@ -183,9 +183,10 @@ class PromiseBooks:
     def _close(self, event: ReservationClosed) -> Iterator[str]:
         promise = self._promises.pop(event.reservation)
         self._cleared.pop(event.reservation, None)
+        # Without it a conflict may cut others, and cost more than the pool bears.
+        self._moves += 1
         if event.outcome is not ReservationOutcome.ACTIVATED:
             return
-        self._moves += 1
         planned_ms = promise.planned_ms
         # What ends at the very instant of a start is waited for, so it may be one tick later.
         is_late = planned_ms is not None and event.at_ms > planned_ms + 1

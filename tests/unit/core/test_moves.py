@@ -1,0 +1,108 @@
+"""Why a promised start moves: what is recorded, and what the simulation's books accept."""
+
+from __future__ import annotations
+
+import pytest
+
+from quorate.core.commands import Apply, Submit, Tick
+from quorate.core.lottery import chain_link
+from quorate.model.amounts import HOUR_MS, MINUTE_MS
+from quorate.model.apply import apply_all
+from quorate.model.events import (
+    Event,
+    LotteryCommitted,
+    ReservationClosed,
+    ReservationMade,
+    ReservationMoved,
+    ReservationOutcome,
+    ReservationStatus,
+    Slice,
+)
+from quorate.model.specs import Pool
+from quorate.testing.engines import LOTTERY_LENGTH, LOTTERY_SECRET
+from quorate.testing.promise_books import PromiseBooks
+from quorate.testing.world import NOW_MS, budget, envelope, fleet, run, world
+from tests.oracles.lives import Life
+
+PLACE = Slice("H100", 8, (("r/c/A", 8),))
+
+
+def pool(lost_max_hours: int) -> Pool:
+    """Return a pool in which conflicts may cost that much in a day."""
+    return Pool(name="default", disruption_gpu_ms_per_day=lost_max_hours * HOUR_MS)
+
+
+def test_a_start_that_counted_on_a_conflict_says_why_there_is_none() -> None:
+    life = Life(
+        nodes=fleet({"A": 8}),
+        budgets=[budget(f"b-{name}", name, envelope("e", 8)) for name in ("one", "two")],
+        pools=[pool(100)],
+    )
+    committed = LotteryCommitted(
+        at_ms=NOW_MS,
+        actor="test",
+        commitment=chain_link(LOTTERY_SECRET, 0, length=LOTTERY_LENGTH).hex(),
+        length=LOTTERY_LENGTH,
+    )
+    apply_all(life.state, [committed])
+    life.events.append(committed)
+    life.do(Submit(run("old", 8, "one", expected_duration_ms=9 * HOUR_MS)))
+    life.do(Submit(run("new", 8, "two")), NOW_MS + 2 * HOUR_MS)
+    start_ms = life.state.reservations["new@1"].planned_start_ms
+    assert start_ms == NOW_MS + 2 * HOUR_MS + 15 * MINUTE_MS
+    life.do(Apply((pool(7),)), start_ms - MINUTE_MS)
+    decision = life.do(Tick(), start_ms)
+    (moved,) = [event for event in decision.events if isinstance(event, ReservationMoved)]
+    assert moved.planned_start_ms == NOW_MS + 9 * HOUR_MS
+    assert moved.cause == (
+        "nodes are short by 8 of 8 GPUs; no conflict: pool default has lost 0 of 7 GPU-hours to "
+        "conflicts within a day, and this would cost 8"
+    )
+
+
+def made(name: str, *, by_conflict: bool) -> ReservationMade:
+    """Return a promise for an hour from now."""
+    start_ms = NOW_MS + HOUR_MS
+    return ReservationMade(
+        at_ms=NOW_MS,
+        actor="test",
+        reservation=f"{name}@1",
+        run=name,
+        slice=PLACE,
+        payers=(),
+        planned_start_ms=start_ms,
+        natural_start_ms=start_ms,
+        by_conflict=by_conflict,
+    )
+
+
+@pytest.mark.parametrize("by_conflict", [True, False])
+@pytest.mark.parametrize("outcome", [None, *ReservationOutcome])
+def test_only_a_start_by_conflict_may_move_when_another_promise_is_gone(
+    outcome: ReservationOutcome | None,
+    by_conflict: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    books = PromiseBooks(LOTTERY_SECRET, LOTTERY_LENGTH)
+    state = world()
+    late_ms = NOW_MS + 2 * HOUR_MS
+    moved = ReservationMoved(
+        at_ms=NOW_MS + MINUTE_MS,
+        actor="test",
+        reservation="r@1",
+        status=ReservationStatus.DEFERRED,
+        slice=PLACE,
+        payers=(),
+        planned_start_ms=late_ms,
+        natural_start_ms=late_ms,
+        by_conflict=False,
+        cause="no conflict: it would cost too much",
+    )
+    closed: list[Event] = []
+    if outcome is not None:
+        closed = [
+            ReservationClosed(at_ms=NOW_MS, actor="test", reservation="other@1", outcome=outcome)
+        ]
+    first = [made("r", by_conflict=by_conflict), made("other", by_conflict=False), *closed]
+    assert list(books.enter(1, first, state)) == []
+    faults = list(books.enter(2, [moved], state))
+    assert bool(faults) is not (by_conflict and outcome is not None)
