@@ -7,7 +7,7 @@ Design section 8.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -20,7 +20,7 @@ from quorate.core.spares import part_with
 from quorate.core.starts import write_start
 from quorate.model.events import BackfillNoted, EndReason, NodeStatus, Slots, SpareFilled
 from quorate.model.island import IslandKey, ordinals
-from quorate.model.records import RunRecord
+from quorate.model.records import ReservationRecord, RunRecord
 from quorate.model.specs import Run
 from quorate.model.view import StateView
 
@@ -57,17 +57,44 @@ def fill_beside(  # noqa: PLR0913 - whose start, and beside which promises
     if not view.spares:
         return None
     room = room_left(view, run, now_ms, exempt=exempt, before_seq=before_seq)
-    return admit_on_spares(room, run, now_ms, has_executor=has_executor)
+    gone_ms = now_ms + hold_duration_ms(run, view.pools[run.pool])
+    kept = {
+        IslandKey(run.pool, record.slice.flavor, domain)
+        for name, record in view.reservations.items()
+        if name != exempt
+        and (before_seq is None or record.seq < before_seq)
+        and _will_cut(view, record, run.pool, gone_ms)
+        for domain, _ in record.slice.domains
+    }
+    return admit_on_spares(room, run, now_ms, has_executor=has_executor, kept=kept)
 
 
-def admit_on_spares(view: StateView, run: Run, now_ms: int, *, has_executor: bool) -> Filled | None:
+def _will_cut(view: StateView, record: ReservationRecord, pool: str, before_ms: int) -> bool:
+    """Return whether room for a reservation in ``pool`` is made by a conflict before an instant.
+
+    Spares are what that cuts before anybody is drawn.
+    """
+    planned_ms = record.planned_start_ms
+    if not record.by_conflict or view.runs[record.made.run].spec.pool != pool:
+        return False
+    return planned_ms is not None and planned_ms < before_ms
+
+
+def admit_on_spares(
+    view: StateView,
+    run: Run,
+    now_ms: int,
+    *,
+    has_executor: bool,
+    kept: Collection[IslandKey] = (),
+) -> Filled | None:
     """Return how ``run``, which finds no room on free slots, starts with the help of spares.
 
     Whoever pays for those goes on doing so, and the run's own payers pay on top. Slots are added
     until the run fits, those of the domain with the most free first, and what turns out not to be
-    needed is left alone.
+    needed is left alone. Spares that are ``kept`` for others are no help.
     """
-    offers = _offers(view, run, now_ms)
+    offers = [offer for offer in _offers(view, run, now_ms) if offer.place not in kept]
     if not _enough(view, run, offers):
         return None
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from quorate.core.commands import Apply, Submit, Tick
+from quorate.core.commands import Apply, Complete, Submit, Tick
 from quorate.core.lottery import chain_link
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.apply import apply_all
 from quorate.model.events import (
+    ConflictDeclared,
     Event,
     LotteryCommitted,
     ReservationClosed,
@@ -18,12 +19,15 @@ from quorate.model.events import (
     ReservationStatus,
     Slice,
 )
-from quorate.model.specs import Pool
+from quorate.model.records import Phase
+from quorate.model.specs import Pool, Run
 from quorate.testing.engines import LOTTERY_LENGTH, LOTTERY_SECRET
 from quorate.testing.promise_books import PromiseBooks
 from quorate.testing.world import NOW_MS, budget, envelope, fleet, run, world
 from tests.oracles.lives import Life
 
+MADE_MS = NOW_MS + 2 * HOUR_MS
+START_MS = MADE_MS + 15 * MINUTE_MS
 PLACE = Slice("H100", 8, (("r/c/A", 8),))
 
 
@@ -32,11 +36,13 @@ def pool(lost_max_hours: int) -> Pool:
     return Pool(name="default", disruption_gpu_ms_per_day=lost_max_hours * HOUR_MS)
 
 
-def test_a_start_that_counted_on_a_conflict_says_why_there_is_none() -> None:
+def life_of(lost_max_hours: int) -> Life:
+    """Return a ledger of one domain of 8 GPUs and three owners, with a lottery."""
+    owners = ("one", "two", "three")
     life = Life(
         nodes=fleet({"A": 8}),
-        budgets=[budget(f"b-{name}", name, envelope("e", 8)) for name in ("one", "two")],
-        pools=[pool(100)],
+        budgets=[budget(f"b-{name}", name, envelope("e", 8)) for name in owners],
+        pools=[pool(lost_max_hours)],
     )
     committed = LotteryCommitted(
         at_ms=NOW_MS,
@@ -46,18 +52,47 @@ def test_a_start_that_counted_on_a_conflict_says_why_there_is_none() -> None:
     )
     apply_all(life.state, [committed])
     life.events.append(committed)
-    life.do(Submit(run("old", 8, "one", expected_duration_ms=9 * HOUR_MS)))
-    life.do(Submit(run("new", 8, "two")), NOW_MS + 2 * HOUR_MS)
-    start_ms = life.state.reservations["new@1"].planned_start_ms
-    assert start_ms == NOW_MS + 2 * HOUR_MS + 15 * MINUTE_MS
-    life.do(Apply((pool(7),)), start_ms - MINUTE_MS)
-    decision = life.do(Tick(), start_ms)
+    return life
+
+
+def of(name: str, gpus: int, owner: str, hours: int = 9, **more: object) -> Run:
+    """Return a run that is expected to take ``hours``."""
+    return run(name, gpus, owner, expected_duration_ms=hours * HOUR_MS, **more)
+
+
+def test_a_start_that_counted_on_a_conflict_says_why_there_is_none() -> None:
+    life = life_of(100)
+    life.do(Submit(of("old", 8, "one")))
+    life.do(Submit(of("new", 8, "two")), MADE_MS)
+    assert life.state.reservations["new@1"].planned_start_ms == START_MS
+    life.do(Apply((pool(7),)), START_MS - MINUTE_MS)
+    decision = life.do(Tick(), START_MS)
     (moved,) = [event for event in decision.events if isinstance(event, ReservationMoved)]
     assert moved.planned_start_ms == NOW_MS + 9 * HOUR_MS
     assert moved.cause == (
         "nodes are short by 8 of 8 GPUs; no conflict: pool default has lost 0 of 7 GPU-hours to "
         "conflicts within a day, and this would cost 8"
     )
+
+
+def test_nobody_fills_spares_that_a_conflict_is_to_cut_before_it_is_gone() -> None:
+    life = life_of(2)
+    life.do(Submit(of("keeper", 5, "one", group_gpus=5, spares_per_group=2)))
+    life.do(Submit(of("small", 1, "one")))
+    # Two spares, which cost nothing, and one GPU of a run: what the pool bears is not much more.
+    life.do(Submit(of("new", 3, "two", group_gpus=3)), MADE_MS)
+    assert life.state.reservations["new@1"].planned_start_ms == START_MS
+    life.do(Submit(of("filler", 2, "three", 1)))
+    assert life.phase("filler") is Phase.PENDING
+    # One that goes in time may.
+    life.do(Submit(run("brief", 2, "three", expected_duration_ms=15 * MINUTE_MS, checkpoint_ms=0)))
+    assert life.phase("brief") is Phase.RUNNING
+    assert life.state.runs["brief"].backfills == ((0, START_MS, "new@1"),)
+    life.do(Complete("brief"), START_MS - MINUTE_MS)
+    decision = life.do(Tick(), START_MS)
+    assert not any(isinstance(event, ReservationMoved) for event in decision.events)
+    (declared,) = [event for event in decision.events if isinstance(event, ConflictDeclared)]
+    assert [token.run for token in declared.tokens] == ["small"]
 
 
 def made(name: str, *, by_conflict: bool) -> ReservationMade:
