@@ -186,9 +186,30 @@ def _hasten(scribe: Scribe, record: ReservationRecord) -> None:
     intent = with_conflict(scribe, record.made.run, found, name, goes_first=False)
     if intent.by_conflict and any(_is_cleared(scribe.view, other, record) for other in others):
         return  # Room is being made for another, and is not to be taken from it.
+    if intent.by_conflict and _puts_off(scribe, record, intent):
+        intent = Intent(found, found.start_ms, found.slice, by_conflict=False)
     if intent.start_ms < planned_ms:
         why = "it may ask for a conflict" if intent.by_conflict else "room is expected sooner"
         _move(scribe, record, intent, ReservationStatus.PLANNED, why)
+
+
+def _puts_off(scribe: Scribe, record: ReservationRecord, intent: Intent) -> bool:
+    """Return whether a start by conflict leaves another without its own, which is no later.
+
+    Until then the room that the conflict will make is not there, and nobody can be sure of it.
+    """
+    view = scribe.view
+    sooner = [
+        name
+        for name in _touched(scribe, record, intent)
+        if (view.reservations[name].planned_start_ms or 0) <= intent.start_ms
+    ]
+    before = _fitting(scribe, sooner)
+    if not before:
+        return False
+    trial = Scribe(view, now_ms=scribe.now_ms, actor=scribe.actor, has_executor=scribe.has_executor)
+    _move(trial, record, intent, ReservationStatus.PLANNED, "")
+    return _fitting(trial, before) != before
 
 
 def _defer(scribe: Scribe, record: ReservationRecord, lacking: str) -> None:

@@ -95,6 +95,23 @@ def test_nobody_fills_spares_that_a_conflict_is_to_cut_before_it_is_gone() -> No
     assert [token.run for token in declared.tokens] == ["small"]
 
 
+def test_a_start_comes_no_sooner_by_a_conflict_in_front_of_which_another_could_not_start() -> None:
+    life = life_of(0)
+    for name, gpus, hours in (("x", 3, 9), ("y", 3, 9), ("short", 2, 1)):
+        life.do(Submit(of(name, gpus, "one", hours)))
+    life.do(Submit(of("wide", 3, "two")))
+    life.do(Submit(of("next", 2, "three", 2)))
+    natural_ms, next_ms = NOW_MS + 9 * HOUR_MS, NOW_MS + HOUR_MS
+    planned = {name: known.planned_start_ms for name, known in life.state.reservations.items()}
+    assert planned == {"wide@1": natural_ms, "next@1": next_ms}
+    # The conflict would be a moment after that start, and makes room for itself only.
+    life.do(Apply((pool(100),)), next_ms - 10 * MINUTE_MS)
+    assert life.state.reservations["wide@1"].planned_start_ms == natural_ms
+    life.do(Complete("short"), next_ms)
+    assert life.phase("next") is Phase.RUNNING
+    assert life.state.reservations["wide@1"].planned_start_ms == next_ms + 15 * MINUTE_MS
+
+
 def made(name: str, *, by_conflict: bool) -> ReservationMade:
     """Return a promise for an hour from now."""
     start_ms = NOW_MS + HOUR_MS
