@@ -48,6 +48,7 @@ class State:
 
     __slots__ = (
         "_domains",
+        "_ends_shared",
         "_holdings",
         "_holds_due",
         "_node_leases",
@@ -145,6 +146,7 @@ class State:
         self._soft: Soft | None = None
         self.family_cache: dict[tuple[str, str], Family] = {}
         self.ends_cache = Ends()
+        self._ends_shared = False
         # Leases that a trial has taken away; never any in the owned state.
         self.lifted: dict[str, Lease] = {}
         self._domains: Table[tuple[str, str], DomainIndex] = Table()
@@ -173,6 +175,7 @@ class State:
         # Shared until a budget or owner changes in the overlay, which then gets its own (apply.py).
         over.family_cache = self.family_cache
         over.ends_cache = self.ends_cache
+        over._ends_shared = True  # noqa: SLF001
         over.lifted = self.lifted
         over._holdings = self.holdings.layer(over.owners)  # noqa: SLF001 - another state, the same class
         over._stale = []  # noqa: SLF001
@@ -605,6 +608,9 @@ class State:
         if ends.islands or ends.payers:
             islands = {self._nodes[node].island for node, _ in lease.fact.slots}
             self.ends_cache = ends.without(islands, lease.fact.payer)
+        if self.ends_cache is ends and self._ends_shared:
+            self.ends_cache = ends.copy()  # What is found out from here on is not so below.
+        self._ends_shared = False
 
     def budgets_changed(self) -> None:
         """Forget what was derived from budgets and owners."""

@@ -71,6 +71,15 @@ class Ends:
     payers: dict[EnvelopeId, list[End]] = field(default_factory=dict)
     payer_curves: dict[EnvelopeId, Curve] = field(default_factory=dict)
 
+    def copy(self) -> Ends:
+        """Return the same in tables of its own."""
+        return Ends(
+            dict(self.islands),
+            dict(self.island_curves),
+            dict(self.payers),
+            dict(self.payer_curves),
+        )
+
     def without(self, islands: Collection[IslandKey], payer: EnvelopeId) -> Ends:
         """Return what is still so after a lease of ``payer`` on ``islands`` has changed."""
         if payer not in self.payers and self.islands.keys().isdisjoint(islands):

@@ -228,3 +228,15 @@ def test_runs_that_come_to_wait_at_once_are_promised_starts_to_the_depth_of_thei
     life.do(Submit(of("a", 8)))
     life.do(Apply((of("b", 8, "two"), of("c", 8, "two"), of("d", 8, "three"))))
     assert set(life.state.reservations) == {"b@1", "d@1"}
+
+
+def test_what_is_found_out_in_a_trial_is_not_taken_for_so_outside_it() -> None:
+    life = life_of()
+    life.do(Submit(of("a", 4)))
+    life.state.ends_changed()
+    trial, payer = life.state.overlay(), EnvelopeId("b-one/e")
+    trial.lift_lease("a/0")
+    gone = Outlook.of(trial, NOW_MS)
+    assert (gone.payer_ends(payer), gone.island_ends(PLACE)) == ([], [])
+    here, end = Outlook.of(life.state, NOW_MS), (NOW_MS + 2 * HOUR_MS, 4, "a/0")
+    assert (here.payer_ends(payer), here.island_ends(PLACE)) == ([end], [end])
