@@ -120,12 +120,13 @@ class Meter:
         That may be in an hour that is over: it is then made up for in this one.
         """
         if at_ms >= self.ends_ms:
-            self._turn(at_ms // HOUR_MS)
+            self.turn(at_ms)
         self.amount += amount
         self.moment += amount * at_ms
 
-    def _turn(self, hour: int) -> None:
-        """Begin ``hour``: the ones before are over."""
+    def turn(self, at_ms: int) -> None:
+        """Begin the hour of ``at_ms``: the ones before are over."""
+        hour = at_ms // HOUR_MS
         hours, sums = self.hours, self.sums
         if self.known < len(hours):  # Somebody else has gone on from here.
             self.hours, self.sums = hours, sums = hours[: self.known], sums[: self.known]

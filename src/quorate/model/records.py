@@ -5,7 +5,7 @@ Only ``model/apply.py`` changes them, and only after asking their table to ``own
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from msgspec import Struct
 
@@ -96,6 +96,8 @@ class EnvelopeAccount:
     ``committed_gpu_ms`` is spent + held: what ended leases cost and what open leases hold, whole.
     It does not depend on the time, because using a held GPU-millisecond turns it into a spent one.
     A ``retired`` envelope is no longer in its budget: it pays nothing new, and its past stays.
+    ``metered`` is whose use of what it pays for is, unless it shares or lends: the key of a meter,
+    made once, because making it for every lease is a good part of what a replay costs.
     """
 
     envelope_id: EnvelopeId
@@ -111,6 +113,10 @@ class EnvelopeAccount:
     started_gpu_ms: int = 0
     lent_gpus_active: int = 0
     lent_committed_gpu_ms: int = 0
+    metered: tuple[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.metered = (self.owner, self.spec.flavor)
 
     def copy(self) -> EnvelopeAccount:
         """Return an account that may be changed alone."""

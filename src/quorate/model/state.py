@@ -293,15 +293,6 @@ class State:
         if self._holdings is not None:
             self._holdings.add_run(owner, count)
 
-    def meter(self, owner: str, flavor: str, at_ms: int) -> Meter:
-        """Return the meter of what ``owner`` has of ``flavor``, made if there is none yet."""
-        key = (owner, flavor)
-        try:
-            return self.meters.own(key)
-        except KeyError:
-            meter = self.meters[key] = Meter(at_ms)
-            return meter
-
     def meter_nodes(self, owner: str, slots: Slots, at_ms: int, *, taking: bool) -> None:
         """Note that an owner with a budget of node-hours has a lease more or less on ``slots``."""
         nodes = self.node_meters.own(owner)
@@ -380,13 +371,13 @@ class State:
     def occupy(self, slots: Slots) -> int:
         """Take ``slots``, all of them free, out of the topology; return how many they are."""
         if self._pending_nodes:
-            return -self._toggle_pending(slots, taking=True)
+            return self._toggle_pending(slots, True)  # noqa: FBT003 - as below
         return -self._toggle(slots, taking=True)
 
     def vacate(self, slots: Slots) -> int:
         """Put ``slots``, all of them taken, back into the topology; return how many they are."""
         if self._pending_nodes:
-            return self._toggle_pending(slots, taking=False)
+            return self._toggle_pending(slots, False)  # noqa: FBT003 - as below
         return self._toggle(slots, taking=False)
 
     def _toggle(self, slots: Slots, *, taking: bool) -> int:
@@ -439,20 +430,21 @@ class State:
         island.free[position] = left
         return island.move(1 << position, free.bit_count(), left.bit_count())
 
-    def _toggle_pending(self, slots: Slots, *, taking: bool) -> int:
-        """Flip ``slots`` while nodes wait to be placed: those are placed with what is free then.
+    def _toggle_pending(self, slots: Slots, taking: bool) -> int:  # noqa: FBT001 - an inner loop
+        """Flip ``slots`` while nodes wait to be placed, and return how many they are.
 
-        A replay asks for no placement, so it keeps no index of slots until it has ended.
+        Those nodes are placed with what is free then. A replay asks for no placement, so it keeps
+        no index of slots until it has ended.
         """
         pending, total = self._pending_free, 0
         for node, mask in slots:
             free = pending.get(node)
             if free is None:
-                total += self._toggle_one(node, mask, taking=taking)
+                total += abs(self._toggle_one(node, mask, taking=taking))
                 continue
             assert free & mask == (mask if taking else 0), (node, mask, free)
             pending[node] = free ^ mask
-            total += -mask.bit_count() if taking else mask.bit_count()
+            total += mask.bit_count()
         return total
 
     def _own_island(self, key: IslandKey) -> Island:
@@ -623,6 +615,7 @@ class State:
 
         Outdated entries are dropped as they come to the top, so each is looked at once.
         """
+        self._index_leases()  # From then on new leases are listed here too.
         heap = self._holds_due
         if heap is None or len(heap) > 2 * len(self.leases) + _OUTDATED_MAX:
             heap = [(lease.renew_ms, name) for name, lease in self.leases.items()]
