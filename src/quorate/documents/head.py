@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from quorate.documents import values
 from quorate.documents.problem import shown
-from quorate.documents.reader import At, Fields, fields_of
+from quorate.documents.reader import At, Fields, as_it_is, fields_of
 
 API_VERSION: Final = "quorate.dev/v1"
 
@@ -26,6 +26,7 @@ SYSTEM_NAME: Final = "system"
 _METADATA: Final = frozenset({"name"})
 _NODE_METADATA: Final = frozenset({"name", "labels"})
 _RUN_METADATA: Final = frozenset({"name", "generateName"})
+_KNOWN_METADATA: Final = {NODE: _NODE_METADATA, RUN: _RUN_METADATA}
 _LENIENT_METADATA: Final = frozenset({"name", "generateName", "labels", "namespace"})
 _HINTS: Final = {
     "labels": "remove it; only a Node carries labels",
@@ -64,27 +65,26 @@ def _api_version(value: object, at: At) -> str | None:
 def read_head(top: Fields, kind: str, *, lenient: bool) -> Head:
     """Return the metadata of a document of ``kind``, with every fault of it reported."""
     at = top.at("metadata")
-
-    def metadata(value: object, place: At) -> Fields | None:
-        return fields_of(value, place, _known(kind, lenient=lenient), _HINTS)
-
-    fields = top.maybe("metadata", metadata) if "metadata" in top else Fields({}, at)
+    written: object = {}
+    if "metadata" in top:
+        written = top.maybe("metadata", as_it_is)
+    fields = (
+        None if written is None else fields_of(written, at, _known(kind, lenient=lenient), _HINTS)
+    )
     if fields is None:
         return Head(name="", generate_name=None, labels=None, labels_at=at, lenient=lenient)
     name, generate_name = _names(fields, kind, lenient=lenient)
     return Head(
         name=name,
         generate_name=generate_name,
-        labels=fields.maybe("labels", lambda value, _: value),
+        labels=fields.maybe("labels", as_it_is),
         labels_at=fields.at("labels"),
         lenient=lenient,
     )
 
 
 def _known(kind: str, *, lenient: bool) -> frozenset[str]:
-    if lenient:
-        return _LENIENT_METADATA
-    return {NODE: _NODE_METADATA, RUN: _RUN_METADATA}.get(kind, _METADATA)
+    return _LENIENT_METADATA if lenient else _KNOWN_METADATA.get(kind, _METADATA)
 
 
 def _names(fields: Fields, kind: str, *, lenient: bool) -> tuple[str, str | None]:

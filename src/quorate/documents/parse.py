@@ -30,7 +30,7 @@ from quorate.documents.node import read_node
 from quorate.documents.owner import read_owner
 from quorate.documents.pool import read_pool, read_system
 from quorate.documents.problem import ROOT, Path, Problem, path_text, quoted, shown
-from quorate.documents.reader import At, Fault, Fields, fields_of, nearest
+from quorate.documents.reader import At, Fault, Fields, as_it_is, fields_of, nearest
 from quorate.documents.reservation import check_reservation
 from quorate.documents.run import read_run
 from quorate.documents.source import read_source
@@ -217,7 +217,7 @@ def _kind(top: Fields, expected: str | None, *, check_only: bool) -> str | None:
     if "kind" not in top and expected is None:
         at.fault("is required", f"add kind: one of {', '.join(KINDS)}")
         return None
-    kind: object = top.maybe("kind", _as_it_is) if "kind" in top else expected
+    kind: object = top.maybe("kind", as_it_is) if "kind" in top else expected
     if isinstance(kind, str) and kind == (expected or kind):
         if kind in _READERS or (kind == RESERVATION and check_only):
             return kind
@@ -243,15 +243,11 @@ def _refused_kind(kind: str) -> tuple[str, str]:
     )
 
 
-def _as_it_is(value: object, _at: At) -> object:
-    return value
-
-
 def _spec(top: Fields, kind: str, head: Head) -> Declared | None:
     # A spec that is left out is an empty one: what it lacks is told field by field.
     at = top.at("spec")
     nothing: object = {}
-    value = top.optional("spec", _as_it_is, nothing)
+    value = top.optional("spec", as_it_is, nothing)
     if kind == RESERVATION:
         check_reservation(value, at)
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from msgspec import Struct
 
@@ -35,14 +35,24 @@ class Fault:
 
 
 class At(Struct, gc=False):
-    """A place in a document. Cheap: one is made for every field that is read."""
+    """A place in a document. Cheap: one is made for every field that is read.
 
-    path: Path
+    It is ``root`` where it is not ``key`` under ``above``; which path that is, only faults ask.
+    """
+
+    root: Path
     faults: list[Fault]
+    above: At | None = None
+    key: str | int = ""
 
     def child(self, key: str | int) -> At:
         """Return the place of ``key`` under this one."""
-        return At((*self.path, key), self.faults)
+        return At((), self.faults, self, key)
+
+    @property
+    def path(self) -> Path:
+        """The keys and list positions that lead here."""
+        return self.root if self.above is None else (*self.above.path, self.key)
 
     @property
     def full(self) -> bool:
@@ -61,8 +71,6 @@ class At(Struct, gc=False):
 
 Read = Callable[[object, At], T | None]
 
-_ABSENT: Final = object()
-
 
 class Fields:
     """The fields of one mapping, read by name."""
@@ -76,6 +84,10 @@ class Fields:
     def __contains__(self, name: str) -> bool:
         return name in self._values
 
+    def has_any(self, names: frozenset[str]) -> bool:
+        """Return whether any of ``names`` is there."""
+        return not names.isdisjoint(self._values)
+
     def at(self, name: str) -> At:
         """Return the place of field ``name``, whether or not it is there."""
         return self._at.child(name)
@@ -87,27 +99,31 @@ class Fields:
 
         With ``otherwise`` the field may be left out after all, and that is its value then.
         """
-        value = self._values.get(name, _ABSENT)
-        if value is not _ABSENT:
-            return _read_present(value, read, self._at.child(name))
+        if name in self._values:
+            return self._read(name, read)
         if otherwise is None:
             self._at.child(name).fault("is required", remedy or f"add {name}")
         return otherwise
 
     def optional(self, name: str, read: Read[T], default: D) -> T | D:
         """Return the checked value of ``name``, or ``default`` when left out or faulty."""
-        value = self._values.get(name, _ABSENT)
-        if value is _ABSENT:
+        if name not in self._values:
             return default
-        found = _read_present(value, read, self._at.child(name))
+        found = self._read(name, read)
         return default if found is None else found
 
     def maybe(self, name: str, read: Read[T]) -> T | None:
         """Return the checked value of ``name``, or None when left out or faulty."""
-        value = self._values.get(name, _ABSENT)
-        if value is _ABSENT:
-            return None
-        return _read_present(value, read, self._at.child(name))
+        return self._read(name, read) if name in self._values else None
+
+    def _read(self, name: str, read: Read[T]) -> T | None:
+        above = self._at
+        return _read_present(self._values[name], read, At((), above.faults, above, name))
+
+
+def as_it_is(value: object, _at: At) -> object:
+    """Return ``value`` unchecked: whoever asks looks at it later."""
+    return value
 
 
 def _read_present(value: object, read: Read[T], at: At) -> T | None:
@@ -193,7 +209,7 @@ def listed(value: object, at: At, read: Read[T]) -> tuple[T | None, ...] | None:
     if len(value) > ITEMS_MAX:
         at.fault(f"has {len(value)} entries, over {ITEMS_MAX}", "split it over several documents")
         return None
-    return tuple(_read_present(entry, read, at.child(i)) for i, entry in enumerate(value))
+    return tuple([_read_present(entry, read, at.child(i)) for i, entry in enumerate(value)])
 
 
 def mapped(
@@ -222,10 +238,9 @@ def _first(pair: tuple[str, object]) -> str:
 
 def complete(entries: tuple[T | None, ...] | None) -> tuple[T, ...] | None:
     """Return ``entries`` when none of them is faulty, else None."""
-    if entries is None:
+    if entries is None or None in entries:
         return None
-    found = tuple(entry for entry in entries if entry is not None)
-    return found if len(found) == len(entries) else None
+    return cast("tuple[T, ...]", entries)
 
 
 def refuse_repeats(entries: tuple[str | None, ...] | None, at: At) -> None:

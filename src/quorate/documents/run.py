@@ -25,7 +25,7 @@ from quorate.documents.run_parts import (
 from quorate.documents.times import any_duration, positive_duration
 from quorate.model.amounts import GPUS_MAX, GRACE_DEFAULT_MS, GROUPS_MAX, STEPS_MAX
 from quorate.model.selector import Selector
-from quorate.model.specs import DEFAULT_POOL, Funding, Malleable, OnQuota, Replace, Run
+from quorate.model.specs import DEFAULT_POOL, Follow, Funding, Malleable, OnQuota, Replace, Run
 
 _SPEC: Final = ROUNDS_FIELDS | {
     "owner",
@@ -64,6 +64,10 @@ _RUNTIME: Final = frozenset({"expectedDuration", "checkpoint"})
 _SPARES: Final = values.whole(low=0, high=GPUS_MAX)
 _REPLACE: Final = values.choice(Replace)
 _ON_QUOTA: Final = values.choice(OnQuota)
+_NO_BORROWING: Final = Funding()
+# Looking a member up in its enumeration is slow in Python 3.11, and these are for most runs.
+_SAME_DOMAIN: Final = Replace.SAME_DOMAIN
+_REFUSE: Final = OnQuota.REFUSE
 
 _Resources = tuple[tuple[str, ...] | None, int | None]
 _Locality = tuple[int | None, bool, Selector]
@@ -111,12 +115,12 @@ def read_run(spec: object, at: At, head: Head) -> Run | None:
         selector=selector,
         malleable=malleable,
         spares_per_group=fields.optional("sparesPerGroup", _SPARES, 0),
-        replace=fields.optional("replace", _REPLACE, Replace.SAME_DOMAIN),
+        replace=fields.optional("replace", _REPLACE, _SAME_DOMAIN),
         expected_duration_ms=duration_ms,
         checkpoint_ms=checkpoint_ms,
-        funding=fields.optional("funding", funding, Funding()),
-        follow=fields.maybe("follow", follow_reader(head.name, lenient=head.lenient)),
-        on_quota=fields.optional("onQuota", _ON_QUOTA, OnQuota.REFUSE),
+        funding=fields.optional("funding", funding, _NO_BORROWING),
+        follow=_follow(fields, head),
+        on_quota=fields.optional("onQuota", _ON_QUOTA, _REFUSE),
         sensitive=fields.optional("sensitive", values.truth, default=False),
         command=fields.optional("command", command, ()),
         env=fields.optional("env", environment, ()),
@@ -125,6 +129,12 @@ def read_run(spec: object, at: At, head: Head) -> Run | None:
         rounds=rounds_work(fields),
     )
     return None if owner is None or flavors is None or gpus is None else run
+
+
+def _follow(fields: Fields, head: Head) -> Follow | None:
+    if "follow" not in fields:
+        return None
+    return fields.maybe("follow", follow_reader(head.name, lenient=head.lenient))
 
 
 def _resources(value: object, at: At) -> _Resources | None:

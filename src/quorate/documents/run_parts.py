@@ -138,7 +138,7 @@ def nonce(value: object, at: At) -> str | None:
 
 def rounds_work(fields: Fields) -> RoundsWork | None:
     """Return what a run declares for a rounds pool, or None when it declares nothing."""
-    if not any(name in fields for name in ROUNDS_FIELDS):
+    if not fields.has_any(ROUNDS_FIELDS):
         return None
     if "jobType" in fields and "throughputs" in fields:
         fields.at("throughputs").fault(

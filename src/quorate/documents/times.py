@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime
+from functools import lru_cache
 from typing import Final
 
 from quorate.documents.problem import shown
@@ -132,13 +133,9 @@ def duration(*, low_ms: int) -> Read[int]:
 
 
 def _duration_ms(value: str, at: At) -> int | None:
-    short = _SHORT.fullmatch(value) if value else None
-    if short is not None:
-        return sum(
-            int(n) * unit_ms
-            for n, (_, unit_ms) in zip(short.groups(), _UNITS, strict=True)
-            if n is not None
-        )
+    short_ms = _short_ms(value)
+    if short_ms is not None:
+        return short_ms
     iso = _ISO.fullmatch(value)
     if iso is not None and value[-1] not in "PT":
         fraction_ms = _fraction_ms(iso[6], value, at)
@@ -147,6 +144,22 @@ def _duration_ms(value: str, at: At) -> int | None:
         return None if fraction_ms is None else whole_ms + fraction_ms
     _refuse_duration(value, at)
     return None
+
+
+@lru_cache(maxsize=1_024)
+def _short_ms(value: str) -> int | None:
+    """Return ``value``, such as ``1h30m``, in milliseconds; None when it is not written that way.
+
+    Kept, because documents write the same few over and over.
+    """
+    short = _SHORT.fullmatch(value) if value else None
+    if short is None:
+        return None
+    return sum(
+        int(n) * unit_ms
+        for n, (_, unit_ms) in zip(short.groups(), _UNITS, strict=True)
+        if n is not None
+    )
 
 
 def _refuse_duration(value: str, at: At) -> None:

@@ -96,7 +96,7 @@ def line(value: object, at: At) -> str | None:
 
 def text(value: object, at: At) -> str | None:
     """Return ``value`` when it is text that a process can be given."""
-    found = text_at(value, at)
+    found = value if isinstance(value, str) else text_at(value, at)
     if found is None:
         return None
     if len(found) > TEXT_CHARS_MAX:
