@@ -42,10 +42,11 @@ class PackRequest(Struct, frozen=True, kw_only=True, gc=False):
 
 def bundles_of(run: Run, width: int) -> tuple[Bundle, ...]:
     """Return the bundles of ``run`` at ``width`` GPUs."""
-    parts = [width]
-    if run.malleable is not None:
-        least, step = run.malleable.gpus_min, run.malleable.gpus_step
-        parts = [least, *([step] * ((width - least) // step))]
+    if run.malleable is None:
+        groups = None if run.group_gpus is None else cut(width, run.group_gpus)
+        return (Bundle(0, width, groups),)
+    least, step = run.malleable.gpus_min, run.malleable.gpus_step
+    parts = [least, *([step] * ((width - least) // step))]
     return tuple(
         Bundle(index, gpus, None if run.group_gpus is None else cut(gpus, run.group_gpus))
         for index, gpus in enumerate(parts)

@@ -43,9 +43,12 @@ class Headroom:
     @classmethod
     def of(cls, view: StateView, owner: str) -> Headroom | None:
         """Return the headroom of ``owner``; None where nobody limits its nodes."""
+        names = view.holdings.bounds_of(owner)
+        if not names:
+            return None
         bounds = tuple(
             (name, limit)
-            for name in view.holdings.bounds_of(owner)
+            for name in names
             if (limit := view.owners[name].quota.nodes_max) is not None
         )
         return cls(view, bounds) if bounds else None

@@ -22,7 +22,10 @@ from quorate.model.records import Lease
 
 def settle_holds(scribe: Scribe) -> None:
     """Extend every hold that is running out, hand its bundle over, or stop it."""
-    due = due_holds(scribe.view.holds_due(), scribe.now_ms)
+    heap = scribe.view.holds_due()
+    if not heap or heap[0][0] > scribe.now_ms:
+        return
+    due = due_holds(heap, scribe.now_ms)
     unpaid: list[tuple[int, str]] = []
     looked = 0
     while due:

@@ -17,7 +17,7 @@ from quorate.model.events import Event
 from quorate.model.state import State
 
 LONG_EVENTS: Final = 10_000
-"""From so many events on, what a replay built is kept out of the cycle collector's sight."""
+"""From so many events on, a state that was read is kept out of the cycle collector's sight."""
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def replay(
     with collector_paused():
         for head, events in open_blocks(blocks, after=after, not_before_ms=state.at_ms):
             _apply_block(state, events, head)
-        if head.seq - after.seq >= LONG_EVENTS:
+        if head.seq >= LONG_EVENTS:
             # It is there to stay: the collector need not walk all of it whenever it looks.
             gc.freeze()
     return state, head

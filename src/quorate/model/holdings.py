@@ -16,10 +16,16 @@ from quorate.model.tables import Table
 class Holdings:
     """Nodes and running runs by owner, for owners with a hard quota."""
 
-    __slots__ = ("_bounds", "_owners", "_uses", "nodes", "room", "runs")
+    __slots__ = ("_bounds", "_owners", "_uses", "has_bounds", "nodes", "room", "runs")
 
-    def __init__(self, owners: Mapping[str, Owner]) -> None:
+    def __init__(self, owners: Mapping[str, Owner], *, has_bounds: bool | None = None) -> None:
         self._owners = owners
+        self.has_bounds = (
+            any(owner.quota.is_hard for owner in owners.values())
+            if has_bounds is None
+            else has_bounds
+        )
+        """Whether anybody has a hard quota at all. Holdings are made anew when owners change."""
         self._bounds: dict[str, tuple[str, ...]] = {}
         self._uses: Table[tuple[str, str], int] = Table()
         self.nodes: Table[str, int] = Table()
@@ -29,7 +35,7 @@ class Holdings:
 
     def layer(self, owners: Mapping[str, Owner]) -> Holdings:
         """Return holdings that read through to these and keep their changes to themselves."""
-        over = Holdings(owners)
+        over = Holdings(owners, has_bounds=self.has_bounds)
         over._bounds = self._bounds
         over._uses = self._uses.layer()
         over.nodes = self.nodes.layer()
@@ -39,6 +45,8 @@ class Holdings:
 
     def bounds_of(self, owner: str) -> tuple[str, ...]:
         """Return who bounds what ``owner`` holds: itself and its ancestors, if they have quotas."""
+        if not self.has_bounds:
+            return ()
         known = self._bounds.get(owner)
         if known is None:
             known = self._bounds[owner] = tuple(

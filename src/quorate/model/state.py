@@ -230,24 +230,25 @@ class State:
 
     def list_lease(self, name: str, lease: Lease) -> None:
         """Add ``lease`` to the indexes by node, owner and payer."""
+        fact = lease.fact
         self.end_changed(lease)
-        self.hold_slots(lease.fact.run, lease.fact.slots)
+        self.hold_slots(fact.run, fact.slots)
         nodes = self._node_leases
-        for node, _ in lease.fact.slots:
-            if node in nodes:
+        for node, _ in fact.slots:
+            try:
                 nodes.own(node)[name] = None
-            else:
+            except KeyError:  # Once for each node; what comes after finds it there.
                 nodes[node] = {name: None}
-        owner = self.runs[lease.fact.run].spec.owner
-        if owner in self._owner_leases:
-            self._owner_leases.own(owner)[name] = None
+        owner, owners = self.runs[fact.run].spec.owner, self._owner_leases
+        if owner in owners:
+            owners.own(owner)[name] = None
         else:
-            self._owner_leases[owner] = {name: None}
-        payer = lease.fact.payer
-        if payer in self._payer_leases:
-            self._payer_leases.own(payer)[name] = None
+            owners[owner] = {name: None}
+        payer, payers = fact.payer, self._payer_leases
+        if payer in payers:
+            payers.own(payer)[name] = None
         else:
-            self._payer_leases[payer] = {name: None}
+            payers[payer] = {name: None}
 
     # --- The queue, and what owners hold ---
 
@@ -257,7 +258,7 @@ class State:
         if self._holdings is None:
             self._index_leases()
             found = self._holdings = Holdings(self.owners)
-            if not any(owner.quota.is_hard for owner in self.owners.values()):
+            if not found.has_bounds:
                 return found
             for lease in self.leases.values():
                 self._hold(found, lease.fact.run, lease.fact.slots)
@@ -279,13 +280,17 @@ class State:
     def hold_slots(self, run: str, slots: Slots) -> None:
         """Count ``slots`` as held by the owner of ``run``, if anybody has asked for that yet."""
         holdings = self._holdings
-        if holdings is not None and holdings.bounds_of(self.runs[run].spec.owner):
+        if holdings is None or not holdings.has_bounds:
+            return
+        if holdings.bounds_of(self.runs[run].spec.owner):
             self._hold(holdings, run, slots)
 
     def drop_slots(self, run: str, slots: Slots) -> None:
         """Count ``slots`` as held no longer by the owner of ``run``."""
         holdings = self._holdings
-        if holdings is not None and holdings.bounds_of(owner := self.runs[run].spec.owner):
+        if holdings is None or not holdings.has_bounds:
+            return
+        if holdings.bounds_of(owner := self.runs[run].spec.owner):
             holdings.remove_slots(owner, self._sized(slots))
 
     def count_run(self, owner: str, count: int) -> None:
