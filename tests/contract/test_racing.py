@@ -65,8 +65,8 @@ class Race:
         first = Engine.create(store, self.clock, ledger_id="race", public_key="", actor="test")
         budgets = [budget(o.name, o.name, envelope("all", 100)) for o in OWNERS]
         system = System(sensitive_pool_size=1)
-        specs = (system, *fleet({"A": 24, "B": 24}), *OWNERS, *budgets)
-        first.execute(Apply(specs), actor="test")
+        nodes = fleet({"A": 24, "B": 24})
+        first.execute(Apply((system, *nodes, *OWNERS, *budgets)), actor="test")
         self.engines = [Engine.open(store, self.clock) for _ in range(schedulers)]
         self.counts: Counter[str] = Counter()
         self.number = 0

@@ -103,7 +103,7 @@ class State:
     )
 
     def __init__(self) -> None:
-        self.seq = self.at_ms = 0
+        self.seq = self.at_ms = self.claimed_nodes = 0
         self.ledger_id = self.public_key = ""
         self.lottery = Lottery()
         self.system = System()
@@ -119,7 +119,6 @@ class State:
         self._nodes: Table[str, NodeRecord] = Table()
         self.node_status: Table[str, NodeStatus] = Table()
         self.unwiped: Table[str, UnwipedNode] = Table()
-        self.claimed_nodes = 0
         self.islands: Table[IslandKey, Island] = Table()
         self.runs: Table[str, RunRecord] = Table()
         self.pending: Table[str, int] = Table()
