@@ -150,6 +150,12 @@ BUGS: Final = (
         "    owners = _relieved(view, scribe.events)\n",
         "    owners = _relieved(view, scribe.events[:0])\n",
     ),
+    Bug(
+        "forget whose use has changed",
+        "model/state.py",
+        "        self.use_changed(owner)\n",
+        "",
+    ),
 )
 
 

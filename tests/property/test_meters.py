@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hypothesis import assume, given
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS
@@ -172,6 +173,46 @@ def test_a_copy_goes_its_own_way(
     assert second.told() == told
     assert meter.used(0, end_ms) == used(history, 0, end_ms)
     assert over.used(0, end_ms) == used([*history, *there], 0, end_ms)
+
+
+@examples(3)
+@given(
+    history=histories(late_ms_max=DAY_MS),
+    days=st.integers(-1, 20),
+    ms=st.integers(0, DAY_MS),
+    amount=st.integers(1, 1_000 * HOUR_MS) | st.integers(1, 64),
+    ask_first=st.booleans(),
+)
+def test_when_a_window_has_lost_so_much_is_told_to_the_millisecond(
+    history: list[Told], *, days: int, ms: int, amount: int, ask_first: bool
+) -> None:
+    """Unless an hour is corrected, which is seen by going through all of them."""
+    from_ms = BEGIN_MS + days * DAY_MS + ms
+    meter = metered(history[:1] if ask_first else history)
+    if ask_first:
+        meter.was_corrected(from_ms)
+        for told in history[1:]:
+            meter.add(0, told.told_ms)
+            meter.add(told.amount, told.at_ms)
+    far_ms = meter.ends_ms + 10_000 * DAY_MS
+    edges = [*(hour * HOUR_MS for hour in meter.told()[3]), meter.ends_ms]
+    place = bisect_right(edges, from_ms)
+    seen = edges[max(0, place - 1) :] if place < len(edges) else []
+    left = [meter.used(edge, far_ms) for edge in seen]
+    assert meter.was_corrected(from_ms) == (left != sorted(left, reverse=True))
+    if meter.was_corrected(from_ms):
+        event("corrected")
+        return
+    found_ms = meter.past_ms(from_ms, amount)
+    whole = meter.used(from_ms, far_ms)
+    if found_ms is None:
+        event("never")
+        assert not meter.amount
+        assert whole < amount
+    elif found_ms <= far_ms:
+        event("some time")
+        assert whole - meter.used(found_ms, far_ms) >= amount
+        assert whole - meter.used(found_ms - 1, far_ms) < amount
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2 * DAY_MS)), max_size=20))

@@ -15,6 +15,7 @@ from quorate.core.claim_audit import check_claims
 from quorate.core.outlook import Outlook
 from quorate.core.pledge_audit import check_pledges
 from quorate.core.shape import Violation, check_shape
+from quorate.model.amounts import DAY_MS
 from quorate.model.events import ConflictCause, EndReason, LeaseStarted, StartReason, Tier
 from quorate.model.island import all_slots
 from quorate.model.records import TERMINAL, Lease, Phase, RunRecord
@@ -299,9 +300,21 @@ def _tenancy(view: StateView) -> Iterator[Violation]:
     recounted.recount()
     if recounted.holdings.held() != view.holdings.held():
         yield Violation("I8", "holdings", "are not what leases and runs add up to")
+    yield from _crossings(view)
     parked = {name for names in view.parked.values() for name in names}
     if parked | set(view.queued) != set(view.pending) or parked & set(view.queued):
         yield Violation("I8", "queue", "is not those that are tried and those that are parked")
+
+
+def _crossings(view: StateView) -> Iterator[Violation]:
+    """Yield that owners cross thresholds at other times than is remembered: I8."""
+    fresh, until_ms = view.overlay(), view.at_ms + DAY_MS
+    fresh.uses_changed()
+    known, found = view.crossings, fresh.crossings
+    if known.until(view, until_ms) != found.until(fresh, until_ms) or next(
+        known.rising(view), None
+    ) != next(found.rising(fresh), None):
+        yield Violation("I8", "crossings", "are not what the owners' use comes to")
 
 
 def _ends(view: StateView) -> Iterator[Violation]:

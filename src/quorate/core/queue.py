@@ -14,6 +14,7 @@ from quorate.core.follow import eligible_since_ms
 from quorate.core.score import ONE, Terms, deficit, effective, penalty
 from quorate.core.scribe import Scribe
 from quorate.model.amounts import DAY_MS, PPM
+from quorate.model.crossings import metered
 from quorate.model.records import RunRecord
 from quorate.model.specs import Owner
 from quorate.model.view import StateView
@@ -117,18 +118,9 @@ def budget_used(view: StateView, owner: Owner, now_ms: int) -> int | None:
 def usage_of(view: StateView, owner: Owner, now_ms: int) -> Iterator[Use]:
     """Yield how much of each budget of hours of ``owner`` is used."""
     from_ms = now_ms - view.system.budget_period_days * DAY_MS
-    if owner.quota.gpu_ms_budget is not None:
-        meters = [
-            meter
-            for flavor in view.flavors()
-            if (meter := view.meters.get((owner.name, flavor))) is not None
-        ]
+    for meters, budget in metered(view, owner):
         used = sum(meter.used(from_ms, now_ms) for meter in meters)
-        yield used, sum(meter.amount for meter in meters), owner.quota.gpu_ms_budget
-    if owner.quota.node_ms_budget is not None:
-        nodes = view.node_meters[owner.name].meter
-        used = nodes.used(from_ms, now_ms)
-        yield used, nodes.amount, owner.quota.node_ms_budget
+        yield used, sum(meter.amount for meter in meters), budget
 
 
 def line_of(record: RunRecord) -> Line:

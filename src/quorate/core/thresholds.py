@@ -7,31 +7,41 @@ two events, so the instant at which the next threshold is crossed can be told ah
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from quorate.core.queue import Use, usage_of
 from quorate.core.scribe import Scribe
 from quorate.model.amounts import PPM
+from quorate.model.crossings import PERCENTS, REARM_POINTS
 from quorate.model.events import ThresholdCrossed
 from quorate.model.specs import Owner
 from quorate.model.view import StateView
 
-PERCENTS: Final = (80, 100, 120)
-REARM_POINTS: Final = 5
-
 
 def settle_thresholds(scribe: Scribe) -> None:
-    """Write every threshold that was crossed, and every one that is armed again."""
+    """Write every threshold that was crossed, and every one that is armed again.
+
+    Looks at owners whose use may have crossed one, however many there are beside them.
+    """
     view = scribe.view
     if not view.soft.budgeted and not view.thresholds:
         return
-    for name in dict.fromkeys((*view.soft.budgeted, *view.thresholds)):
+    for name in _in_turn(view, view.crossings.until(view, scribe.now_ms)):
         owner = view.owners.get(name)
         uses = [] if owner is None else list(usage_of(view, owner, scribe.now_ms))
         known = view.thresholds.get(name, 0)
         reached = crossed(uses, known)
         if reached != known:
             _tell(scribe, name, uses, known, reached)
+
+
+def _in_turn(view: StateView, names: set[str]) -> list[str]:
+    """Return ``names`` in order; those that have no budget left come last, as they crossed."""
+    found = sorted(
+        name for name in names if name in view.owners and view.owners[name].quota.is_soft
+    )
+    if len(found) < len(names):
+        found += [name for name in view.thresholds if name in names.difference(found)]
+    return found
 
 
 def _tell(scribe: Scribe, owner: str, uses: Sequence[Use], known: int, reached: int) -> None:
@@ -71,13 +81,20 @@ def crossed(uses: Sequence[Use], known: int) -> int:
 
 
 def threshold_due_ms(view: StateView, after_ms: int) -> int | None:
-    """Return when the next threshold is crossed, past ``after_ms``, if all goes on as it does."""
-    found = [
-        at_ms
-        for name in view.soft.budgeted
-        if (at_ms := _crosses_ms(view, view.owners[name], after_ms)) is not None
-    ]
-    return min(found, default=None)
+    """Return when the next threshold is crossed, past ``after_ms``, if all goes on as it does.
+
+    Looks no further than to the first owner that cannot be earlier.
+    """
+    found: int | None = None
+    if not view.soft.budgeted:
+        return None
+    for least_ms, name in view.crossings.rising(view):
+        if found is not None and least_ms >= found:
+            break
+        at_ms = _crosses_ms(view, view.owners[name], after_ms)
+        if at_ms is not None and (found is None or at_ms < found):
+            found = at_ms
+    return found
 
 
 def _crosses_ms(view: StateView, owner: Owner, after_ms: int) -> int | None:

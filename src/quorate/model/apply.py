@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from quorate.model import events as e
 from quorate.model.apply_plans import PLANS, hold_money, leave_running
+from quorate.model.crossings import PERCENTS
 from quorate.model.island import all_slots
 from quorate.model.meters import Meter
 from quorate.model.records import (
@@ -31,7 +32,6 @@ _PENDING: Final = Phase.PENDING
 _RUNNING: Final = Phase.RUNNING
 _SPARE: Final = e.Role.SPARE
 _CLAIM: Final = e.Role.CLAIM
-_PERCENTS: Final = (80, 100, 120)
 _PHASES: Final = {outcome: Phase(outcome) for outcome in e.Outcome}
 
 
@@ -65,6 +65,8 @@ def _ledger_opened(state: State, event: e.LedgerOpened) -> None:
 
 
 def _system_applied(state: State, event: e.SystemApplied) -> None:
+    if event.system.budget_period_days != state.system.budget_period_days:
+        state.uses_changed()
     state.system = event.system
 
 
@@ -117,6 +119,7 @@ def _owner_applied(state: State, event: e.OwnerApplied) -> None:
         known = state.children.get(parent, ())
         state.children[parent] = tuple(sorted((*known, owner.name)))
     state.budgets_changed()
+    state.use_changed(owner.name)
     state.recount()
 
 
@@ -130,16 +133,18 @@ def _owner_removed(state: State, event: e.OwnerRemoved) -> None:
     del state.owners[event.owner]
     del state.owner_versions[event.owner]
     state.budgets_changed()
+    state.use_changed(event.owner)
     state.recount()
 
 
 def _threshold_crossed(state: State, event: e.ThresholdCrossed) -> None:
-    below = max((p for p in _PERCENTS if p < event.percent), default=0)
+    below = max((p for p in PERCENTS if p < event.percent), default=0)
     reached = event.percent if event.is_above else below
     if reached:
         state.thresholds[event.owner] = reached
     else:
         state.thresholds.pop(event.owner, None)
+    state.use_changed(event.owner)
 
 
 def _leave_parents(state: State, owner: str) -> None:
@@ -285,7 +290,7 @@ def _lease_started(state: State, event: e.LeaseStarted) -> None:
             state.growable[event.run] = None
     if state.leases_indexed:
         state.list_lease(name, lease)
-        state.list_hold(name, lease)
+    state.list_hold(name, lease)
 
 
 def grace_of(state: State, run: Run) -> int:
@@ -320,6 +325,7 @@ def _use(  # noqa: PLR0913, PLR0917 - by position, which is the quickest
         meter.turn(at_ms)
     meter.amount += gpus
     meter.moment += gpus * at_ms
+    state.use_changed(owner)
     if state.node_meters and owner in state.node_meters:
         state.meter_nodes(owner, fact.slots, at_ms, taking=gpus > 0)
     return account

@@ -7,7 +7,7 @@ however much has happened.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from functools import lru_cache
 from typing import Final
 
@@ -70,7 +70,16 @@ class Meter:
     less ``moment``: what each of them came to when it came, less what it came to when it went.
     """
 
-    __slots__ = ("amount", "ends_ms", "hours", "known", "looked_back", "moment", "sums")
+    __slots__ = (
+        "amount",
+        "corrected",
+        "ends_ms",
+        "hours",
+        "known",
+        "looked_back",
+        "moment",
+        "sums",
+    )
 
     def __init__(self, at_ms: int) -> None:
         hour = at_ms // HOUR_MS
@@ -86,13 +95,16 @@ class Meter:
         self.looked_back = (0, 0, 0)
         """(half-life, hours looked at, what was used before the last of them, as it counts then):
         found when somebody asks, and kept."""
+        self.corrected = (1, 0)
+        """(hours looked at, the last of them that made up for more than was used before it): found
+        when somebody asks, and kept."""
 
     def copy(self) -> Meter:
         """Return a meter that may be changed alone. The hours before are shared: they are over."""
         over = Meter.__new__(Meter)
         over.amount, over.moment, over.ends_ms = self.amount, self.moment, self.ends_ms
         over.hours, over.sums, over.known = self.hours, self.sums, self.known
-        over.looked_back = self.looked_back
+        over.looked_back, over.corrected = self.looked_back, self.corrected
         return over
 
     @classmethod
@@ -100,7 +112,7 @@ class Meter:
         """Return the meter that says what was ``told``."""
         meter = cls.__new__(cls)
         meter.amount, meter.moment, meter.ends_ms, meter.hours, meter.sums = told
-        meter.known, meter.looked_back = len(meter.hours), (0, 0, 0)
+        meter.known, meter.looked_back, meter.corrected = len(meter.hours), (0, 0, 0), (1, 0)
         return meter
 
     def told(self) -> Told:
@@ -164,6 +176,39 @@ class Meter:
             ends_ms = min(now_ms, self.ends_ms)
             more = self._until(ends_ms) - before
         return before + more * (at_ms - begins_ms) // max(1, ends_ms - begins_ms)
+
+    def was_corrected(self, from_ms: int) -> bool:
+        """Return whether less than nothing was used in an hour since ``from_ms``.
+
+        That makes up for what was told late: all that was used before such an hour was too much.
+        """
+        place, last = self.corrected
+        if place < self.known:
+            sums = self.sums[place - 1 : self.known]
+            if sums != sorted(sums):
+                last = max(at for at in range(1, len(sums)) if sums[at] < sums[at - 1]) + place - 1
+            self.corrected = (self.known, last)
+        if from_ms < self.ends_ms and self._until(self.ends_ms) < self.sums[self.known - 1]:
+            return True
+        return last >= max(1, bisect_right(self.hours, from_ms // HOUR_MS, hi=self.known))
+
+    def past_ms(self, from_ms: int, amount: int) -> int | None:
+        """Return the first instant until which ``amount`` was used since ``from_ms``, an hour past.
+
+        None where that never is, if what is in use stays so. No hour since may be corrected.
+        """
+        begins = max(0, bisect_right(self.hours, from_ms // HOUR_MS, hi=self.known) - 1)
+        is_old = from_ms < self.ends_ms
+        target = amount + (self._before(from_ms, self.ends_ms) if is_old else self._until(from_ms))
+        place = bisect_left(self.sums, target, lo=begins, hi=self.known)
+        if place < self.known:
+            ends_ms, ended = self.hours[place] * HOUR_MS, self.sums[place]
+        else:
+            ends_ms, ended = self.ends_ms, self._until(self.ends_ms)
+        if target > ended:
+            return -(-(target + self.moment) // self.amount) if self.amount else None
+        begins_ms, before = self.hours[place - 1] * HOUR_MS, self.sums[place - 1]
+        return begins_ms - (target - before) * (ends_ms - begins_ms) // (before - ended)
 
     def recent(self, at_ms: int, half_life_ms: int) -> int:
         """Return what was used until ``at_ms``, halved with every half-life since."""

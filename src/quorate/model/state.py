@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from heapq import heapify, heappop, heappush
 
+from quorate.model.crossings import Crossings
 from quorate.model.domain_index import DomainIndex
 from quorate.model.events import NodeStatus, Slots
 from quorate.model.holdings import Holdings
@@ -47,6 +48,7 @@ class State:
     """Tables, counters and indexes. Everything here can be rebuilt from the events."""
 
     __slots__ = (
+        "_crossings",
         "_domains",
         "_ends_shared",
         "_holdings",
@@ -143,6 +145,7 @@ class State:
         self.leases_indexed = False
         self._holdings: Holdings | None = None
         self._soft: Soft | None = None
+        self._crossings: Crossings | None = None
         self.family_cache: dict[tuple[str, str], Family] = {}
         self.ends_cache = Ends()
         self._ends_shared = False
@@ -182,6 +185,8 @@ class State:
         over._holds_due = None  # noqa: SLF001
         over._openings = None  # noqa: SLF001
         over._soft = self.soft  # noqa: SLF001
+        is_budgeted = bool(over.soft.budgeted or self.thresholds)
+        over._crossings = self.crossings.layer() if is_budgeted else None  # noqa: SLF001
         over.leases_indexed = True
         return over
 
@@ -554,6 +559,27 @@ class State:
         return sorted({flavor for _, flavor in self._domains})
 
     @property
+    def crossings(self) -> Crossings:
+        """When owners may cross a threshold; found on first use, so that a replay pays nothing."""
+        self.refresh()
+        found = self._crossings
+        if found is None:
+            found = self._crossings = Crossings()
+            for name in (*self.soft.budgeted, *self.thresholds):
+                found.touch(name)
+        found.look(self)
+        return found
+
+    def use_changed(self, owner: str) -> None:
+        """Note that ``owner`` may now cross a threshold at another time than it would have."""
+        if self._crossings is not None:
+            self._crossings.touch(owner)
+
+    def uses_changed(self) -> None:
+        """Forget when owners may cross thresholds: what counts as their use has changed."""
+        self._crossings = None
+
+    @property
     def soft(self) -> Soft:
         """What owners' soft quotas come to together."""
         if self._soft is None:
@@ -654,6 +680,8 @@ class State:
             self._rebuild(key, members)
         for pool, flavor in {(key.pool, key.flavor) for key in touched}:
             old_index = self._domains.get((pool, flavor), _NO_DOMAINS)
+            if old_index is _NO_DOMAINS:
+                self.uses_changed()  # It may be a flavor that did not count before.
             keys = {
                 key
                 for key in (*old_index.keys, *touched)

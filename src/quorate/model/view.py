@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from msgspec import Struct
 
 from quorate.model.amounts import PPM
+from quorate.model.crossings import Crossings
 from quorate.model.domain_index import DomainIndex
 from quorate.model.events import NodeStatus, Tier
 from quorate.model.holdings import Holdings
@@ -329,6 +330,11 @@ class StateView(Protocol):
     @property
     def thresholds(self) -> Mapping[str, int]:
         """The highest threshold, in percent, that each owner's use has crossed."""
+        ...
+
+    @property
+    def crossings(self) -> Crossings:
+        """When each owner's use may cross a threshold."""
         ...
 
     @property

@@ -180,6 +180,25 @@ def test_a_raised_budget_arms_its_thresholds_again() -> None:
     assert not world.state.thresholds
 
 
+def test_whoever_loses_a_budget_is_told_in_the_order_in_which_thresholds_were_crossed() -> None:
+    world = World([owner(name, gpu_ms_budget=10 * HOUR_MS) for name in ("ada", "ben", "cy")])
+    world.submit("b", 10, "ben", hours=9)
+    world.do(Tick(), after_ms=HOUR_MS)
+    world.submit("a", 10, "ada", hours=9)
+    world.do(Tick(), after_ms=HOUR_MS)
+    world.submit("c", 10, "cy", hours=9)
+    assert list(world.state.thresholds) == ["ben", "ada"]
+    events = world.do(Apply((owner("ada"), owner("ben"))), after_ms=HOUR_MS)
+    told = [(e.owner, e.percent, e.is_above) for e in events if isinstance(e, ThresholdCrossed)]
+    assert told == [
+        ("ada", 120, True),
+        ("cy", 80, True),
+        ("cy", 100, True),
+        *[("ben", percent, False) for percent in (120, 100, 80)],
+        *[("ada", percent, False) for percent in (120, 100, 80)],
+    ]
+
+
 def test_node_hours_count_distinct_nodes_and_the_worse_budget_counts() -> None:
     world = World([owner("ada", gpu_ms_budget=1_000 * HOUR_MS, node_ms_budget=10 * HOUR_MS)])
     world.submit("a", 2, "ada", hours=10)
