@@ -135,8 +135,8 @@ BUGS: Final = (
     Bug(
         "skip the size of the sensitive pool",
         "core/claims.py",
-        "view.claimed_nodes + nodes <= limit:",
-        "view.claimed_nodes + nodes <= limit + 1:",
+        "current + nodes <= limit:",
+        "current + nodes <= limit + 1:",
     ),
     Bug(
         "drain a claim",

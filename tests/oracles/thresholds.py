@@ -56,8 +56,8 @@ def _uses(view: StateView, owner: Owner | None, now_ms: int) -> list[Use]:
     found: list[Use] = []
     if owner.quota.gpu_ms_budget is not None:
         used = rate = 0
-        for (name, flavor), meter in view.meters.items():
-            if name == owner.name and flavor in view.flavors():
+        for (name, _), meter in view.meters.items():
+            if name == owner.name:
                 used += meter.used(from_ms, now_ms)
                 rate += meter.amount
         found.append((used, rate, owner.quota.gpu_ms_budget))

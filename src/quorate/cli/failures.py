@@ -7,6 +7,7 @@ from typing import Final
 
 from quorate.calc import CalcInputError
 from quorate.cli.exits import CommandError, Exit
+from quorate.cli.words import shortage
 from quorate.model.refusal import Refusal, RefusalCode, sentence
 from quorate.ports.errors import (
     CheckpointError,
@@ -50,7 +51,12 @@ def text_of(error: Exception) -> str:
 def refused(refusals: Sequence[Refusal]) -> CommandError:
     """Return the error that tells every one of ``refusals``."""
     codes = [EXIT_OF_REFUSAL[refusal.code] for refusal in refusals]
-    return CommandError(max(codes), *(refusal_line(refusal) for refusal in refusals))
+    return CommandError(max(codes), *(line for each in refusals for line in _lines(each)))
+
+
+def _lines(refusal: Refusal) -> list[str]:
+    """Return ``refusal`` and the numbers behind it, which nobody can ask for afterwards."""
+    return [refusal_line(refusal), *(f"  {shortage(each)}" for each in refusal.shortages)]
 
 
 def refusal_line(refusal: Refusal) -> str:

@@ -26,6 +26,7 @@ PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
         "quorate get queue                 # who waits, in order, and why",
         "quorate get reservations          # who was promised a start, and when",
         "quorate get resolveroutcomes      # every conflict: who entered, who was cut",
+        "quorate get claims                # sensitive nodes: whose, until when, wiped or not",
         "quorate get charges               # who paid; adds up to the millisecond",
         "quorate get envelopes -o wide",
         "quorate get run train-1 -o json",

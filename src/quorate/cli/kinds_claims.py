@@ -71,7 +71,7 @@ def _row(moment: Moment, name: str) -> Row:
         record.spec.owner,
         record.spec.user,
         _state(moment, record),
-        names(_nodes(moment, name)),
+        names(n for n in _nodes(moment, name) if is_over or moment.view.unwiped[n].leases),
         str(run_gpus(moment, record) or record.spec.gpus),
         "-" if is_over else until(_end_ms(record), moment.now_ms),
         age(moment.now_ms - record.submitted_ms),

@@ -31,7 +31,7 @@ def _queue_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
     rows: list[Row] = []
     for name in wanted:
         record, reason = moment.view.runs[name], reasons[name]
-        terms = scores.of(*line_of(record))
+        _, terms = scores.worst(line_of(record))
         starts, planned = promise_texts(moment, record)
         rows.append(
             (
@@ -59,12 +59,12 @@ def _queue_trees(moment: Moment, wanted: Sequence[str]) -> list[Tree]:
     found = run_trees(moment, wanted)
     for name, tree in zip(wanted, found, strict=True):
         record = moment.view.runs[name]
-        owner, flavor = line_of(record)
+        flavor, terms = scores.worst(line_of(record))
         since_ms = eligible_since_ms(moment.view, record)
         tree["status"]["queue"] = {
             "position": positions[name],
             "flavor": flavor,
-            **terms_tree(scores.of(owner, flavor)),
+            **terms_tree(terms),
             "eligibleSince": None if since_ms is None else time_text(since_ms),
         }
     return found

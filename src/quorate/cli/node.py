@@ -137,14 +137,22 @@ def drain(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
 @node.command(
     epilog=examples(
         "quorate node wiped a1",
+        "quorate node wiped a1 --after scans     # what a script should say",
         'quorate node wiped a1 --failed --note "disk 2 does not answer"',
         "quorate get nodes     # Claimed, Wiping or Quarantined",
     )
 )
 @click.option("--failed", is_flag=True, help="It could not be wiped: quarantine it.")
+@click.option(
+    "--after",
+    metavar="CLAIM",
+    help="Only if this claim was the last one on it: a late word frees nothing then.",
+)
 @_marking
 @click.pass_obj
-def wiped(settings: Settings, *, name: str, failed: bool, note: str, dry_run: bool) -> None:
+def wiped(
+    settings: Settings, *, name: str, failed: bool, after: str | None, note: str, dry_run: bool
+) -> None:
     """Record that a node is clean after a claim.
 
     Nobody is given a node that a claim has had before it was wiped. One that could not be wiped is
@@ -153,7 +161,8 @@ def wiped(settings: Settings, *, name: str, failed: bool, note: str, dry_run: bo
     from quorate.cli.finish import checked_note, do
     from quorate.core.commands import Wiped
 
-    command = Wiped(_node_name(name), is_clean=not failed, note=checked_note(note))
+    claim = None if after is None else after.removeprefix("claim/")
+    command = Wiped(_node_name(name), not failed, claim, checked_note(note))
     do(settings, command, dry_run=dry_run)
 
 

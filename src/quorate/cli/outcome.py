@@ -11,6 +11,7 @@ from quorate.cli.promises import barred_lines, plan_lines
 from quorate.cli.reason_words import ended, lease_stopping, stopping
 from quorate.cli.story import handover_lines, story_lines
 from quorate.cli.table import indented, table
+from quorate.cli.timeline import said
 from quorate.cli.words import gpus, hours, names, refusal_lines
 from quorate.core.commands import Change, Decision
 from quorate.documents.times import time_text
@@ -33,6 +34,7 @@ from quorate.model.events import (
     RunRequeued,
     RunStopping,
     StartReason,
+    ThresholdCrossed,
     lease_gpus,
 )
 from quorate.model.records import TERMINAL, Lease
@@ -103,6 +105,8 @@ def _event_lines(  # noqa: C901 - one line per event
                 lines.append(_marked(event, moment, before))
             case NodesClaimed() | NodeWiped():
                 lines.append(_claim_line(event))
+            case ThresholdCrossed():
+                lines.append(said(event))
             case RunRefused():
                 lines += _waits(event, ask=event.run not in unreal)
             case HoldExtended():

@@ -58,8 +58,6 @@ def check_claims(view: StateView) -> Iterator[Violation]:
             yield Violation("I8", node, f"counts {known.leases} leases of a claim")
         if known.leases and known.user != view.runs[known.claim].spec.user:
             yield Violation("I12", node, f"is set apart for {known.user}")
-    if view.claimed_nodes != len(leases):
-        yield Violation("I8", "claims", f"count {view.claimed_nodes} nodes, have {len(leases)}")
 
 
 @dataclass(slots=True)
@@ -129,9 +127,8 @@ class ClaimBooks:
             if self._status.get(node, NodeStatus.READY) is not NodeStatus.READY:
                 yield Violation("I12", event.claim, f"claims {node}, which is not ready")
             self._apart[node] = _Apart(event)
-        claimed = {node for node, apart in self._apart.items() if apart.leases} | {*event.nodes}
-        if self._size_max is not None and len(claimed) > self._size_max:
-            what = f"brings claims to {len(claimed)} nodes of {self._size_max}"
+        if self._size_max is not None and len(self._apart) > self._size_max:
+            what = f"brings claims to {len(self._apart)} nodes of {self._size_max}"
             yield Violation("I4", event.claim, what)
 
     def _start(self, fact: LeaseStarted) -> Iterator[Violation]:

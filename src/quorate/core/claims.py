@@ -61,18 +61,22 @@ def claim_faults(view: StateView, run: Run) -> Iterator[tuple[str, str, str]]:
 
 
 def over_pool_size(view: StateView, nodes: int) -> Refusal | None:
-    """Return why ``nodes`` more cannot be claimed, if all claims together would have too many."""
-    limit = view.system.sensitive_pool_size
-    if limit is None or view.claimed_nodes + nodes <= limit:
+    """Return why ``nodes`` more cannot be claimed, if all claims together would have too many.
+
+    A node counts until it was wiped: before that it serves nobody else.
+    """
+    limit, current = view.system.sensitive_pool_size, len(view.unwiped)
+    if limit is None or current + nodes <= limit:
         return None
     return Refusal(
         code=RefusalCode.SENSITIVE_POOL_SIZE,
         subject="system",
         wanted=nodes,
-        short=view.claimed_nodes + nodes - limit,
-        current=view.claimed_nodes,
+        short=current + nodes - limit,
+        current=current,
         limit=limit,
-        remedy="wait for a claim to end (quorate get claims), or have the limit raised",
+        remedy="wait until nodes of other claims were wiped (quorate get claims), or have the "
+        "limit raised",
     )
 
 

@@ -239,7 +239,15 @@ def _check_node(view: StateView, pools: Mapping[str, Pool], node: Node) -> Itera
         node.rack,
         chosen[0] if chosen else DEFAULT_POOL,
     )
-    if moved or node.gpus < old.spec.gpus:
+    known = view.unwiped.get(node.name)
+    if known is not None and known.leases and node.gpus != old.spec.gpus:
+        yield Refusal(
+            code=RefusalCode.CONFLICT,
+            subject=f"Node/{node.name}: claim {known.claim!r} has all of it, so it cannot change "
+            "its GPUs",
+            remedy=f"wait for its end, or have it released: quorate release {known.claim}",
+        )
+    elif moved or node.gpus < old.spec.gpus:
         yield Refusal(
             code=RefusalCode.CONFLICT,
             subject=f"Node/{node.name}: has {counted(len(held), 'open lease')}, so its flavor, "

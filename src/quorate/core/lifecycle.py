@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from quorate.core.admit import Admitted
 from quorate.core.beside import admit_beside, write_beside
 from quorate.core.claims import over_pool_size, write_claim
@@ -51,6 +53,8 @@ def _grant(scribe: Scribe, run: Run, answer: Admitted | Refusal) -> None:
         None if isinstance(answer, Refusal) else over_pool_size(scribe.view, len(answer.plan.nodes))
     )
     refusal = answer if isinstance(answer, Refusal) else over
+    if refusal is not None and refusal.code in HARD:
+        refusal = replace(refusal, remedy="wait for what its owner holds, or have the limit raised")
     if isinstance(answer, Admitted) and refusal is None:
         write_claim(scribe, run, answer)
     elif refusal is not None:

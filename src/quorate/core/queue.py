@@ -19,8 +19,8 @@ from quorate.model.records import RunRecord
 from quorate.model.specs import Owner
 from quorate.model.view import StateView
 
-Line = tuple[str, str]
-"""(owner, flavor): runs of one line have one score."""
+Line = tuple[str, tuple[str, ...]]
+"""(owner, flavors): runs of one line have one score."""
 Rank = tuple[bool, int]
 """(over budget, step of the score, negative): the least goes first."""
 Use = tuple[int, int, int]
@@ -39,11 +39,11 @@ class Scores:
     def __init__(self, view: StateView, now_ms: int, *, reserved: bool = False) -> None:
         self._view = view
         self._now_ms = now_ms
-        self._known: dict[Line, Terms] = {}
-        self._promised: dict[Line, int] = {}
+        self._known: dict[tuple[str, str], Terms] = {}
+        self._promised: dict[tuple[str, str], int] = {}
         for record in view.reservations.values() if reserved else ():
-            line = (view.runs[record.made.run].spec.owner, record.slice.flavor)
-            self._promised[line] = self._promised.get(line, 0) + record.slice.gpus
+            whose = (view.runs[record.made.run].spec.owner, record.slice.flavor)
+            self._promised[whose] = self._promised.get(whose, 0) + record.slice.gpus
 
     def of(self, owner: str, flavor: str) -> Terms:
         """Return what makes up the score of ``owner`` in ``flavor``."""
@@ -88,8 +88,18 @@ class Scores:
 
     def rank(self, line: Line) -> Rank:
         """Return the rank of the runs of ``line``."""
-        terms = self.of(*line)
+        _, terms = self.worst(line)
         return terms.is_over, -terms.step
+
+    def worst(self, line: Line) -> tuple[str, Terms]:
+        """Return the flavor of ``line`` in which its owner stands worst, and the terms there.
+
+        Whoever names more flavors can so only lose by it; one that nobody has counts for nothing.
+        """
+        owner, flavors = line
+        there = [flavor for flavor in flavors if self._view.flavor_gpus(flavor)[0]]
+        found = [(flavor, self.of(owner, flavor)) for flavor in there or flavors[:1]]
+        return min(found, key=lambda entry: entry[1].score)
 
 
 def _part(some: int, whole: int) -> int:
@@ -124,8 +134,8 @@ def usage_of(view: StateView, owner: Owner, now_ms: int) -> Iterator[Use]:
 
 
 def line_of(record: RunRecord) -> Line:
-    """Return the line that a run stands in: its owner's, in the flavor it asks for first."""
-    return record.spec.owner, record.spec.flavors[0]
+    """Return the line that a run stands in: its owner's, in the flavors it asks for."""
+    return record.spec.owner, record.spec.flavors
 
 
 def in_turn(scribe: Scribe, names: Iterable[str], *, reserved: bool = False) -> Iterator[str]:

@@ -16,6 +16,7 @@ from quorate.model.events import (
     Event,
     LeaseEnded,
     NodeApplied,
+    NodeWiped,
     OwnerApplied,
     OwnerRemoved,
     PledgeClosed,
@@ -228,6 +229,8 @@ def _relieved(view: StateView, events: Iterable[Event]) -> set[str] | None:
                 run = event.lease.rpartition("/")[0]
             case PledgeClosed():
                 run = event.pledge.rpartition("/")[0]
+            case NodeWiped():
+                run = event.claim
             case RunEnded() | RunRequeued():
                 run = event.run
             case _:

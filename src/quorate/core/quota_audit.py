@@ -14,6 +14,8 @@ from quorate.model.events import (
     Event,
     LeaseEnded,
     LeaseStarted,
+    NodesClaimed,
+    NodeWiped,
     OwnerApplied,
     OwnerRemoved,
     PledgeClosed,
@@ -33,7 +35,7 @@ class Quotas:
     owners: dict[str, Owner] = field(default_factory=dict)
     owner_of: dict[str, str] = field(default_factory=dict)
     open: dict[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
-    """Lease or pledge -> its run and its nodes."""
+    """Lease, pledge or node set apart -> its run and its nodes."""
     uses: dict[str, dict[str, int]] = field(default_factory=dict)
     """Owner -> node -> how many of its own leases and pledges are there."""
     running: dict[str, int] = field(default_factory=dict)
@@ -41,7 +43,7 @@ class Quotas:
     claims: set[str] = field(default_factory=set)
     """Runs that are claims: these take nodes, and are not counted as running."""
 
-    def enter(self, event: Event) -> Iterator[Violation]:
+    def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901, PLR0912 - one case per kind
         """Write ``event`` down, and yield the limits that it exceeds."""
         match event:
             case OwnerApplied():
@@ -61,6 +63,11 @@ class Quotas:
                 self._take(event.pledge, run, (node for node, _ in event.slots))
             case PledgeClosed():
                 self._let_go(event.pledge)
+            case NodesClaimed():
+                for node in event.nodes:
+                    self._take(f"{event.claim} on {node}", event.claim, (node,))
+            case NodeWiped() if event.is_clean:
+                self._let_go(f"{event.claim} on {event.node}")
             case RunEnded() | RunRequeued():
                 self.running.pop(event.run, None)
             case _:

@@ -115,7 +115,7 @@ def _with_holders(view: StateView, refusal: Refusal) -> QuotaInTheWay:
 
 
 def _holders(view: StateView, tenant: str) -> Iterator[Holder]:
-    """Yield the runs of ``tenant`` and of all below it that have leases or filled spares."""
+    """Yield the runs of ``tenant`` and of all below it that hold nodes."""
     owners = _below(view, tenant)
     nodes: dict[str, set[str]] = {}
     gpus: dict[str, int] = {}
@@ -128,6 +128,9 @@ def _holders(view: StateView, tenant: str) -> Iterator[Holder]:
     for pledge in view.pledges.values():
         if view.runs[pledge.run].spec.owner in owners:
             nodes.setdefault(pledge.run, set()).update(node for node, _ in pledge.slots)
+    for node, known in view.unwiped.items():
+        if view.runs[known.claim].spec.owner in owners:
+            nodes.setdefault(known.claim, set()).add(node)
     for run, held in nodes.items():
         owner = view.runs[run].spec.owner
         yield Holder(run=run, owner=owner, nodes=len(held), gpus=gpus.get(run, 0))

@@ -37,6 +37,8 @@ def reserve_waiting(scribe: Scribe) -> None:
     for name in in_turn(scribe, scribe.view.queued, reserved=True):
         record = scribe.view.runs[name]
         run = record.spec
+        if run.sensitive:
+            continue  # A claim is granted now or not at all.
         if record.reservation is not None or not places.has_one(scribe.view, run):
             continue
         if fruitless.get(run.owner, 0) >= FRUITLESS_MAX:

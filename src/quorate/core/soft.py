@@ -56,13 +56,14 @@ def why_no_conflict(view: StateView, record: RunRecord, now_ms: int) -> str:
     target_ppm = owner.quota.fair_share_target_ppm
     if target_ppm is None:
         return ""
-    flavor, least = run.flavors[0], run.widths()[-1]
-    meter = view.meters.get((run.owner, flavor))
-    has = 0 if meter is None else meter.amount
-    has += _promised_gpus(view, record, flavor)
-    total, _ = view.flavor_gpus(flavor)
-    if (has + least) * PPM > target_ppm * total:
-        return f"it would take {run.owner} beyond its target share of {flavor}"
+    for flavor in run.flavors:
+        meter = view.meters.get((run.owner, flavor))
+        gpus = run.widths()[-1] + (0 if meter is None else meter.amount)
+        gpus += _promised_gpus(view, record, flavor)
+        total, _ = view.flavor_gpus(flavor)
+        # A flavor that nobody has neither helps nor harms.
+        if total and gpus * PPM > target_ppm * total:
+            return f"it would take {run.owner} beyond its target share of {flavor}"
     return ""
 
 

@@ -38,7 +38,7 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Where a run stands, from 1, with the terms of its owner in the flavor it asks for first.
+    """Where a run stands, from 1, with its owner's terms in the one of its flavors that counts.
 
     ``is_stated`` says that the owner has stated its target; ``eligible_since_ms`` is None while the
     run waits for others to complete. ``ahead`` is in the order of the queue.
@@ -60,12 +60,13 @@ def standing_of(view: StateView, run: str, queue: Sequence[str], now_ms: int) ->
     Looks at every run ahead of it once.
     """
     scores, record = Scores(view, now_ms), view.runs[run]
-    owner, flavor = line_of(record)
+    owner, (flavor, terms) = record.spec.owner, scores.worst(line_of(record))
     index = queue.index(run)
     ahead: dict[tuple[str, str, Because], int] = {}
     for name in queue[:index]:
         other = view.runs[name]
-        key = (*line_of(other), _because(view, scores, other, record))
+        what, _ = scores.worst(line_of(other))
+        key = (other.spec.owner, what, _because(view, scores, other, record))
         ahead[key] = ahead.get(key, 0) + 1
     spec = view.owners.get(owner)
     return Standing(
@@ -73,7 +74,7 @@ def standing_of(view: StateView, run: str, queue: Sequence[str], now_ms: int) ->
         length=len(queue),
         owner=owner,
         flavor=flavor,
-        terms=scores.of(owner, flavor),
+        terms=terms,
         is_stated=spec is not None and spec.quota.fair_share_target_ppm is not None,
         eligible_since_ms=eligible_since_ms(view, record),
         ahead=tuple(
@@ -85,7 +86,7 @@ def standing_of(view: StateView, run: str, queue: Sequence[str], now_ms: int) ->
 
 def _because(view: StateView, scores: Scores, first: RunRecord, then: RunRecord) -> Because:
     """Return why ``first`` stands ahead of ``then``."""
-    one, other = scores.of(*line_of(first)), scores.of(*line_of(then))
+    one, other = scores.worst(line_of(first))[1], scores.worst(line_of(then))[1]
     if one.is_over is not other.is_over:
         return Because.WITHIN_BUDGET
     if one.step != other.step:

@@ -20,6 +20,7 @@ def write_start(
     reason: StartReason = StartReason.START,
 ) -> None:
     """Write one lease per group and payer: Bind-Now, all of it or none."""
+    assert not run.sensitive, run  # Claims have a door of their own.
     drafts = bind(admitted.plan, admitted.demands, admitted.legs)
     write_leases(scribe, run.name, drafts, leases_ever, reason, start_ms=scribe.now_ms)
 

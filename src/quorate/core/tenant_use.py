@@ -6,7 +6,7 @@ are counted anew for any owner, in one walk over what is open.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,7 +16,7 @@ from quorate.model.view import StateView
 
 @dataclass(slots=True)
 class Use:
-    """Distinct nodes under leases and filled spares, running runs, and runs that wait."""
+    """Distinct nodes under leases, claims and filled spares, running runs, and runs that wait."""
 
     nodes: set[str] = field(default_factory=set)
     running: set[str] = field(default_factory=set)
@@ -37,15 +37,22 @@ def uses(view: StateView) -> Mapping[str, Use]:
             bounds[owner] = [found.setdefault(n, Use()) for n in lineage(view.owners, owner)]
         return bounds[owner]
 
-    for lease in view.leases.values():
-        fact = lease.fact
-        for use in above(fact.run):
-            use.nodes.update(node for node, _ in fact.slots)
-            use.running.add(fact.run)
-    for pledge in view.pledges.values():
-        for use in above(pledge.run):
-            use.nodes.update(node for node, _ in pledge.slots)
+    for run, nodes in _held(view):
+        for use in above(run):
+            use.nodes.update(nodes)
+            if view.runs[run].leases and not view.runs[run].spec.sensitive:
+                use.running.add(run)
     for run in view.pending:
         for use in above(run):
             use.waiting += 1
     return found
+
+
+def _held(view: StateView) -> Iterator[tuple[str, Collection[str]]]:
+    """Yield runs and nodes they hold: under leases, filled spares, or not wiped after a claim."""
+    for lease in view.leases.values():
+        yield lease.fact.run, [node for node, _ in lease.fact.slots]
+    for pledge in view.pledges.values():
+        yield pledge.run, [node for node, _ in pledge.slots]
+    for node, known in view.unwiped.items():
+        yield known.claim, (node,)

@@ -141,6 +141,12 @@ def _holds(view: StateView, name: str, now_ms: int) -> Iterator[Refusal]:
             f"owner {name!r} has {counted(len(waiting), 'waiting run')}: {_listed(waiting)}",
             f"withdraw what waits: quorate cancel {waiting[0]}",
         )
+    unwiped = [n for n, known in view.unwiped.items() if view.runs[known.claim].spec.owner == name]
+    if unwiped and not running:
+        yield _held(
+            f"nodes that owner {name!r} had claimed were not wiped yet: {_listed(unwiped)}",
+            f"wipe them first, and say so: quorate node wiped {unwiped[0]}",
+        )
     for key in sorted(key for key, account in view.envelopes.items() if account.owner == name):
         yield from _line_holds(view, view.envelopes[key], now_ms)
 

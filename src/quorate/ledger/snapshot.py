@@ -288,7 +288,6 @@ def _restore(found: _Snapshot) -> State:
         state.mark_node(name, status)
     for name, unwiped in found.unwiped.items():
         state.set_apart(name, unwiped)
-        state.claimed_nodes += unwiped.leases > 0
     _restore_plans(state, found)
     return state
 
@@ -309,6 +308,7 @@ def _restore_plans(state: State, found: _Snapshot) -> None:
     state.thresholds.update(found.thresholds)
     for meter in found.meters:
         state.meters[meter.owner, meter.flavor] = Meter.of(meter.told)
+        state.metered[meter.flavor] = None
     for counted in found.node_meters:
         nodes = state.node_meters[counted.owner] = NodeMeter(0)
         nodes.meter, nodes.uses = Meter.of(counted.told), counted.uses

@@ -321,6 +321,7 @@ def _use(  # noqa: PLR0913, PLR0917 - by position, which is the quickest
         meter = state.meters.own(metered)
     except KeyError:
         meter = state.meters[metered] = Meter(at_ms)
+        state.metered[metered[1]] = None
     if at_ms >= meter.ends_ms:
         meter.turn(at_ms)
     meter.amount += gpus

@@ -35,7 +35,7 @@ def metered(view: StateView, owner: Owner) -> Iterator[tuple[list[Meter], int]]:
     """Yield the meters that count towards each budget of hours of ``owner``, and the budget."""
     quota = owner.quota
     if quota.gpu_ms_budget is not None:
-        found = (view.meters.get((owner.name, flavor)) for flavor in view.flavors())
+        found = (view.meters.get((owner.name, flavor)) for flavor in view.metered)
         yield [meter for meter in found if meter is not None], quota.gpu_ms_budget
     if quota.node_ms_budget is not None:
         yield [view.node_meters[owner.name].meter], quota.node_ms_budget

@@ -68,7 +68,6 @@ class State:
         "budgets",
         "caps",
         "children",
-        "claimed_nodes",
         "conflicts",
         "ends_cache",
         "envelopes",
@@ -82,6 +81,7 @@ class State:
         "lifted",
         "losses",
         "lottery",
+        "metered",
         "meters",
         "node_meters",
         "node_status",
@@ -104,8 +104,8 @@ class State:
         "unwiped",
     )
 
-    def __init__(self) -> None:
-        self.seq = self.at_ms = self.claimed_nodes = 0
+    def __init__(self) -> None:  # noqa: PLR0915 - one for each table
+        self.seq = self.at_ms = 0
         self.ledger_id = self.public_key = ""
         self.lottery = Lottery()
         self.system = System()
@@ -127,6 +127,7 @@ class State:
         self.queued: Table[str, int] = Table()
         self.parked: Table[str, dict[str, None]] = Table()
         self.meters: Table[tuple[str, str], Meter] = Table()
+        self.metered: Table[str, None] = Table()
         self.node_meters: Table[str, NodeMeter] = Table()
         self.thresholds: Table[str, int] = Table()
         self.growable: Table[str, None] = Table()
@@ -171,7 +172,6 @@ class State:
         over.seq, over.at_ms = self.seq, self.at_ms
         over.ledger_id, over.public_key, over.system = self.ledger_id, self.public_key, self.system
         over.lottery = self.lottery
-        over.claimed_nodes = self.claimed_nodes
         for name in _TABLES:
             setattr(over, name, LayeredTable(getattr(self, name)))
         # Shared until a budget or owner changes in the overlay, which then gets its own (apply.py).
@@ -268,6 +268,8 @@ class State:
                 self._hold(found, lease.fact.run, lease.fact.slots)
             for pledge in self.pledges.values():
                 self._hold(found, pledge.run, pledge.slots)
+            for name, node in self.unwiped.items():
+                self._hold(found, node.claim, ((name, 0),))
             for record in self.runs.values():
                 if record.phase is Phase.RUNNING and not record.spec.sensitive:
                     found.add_run(record.spec.owner, 1)
@@ -481,13 +483,14 @@ class State:
         """Withhold a node from all but a claim, until it has been wiped after it."""
         self.ends_cache = Ends()
         self.unwiped[name] = unwiped
+        self.hold_slots(unwiped.claim, ((name, 0),))
         record = self.nodes[name]
         self._own_island(record.island).withhold(record.position)
 
     def give_back(self, name: str) -> None:
         """Let a node that was wiped be used by anybody, if it is ready."""
         self.ends_cache = Ends()
-        del self.unwiped[name]
+        self.drop_slots(self.unwiped.pop(name).claim, ((name, 0),))
         record = self.nodes[name]
         if name not in self.node_status:
             self._own_island(record.island).offer(record.position)
@@ -495,10 +498,7 @@ class State:
     def count_claimed(self, slots: Slots, leases: int) -> None:
         """Count ``leases`` more (negative: less) of a claim on each of its nodes."""
         for name, _ in slots:
-            node = self.unwiped.own(name)
-            before = node.leases
-            node.leases += leases
-            self.claimed_nodes += (node.leases > 0) - (before > 0)
+            self.unwiped.own(name).leases += leases
 
     def slots_left(self, name: str) -> int:
         """Return the slots of a node that no lease has, whether or not they may be given out."""
@@ -680,8 +680,6 @@ class State:
             self._rebuild(key, members)
         for pool, flavor in {(key.pool, key.flavor) for key in touched}:
             old_index = self._domains.get((pool, flavor), _NO_DOMAINS)
-            if old_index is _NO_DOMAINS:
-                self.uses_changed()  # It may be a flavor that did not count before.
             keys = {
                 key
                 for key in (*old_index.keys, *touched)
@@ -744,6 +742,7 @@ _TABLES = (
     "queued",
     "parked",
     "meters",
+    "metered",
     "node_meters",
     "thresholds",
     "growable",

@@ -240,8 +240,8 @@ class StateView(Protocol):
         ...
 
     @property
-    def claimed_nodes(self) -> int:
-        """How many nodes claims have now."""
+    def metered(self) -> Collection[str]:
+        """The flavors that anybody ever had a lease of, be they in the fleet or not."""
         ...
 
     @property

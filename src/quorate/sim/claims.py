@@ -29,7 +29,7 @@ def draw_claim_wishes(
         end_ms = until_ms if one_in(chance, 2) else start_ms + HOUR_MS
         at_ms = chance.randrange(start_ms, end_ms)
         run = _claim(chance, number, chance.choice(nodes))
-        found.append(Wish(at_ms, Submit(run)))
+        found.append(Wish(at_ms, Apply((run,)) if one_in(chance, 3) else Submit(run)))
         later_ms = at_ms + chance.randrange(3 * HOUR_MS)
         found.append(Wish(later_ms, _about(chance, run.name, chance.choice(nodes).name)))
     return tuple(found)
@@ -67,6 +67,8 @@ def _about(chance: Random, claim: str, node: str) -> Command:
         Cancel(claim, "a mistake"),
         Complete(claim),
         Wiped(node, is_clean=True, claim=other),
-        Apply((System(budget_period_days=90, sensitive_pool_size=chance.choice((None, 0, 1, 2))),)),
+        Apply(
+            (System(budget_period_days=90, sensitive_pool_size=chance.choice((None, 0, 0, 1, 2))),)
+        ),
     )
     return chance.choice(choices)

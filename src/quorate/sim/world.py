@@ -73,7 +73,10 @@ def draw_world(chance: Random, size: Size) -> World:
     budgets = _budgets(chance, nodes, until_ms)
     arrivals = draw_arrivals(chance, size, until_ms, (*pools, *nodes), is_honest=is_honest)
     # What was used a day ago is forgotten in some worlds, so that budgets are free again.
-    system = System(budget_period_days=chance.choice((1, 1, 90)))
+    system = System(
+        budget_period_days=chance.choice((1, 1, 90)),
+        sensitive_pool_size=chance.choice((None, 1, 2)),
+    )
     specs: tuple[Applied, ...] = (system, *pools, *nodes, *_owners(chance), *budgets)
     wishes: tuple[Wish, ...] = ()
     if not is_honest:

@@ -164,5 +164,5 @@ def test_the_sweep_finds_a_node_that_is_set_apart_for_somebody_else() -> None:
 
 def test_the_sweep_finds_a_wrong_count() -> None:
     life = claimed()
-    life.state.claimed_nodes += 1
-    assert [found.subject for found in sweep(life.state)] == ["claims"]
+    life.state.unwiped.own("n0").leases += 1
+    assert [found.subject for found in sweep(life.state)] == ["n0"]

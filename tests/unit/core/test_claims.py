@@ -15,11 +15,13 @@ from quorate.core.commands import (
     Fail,
     MarkNode,
     Release,
+    RemoveOwner,
     Resolve,
     Submit,
     Tick,
     Wiped,
 )
+from quorate.core.tenant_use import uses
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import (
     EndReason,
@@ -86,7 +88,7 @@ class TestGranting:
             assert (fact.role, fact.tier, fact.payer) == (Role.CLAIM, Tier.OWNED, "lab/e")
             assert fact.slots == ((f"n{number}", 0xFF),)
             assert fact.hold_gpu_ms == 8 * HOURS * HOUR_MS
-        assert life.state.claimed_nodes == 2
+        assert {n.leases for n in life.state.unwiped.values()} == {1}
 
     def test_a_node_of_two_payers_is_one_node(self) -> None:
         life = Life(
@@ -94,9 +96,9 @@ class TestGranting:
             budgets=[budget("lab", "lab", envelope("d", 4), envelope("e", 4))],
         )
         life.do(Submit(claim()))
-        assert (life.on("c", Role.CLAIM), life.state.claimed_nodes) == ({"n0": 8}, 1)
+        assert (life.on("c", Role.CLAIM), life.state.unwiped["n0"].leases) == ({"n0": 8}, 2)
         life.do(Release("c"))
-        assert life.state.claimed_nodes == 0
+        assert life.state.unwiped["n0"].leases == 0
 
     def test_what_is_not_whole_is_refused(self) -> None:
         life = ward()
@@ -195,13 +197,30 @@ class TestLimits:
         assert (refusal.current, refusal.wanted, refusal.limit, refusal.short) == (1, 2, 2, 1)
         life.do(Submit(claim("d")))
         life.do(Apply((System(sensitive_pool_size=0),)))
-        assert life.state.claimed_nodes == 2  # Lowering it ends nothing.
+        assert len(life.state.unwiped) == 2  # Lowering it ends nothing.
         life.do(Release("c"))
         life.do(Apply((System(sensitive_pool_size=2),)))
-        life.do(Submit(claim("e")))  # What is being wiped is claimed no longer.
-        life.do(Apply((System(),)))
+        (refusal,) = life.ask(Submit(claim("e"))).refusals
+        assert refusal.current == 2  # What was not wiped yet serves nobody else.
         life.do(Wiped("n0", is_clean=True))
+        life.do(Submit(claim("e")))
+        life.do(Apply((System(),)))
         life.do(Submit(claim("f")))
+
+    @pytest.mark.parametrize("several", [False, True])
+    def test_no_document_gets_around_it(self, several: bool) -> None:  # noqa: FBT001 - a case
+        life = ward()
+        life.do(Apply((System(sensitive_pool_size=1 if several else 0),)))
+        wanted = (claim("c"), claim("d")) if several else (claim("c"),)
+        refused = life.ask(Apply(wanted))
+        assert [found.code for found in refused.refusals] == [RefusalCode.SENSITIVE_POOL_SIZE]
+        assert refused.events == ()
+
+    def test_no_document_gets_it_onto_a_spare(self) -> None:
+        life = ward(2)
+        life.do(Submit(run("r", 8, "team", spares_per_group=8)))
+        refused = life.ask(Apply((claim("c"),)))
+        assert [found.code for found in refused.refusals] == [RefusalCode.INSUFFICIENT_CAPACITY]
 
     def test_it_counts_as_nodes_and_not_as_a_run(self) -> None:
         quota = Quota(nodes_max=1, concurrent_runs_max=0)
@@ -212,7 +231,31 @@ class TestLimits:
         assert life.state.holdings.runs.get("lab", 0) == 0
         assert life.state.holdings.nodes["lab"] == 1
         life.do(Release("c"))
+        assert life.state.holdings.nodes["lab"] == 1
+        (refusal,) = life.ask(Submit(claim("d"))).refusals
+        assert (refusal.code, "onQuota" in refusal.remedy) == (RefusalCode.MAX_NODES, False)
+        assert life.ask(RemoveOwner("lab")).refusals
+        life.do(Wiped("n0", is_clean=True))
         assert life.state.holdings.held() == {}
+        life.do(RemoveOwner("lab"))
+
+    def test_tenants_are_told_what_their_limits_count(self) -> None:
+        life = ward()
+        life.do(Submit(claim()))
+        use = uses(life.state)["lab"]
+        assert (use.nodes, use.running) == ({"n0"}, set())
+        life.do(Release("c"))
+        assert uses(life.state)["lab"].nodes == {"n0"}
+
+    def test_a_run_that_waits_for_the_quota_is_woken_by_the_wipe(self) -> None:
+        quota = Quota(nodes_max=1)
+        life = ward(owners=[Owner(name="lab", quota=quota), Owner(name="team")])
+        life.do(Submit(claim()))
+        life.do(Submit(run("r", 8, "lab", on_quota=OnQuota.WAIT)))
+        life.do(Release("c"))
+        assert life.phase("r") is Phase.PENDING
+        life.do(Wiped("n0", is_clean=True))
+        assert life.phase("r") is Phase.RUNNING
 
 
 class TestEnding:
@@ -335,6 +378,13 @@ class TestWiping:
         life.do(MarkNode("n0", NodeStatus.READY))
         assert life.phase("r") is Phase.RUNNING
 
+    def test_a_claimed_node_cannot_grow(self) -> None:
+        life = ward(1)
+        life.do(Submit(claim()))
+        (refusal,) = life.ask(Apply((node("n0", 9),))).refusals
+        assert refusal.code is RefusalCode.CONFLICT
+        assert "quorate release c" in refusal.remedy
+
     def test_a_node_declared_anew_is_not_clean_for_that(self) -> None:
         life = ward(1)
         life.do(Submit(claim()))
@@ -351,7 +401,7 @@ class TestNeverCut:
         decision = life.do(MarkNode("n0", NodeStatus.FAILED))
         assert ends(decision) == [("c/0", EndReason.FAIL)]
         assert (life.on("c", Role.CLAIM), life.phase("c")) == ({"n1": 8}, Phase.RUNNING)
-        assert life.state.claimed_nodes == 1
+        assert life.state.unwiped["n0"].leases == 0
         life.do(MarkNode("n0", NodeStatus.READY))
         assert "n0" in life.state.unwiped
         life.do(MarkNode("n1", NodeStatus.FAILED))
