@@ -1,8 +1,10 @@
 """Many tenants at their limits: what one more waiting run costs, and what waking one does.
 
-Every tenant runs as many runs as it may, and ten more of each wait for it. A run that is submitted
-must not look at the others that wait, and one that ends must not touch those of other tenants. The
-baseline is the same with a hundred tenants.
+Every tenant runs as many runs as it may, and ten more of each wait for it. Each has budgets of
+GPU-hours and of node-hours, no two in a row alike; time passes between decisions, and some cross a
+threshold. A run that is submitted must not look at the others that wait nor at what other tenants
+have used, and one that ends must not touch those of other tenants. The baseline is the same with a
+hundred tenants.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ from benchmarks.figure import Baseline, Effort, Figure
 from benchmarks.worlds import FLAVOR, REGION_NAME, fleet
 from quorate.core.commands import Command, Complete, Submit
 from quorate.core.decide import decide
+from quorate.core.due import next_due_ms
 from quorate.core.quota import too_many_runs, waiting
-from quorate.model.amounts import HOUR_MS
+from quorate.model.amounts import HOUR_MS, SECOND_MS
 from quorate.model.apply import apply_all
 from quorate.model.events import Event, LeaseStarted, RunRefused, RunSubmitted
 from quorate.model.selector import REGION
@@ -25,6 +28,8 @@ from quorate.testing.world import NOW_MS, budget, envelope, world
 
 WAITING_EACH = 10
 SMALL = 100
+APART_MS = 10
+"""How far decisions are apart."""
 
 
 def measure(effort: Effort) -> list[Figure]:
@@ -42,6 +47,8 @@ def measure(effort: Effort) -> list[Figure]:
             details={
                 "tenants": many["tenants"],
                 "waiting": many["waiting"],
+                "thresholds crossed": many["crossed"],
+                "us to find what is due next": many["due"],
                 "us for the command that wakes": many["completing"],
                 "of it for the start": many["starting"],
                 "of it for the end": many["ending"],
@@ -53,6 +60,7 @@ def measure(effort: Effort) -> list[Figure]:
 
 def _costs(tenants: int, samples: int) -> dict[str, float]:
     state = _full(tenants)
+    _us(state, [Submit(_run("any", "free"))])  # Which leaves no index for later.
     begin = [Submit(_run(f"other-{n}", "free")) for n in range(samples)]
     starting = _us(state, begin, LeaseStarted)
     ending = _us(state, [Complete(command.run.name) for command in begin])
@@ -65,6 +73,8 @@ def _costs(tenants: int, samples: int) -> dict[str, float]:
         "starting": starting,
         "ending": ending,
         "completing": completing,
+        "crossed": len(state.thresholds),
+        "due": _due_us(state, samples),
         # Ending one run and starting another cost what they cost when nobody waits.
         "wake": max(0.0, completing - starting - ending),
     }
@@ -76,7 +86,7 @@ def _us(state: State, commands: list[Submit] | list[Complete], *seen: type[Event
     for command in commands:
         asked: Command = command
         start = process_time()
-        decision = decide(state, asked, now_ms=NOW_MS, actor="bench")
+        decision = decide(state, asked, now_ms=state.at_ms + APART_MS, actor="bench")
         found.append(process_time() - start)
         kinds = {type(event) for event in decision.events}
         assert not decision.refusals, decision.refusals
@@ -85,15 +95,37 @@ def _us(state: State, commands: list[Submit] | list[Complete], *seen: type[Event
     return median(found) * 1e6
 
 
+def _due_us(state: State, samples: int) -> float:
+    """Return the CPU microseconds of finding when somebody has to look next, some time later."""
+    found: list[float] = []
+    for number in range(samples):
+        start = process_time()
+        due_ms = next_due_ms(state, has_executor=True, after_ms=state.at_ms + number * APART_MS)
+        found.append(process_time() - start)
+        assert due_ms is not None
+    return median(found) * 1e6
+
+
+def _tenant(number: int) -> Owner:
+    """Return a tenant that may run one run; the first of them have soon used up what they may."""
+    quota = Quota(
+        concurrent_runs_max=1,
+        gpu_ms_budget=(1 + number % 997) * 100 * SECOND_MS,
+        node_ms_budget=(1 + number % 771) * 60 * SECOND_MS,
+    )
+    return Owner(name=_name(number), quota=quota)
+
+
 def _full(tenants: int) -> State:
     """Return a fleet with room, in which every tenant is at its limit and has runs that wait."""
-    owners = [Owner(name=_name(n), quota=Quota(concurrent_runs_max=1)) for n in range(tenants)]
+    free = Quota(gpu_ms_budget=HOUR_MS, node_ms_budget=HOUR_MS)
+    owners = [*map(_tenant, range(tenants)), Owner(name="free", quota=free)]
     state = world(
         nodes=fleet(-(-tenants // 4)),
-        owners=[*owners, Owner(name="free")],
+        owners=owners,
         budgets=[
             budget(f"b-{o.name}", o.name, envelope("e", 100_000, selector=((REGION, REGION_NAME),)))
-            for o in [*owners, Owner(name="free")]
+            for o in owners
         ],
     )
     for n in range(tenants):
