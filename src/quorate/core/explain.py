@@ -26,6 +26,7 @@ from quorate.core.quota_remedies import quota_remedies
 from quorate.core.remedy import ACTOR, Remedy, RemedyKind
 from quorate.core.run_remedies import follow_remedies, run_remedies
 from quorate.core.standing import Standing, standing_of
+from quorate.core.wipe_remedies import wipe_remedies
 from quorate.model.apply import apply, apply_all
 from quorate.model.events import ReservationClosed, ReservationOutcome
 from quorate.model.records import Phase, ReservationRecord, RunRecord
@@ -204,5 +205,6 @@ def _remedies(  # noqa: PLR0913 - the run, why it waits, and the state before an
         *run_remedies(view, run, now_ms),
         *quota_remedies(view, run, in_the_way, now_ms),
         *budget_remedies(view, settled, run, now_ms),
+        *wipe_remedies(view, run, now_ms),
         *end_remedies(view, settled, run, now_ms),
     )

@@ -56,6 +56,7 @@ class RemedyKind(StrEnum):
     RAISE_LENDING = "raise-lending"
     OPEN_EARLY = "open-early"
     RAISE_QUOTA = "raise-quota"
+    WIPE_NODE = "wipe-node"
     END_RUN = "end-run"
 
 

@@ -21,6 +21,8 @@ from quorate.core.commands import (
     Tick,
     Wiped,
 )
+from quorate.core.explain import Explanation, explain
+from quorate.core.remedy import RemedyKind
 from quorate.core.tenant_use import uses
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import (
@@ -441,3 +443,16 @@ class TestNeverCut:
         life.do(Submit(claim()))
         life.do(Submit(run("r", 8, "team")))
         assert life.state.runs["r"].reservation is None
+
+
+def test_whoever_waits_for_a_wipe_is_told_so() -> None:
+    life = ward(2)
+    life.do(Submit(claim(nodes=2)))
+    life.do(Submit(run("r", 8, "team")))
+    life.do(Release("c"))
+    found = explain(life.state, "r", life.now_ms)
+    assert isinstance(found, Explanation)
+    (remedy,) = [each for each in found.remedies if each.kind is RemedyKind.WIPE_NODE]
+    assert remedy.command == ("quorate", "node", "wiped", "n0", "--after", "c")
+    life.do(remedy.trial)
+    assert life.phase("r") is Phase.RUNNING
