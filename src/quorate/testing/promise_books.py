@@ -41,6 +41,7 @@ from quorate.model.view import StateView
 from quorate.testing.in_front import stand_in_front
 
 _DRAW: Final = b"quorate-lottery-draw/1\0"
+_NO_HEADROOM: Final = "no conflict: its owner's hard quota is what it waits for"
 _CHANGES: Final = (NodeMarked, NodeApplied, PoolApplied, BudgetApplied, OwnerApplied)
 
 
@@ -269,7 +270,8 @@ def _has_overdue(view: StateView) -> bool:
 
 def _is_over_quota(event: ReservationMoved) -> bool:
     """Return whether a hard quota keeps a reservation from starting: it promises no headroom."""
-    return event.cause.startswith("waiting for quota headroom")
+    cause = event.cause
+    return cause.startswith("waiting for quota headroom") or cause.endswith(_NO_HEADROOM)
 
 
 def _left_out(declared: ConflictDeclared, view: StateView) -> Iterator[str]:

@@ -128,16 +128,10 @@ def made(name: str, *, by_conflict: bool) -> ReservationMade:
     )
 
 
-@pytest.mark.parametrize("by_conflict", [True, False])
-@pytest.mark.parametrize("outcome", [None, *ReservationOutcome])
-def test_only_a_start_by_conflict_may_move_when_another_promise_is_gone(
-    outcome: ReservationOutcome | None,
-    by_conflict: bool,  # noqa: FBT001 - a parameter
-) -> None:
-    books = PromiseBooks(LOTTERY_SECRET, LOTTERY_LENGTH)
-    state = world()
+def later(cause: str) -> ReservationMoved:
+    """Return the move of ``r`` by an hour."""
     late_ms = NOW_MS + 2 * HOUR_MS
-    moved = ReservationMoved(
+    return ReservationMoved(
         at_ms=NOW_MS + MINUTE_MS,
         actor="test",
         reservation="r@1",
@@ -147,8 +141,18 @@ def test_only_a_start_by_conflict_may_move_when_another_promise_is_gone(
         planned_start_ms=late_ms,
         natural_start_ms=late_ms,
         by_conflict=False,
-        cause="no conflict: it would cost too much",
+        cause=cause,
     )
+
+
+@pytest.mark.parametrize("by_conflict", [True, False])
+@pytest.mark.parametrize("outcome", [None, *ReservationOutcome])
+def test_only_a_start_by_conflict_may_move_when_another_promise_is_gone(
+    outcome: ReservationOutcome | None,
+    by_conflict: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    books = PromiseBooks(LOTTERY_SECRET, LOTTERY_LENGTH)
+    state = world()
     closed: list[Event] = []
     if outcome is not None:
         closed = [
@@ -156,5 +160,12 @@ def test_only_a_start_by_conflict_may_move_when_another_promise_is_gone(
         ]
     first = [made("r", by_conflict=by_conflict), made("other", by_conflict=False), *closed]
     assert list(books.enter(1, first, state)) == []
-    faults = list(books.enter(2, [moved], state))
+    faults = list(books.enter(2, [later("no conflict: it would cost too much")], state))
     assert bool(faults) is not (by_conflict and outcome is not None)
+
+
+def test_a_promise_is_none_of_headroom_under_a_hard_quota() -> None:
+    books = PromiseBooks(LOTTERY_SECRET, LOTTERY_LENGTH)
+    assert list(books.enter(1, [made("r", by_conflict=True)], world())) == []
+    why = "no conflict: its owner's hard quota is what it waits for"
+    assert list(books.enter(2, [later(f"nodes are short by 1 of 1 GPU; {why}")], world())) == []
