@@ -28,6 +28,7 @@ from quorate.model.state import State
 
 # Looking a member up in its enumeration is slow in Python 3.11, and these are in the inner loop.
 _BORROWED: Final = e.Tier.BORROWED
+_GROW: Final = e.StartReason.GROW
 _PENDING: Final = Phase.PENDING
 _RUNNING: Final = Phase.RUNNING
 _SPARE: Final = e.Role.SPARE
@@ -270,6 +271,8 @@ def _lease_started(state: State, event: e.LeaseStarted) -> None:
     assert known is lease, name
     run.leases[name] = None
     run.leases_ever += 1
+    if run.backfills and event.reason is _GROW:
+        _begin_bundle(state, run, event.bundle)
     if event.role is _SPARE:
         state.spares[name] = None
     elif event.role is _CLAIM:
@@ -291,6 +294,13 @@ def _lease_started(state: State, event: e.LeaseStarted) -> None:
     if state.leases_indexed:
         state.list_lease(name, lease)
     state.list_hold(name, lease)
+
+
+def _begin_bundle(state: State, run: RunRecord, bundle: int) -> None:
+    """Forget what another bundle of that number, which has gone since, stood in front of."""
+    run.backfills = tuple(entry for entry in run.backfills if entry[0] != bundle)
+    if not run.backfills:
+        state.backfilled.pop(run.spec.name, None)
 
 
 def grace_of(state: State, run: Run) -> int:

@@ -10,9 +10,18 @@ from msgspec.structs import replace
 
 from quorate.core.commands import Apply, Complete, Decision, Submit, Tick
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.events import EndReason, ReservationMoved, ReservationStatus, Role
+from quorate.model.apply import apply_all
+from quorate.model.events import (
+    BackfillNoted,
+    EndReason,
+    LeaseEnded,
+    ReservationMoved,
+    ReservationStatus,
+    Role,
+    StartReason,
+)
 from quorate.model.records import Phase
-from quorate.model.specs import Budget, Node, Owner, Quota, Run, Sharing
+from quorate.model.specs import Budget, Malleable, Node, Owner, Quota, Run, Sharing
 from quorate.testing.in_front import stand_in_front
 from quorate.testing.world import NOW_MS, budget, envelope, node, run
 from tests.oracles.lives import Life, ends, stops
@@ -161,3 +170,34 @@ def test_nobody_is_stopped_for_the_sake_of_a_hard_quota() -> None:
     # When it is a promise for one more run that is late, only room keeps it from its start.
     life.do(Apply((Owner(name="org", quota=Quota(concurrent_runs_max=2)),)))
     assert (life.phase("late"), life.phase("wide")) == (Phase.PENDING, Phase.RUNNING)
+
+
+def test_a_step_that_comes_back_does_not_stand_where_the_one_before_it_stood() -> None:
+    life = late_world(racks(1, 1))
+    steps = Malleable(gpus_min=2, gpus_max=4, gpus_step=2, gpus_desired=4)
+    life.do(Submit(of("elastic", 4, "one", group_gpus=2, malleable=steps)))
+    state, actor = life.state.overlay(), "test"
+    first = state.leases["elastic/1"].fact
+    assert first.bundle == 1
+    noted = BackfillNoted(
+        at_ms=NOW_MS,
+        actor=actor,
+        run="elastic",
+        bundle=1,
+        vacate_ms=START_MS,
+        reservation="wide@1",
+    )
+    ended = LeaseEnded(
+        at_ms=START_MS,
+        actor=actor,
+        lease="elastic/1",
+        reason=EndReason.OVERSTAYED,
+        end_ms=START_MS,
+    )
+    apply_all(state, [noted, ended])
+    assert state.runs["elastic"].backfills == ((1, START_MS, "wide@1"),)
+    grown = StartReason.GROW
+    again = replace(first, at_ms=START_MS, lease="elastic/2", start_ms=START_MS, reason=grown)
+    apply_all(state, [again])
+    assert "elastic" not in state.backfilled
+    assert sum(1 for _ in state.runs["elastic"].backfills) == 0
