@@ -88,7 +88,17 @@ class _BodyParts(Struct, array_like=True, forbid_unknown_fields=True):
     events: list[Raw]
 
 
+class _BodyWhole(Struct, array_like=True, forbid_unknown_fields=True):
+    """The same with the events decoded at once, for bodies with nothing but current events."""
+
+    format: int
+    height: int
+    first_seq: int
+    events: list[Event]
+
+
 _ENCODER: Final = Encoder()
+_BODY_WHOLE: Final = Decoder(_BodyWhole)
 _BODY: Final = Decoder(_Body)
 _BODY_PARTS: Final = Decoder(_BodyParts)
 
@@ -121,6 +131,29 @@ def open_block(block: Block, *, after: Head, not_before_ms: int = 0) -> list[Eve
     fault = _fault(block, after)
     if fault is not None:
         raise CorruptLedgerError(fault, height=block.height, seq=after.seq + 1)
+    body = _body(block)
+    fault = _disagreement(block, body.height, body.first_seq, len(body.events))
+    if fault is not None:
+        raise CorruptLedgerError(fault, height=block.height, seq=block.first_seq)
+    _check_times(block, body.events, not_before_ms)
+    return body.events
+
+
+def _body(block: Block) -> _BodyWhole:
+    """Return what ``block`` says, in one pass where that can be; else it is looked at closely.
+
+    Which event cannot be read, whether a newer Quorate wrote it, and events of an older one take
+    a second pass.
+    """
+    try:
+        whole = _BODY_WHOLE.decode(block.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _body_closely(block)
+    _check_format(whole.format)
+    return whole
+
+
+def _body_closely(block: Block) -> _BodyWhole:
     try:
         body = _BODY.decode(block.body)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -132,11 +165,7 @@ def open_block(block: Block, *, after: Head, not_before_ms: int = 0) -> list[Eve
         events = decode_events(body.events, first_seq=block.first_seq)
     except CorruptLedgerError as error:
         raise CorruptLedgerError(error.what, height=block.height, seq=error.seq) from error
-    fault = _disagreement(block, body.height, body.first_seq, len(events))
-    if fault is not None:
-        raise CorruptLedgerError(fault, height=block.height, seq=block.first_seq)
-    _check_times(block, events, not_before_ms)
-    return events
+    return _BodyWhole(body.format, body.height, body.first_seq, events)
 
 
 def open_blocks(
