@@ -31,35 +31,45 @@ _OUTDATED_MAX: Final = 1_024
 """How many outdated entries, beyond as many as there are names, a heap may carry."""
 
 
-def metered(view: StateView, owner: Owner) -> Iterator[tuple[list[Meter], int]]:
-    """Yield the meters that count towards each budget of hours of ``owner``, and the budget."""
-    quota = owner.quota
+def metered(view: StateView, owner: Owner) -> list[tuple[list[Meter], int]]:
+    """Return the meters that count towards each budget of hours of ``owner``, and the budget."""
+    quota, found = owner.quota, list[tuple[list[Meter], int]]()
     if quota.gpu_ms_budget is not None:
-        found = (view.meters.get((owner.name, flavor)) for flavor in view.metered)
-        yield [meter for meter in found if meter is not None], quota.gpu_ms_budget
+        meters = [view.meters.get((owner.name, flavor)) for flavor in view.metered]
+        found.append(([meter for meter in meters if meter is not None], quota.gpu_ms_budget))
     if quota.node_ms_budget is not None:
-        yield [view.node_meters[owner.name].meter], quota.node_ms_budget
+        found.append(([view.node_meters[owner.name].meter], quota.node_ms_budget))
+    return found
 
 
 class Agenda:
     """Names with an instant each, in order; a layer hides those below that it has itself."""
 
-    __slots__ = ("_heap", "below", "instants_ms")
+    __slots__ = ("below", "heap", "instants_ms")
 
     def __init__(self, below: Agenda | None = None) -> None:
         self.below = below
         self.instants_ms: dict[str, int | None] = {}
-        self._heap: list[tuple[int, str]] = []
+        self.heap: list[tuple[int, str]] = []
 
     def put(self, name: str, at_ms: int | None) -> None:
         """Note the instant of ``name``; None: never."""
         known = self.instants_ms
         if at_ms is not None and known.get(name) != at_ms:
-            heappush(self._heap, (at_ms, name))
+            heappush(self.heap, (at_ms, name))
         known[name] = at_ms
-        if len(self._heap) > 2 * len(known) + _OUTDATED_MAX:
-            self._heap = [(ms, other) for other, ms in known.items() if ms is not None]
-            heapify(self._heap)
+        if len(self.heap) > 2 * len(known) + _OUTDATED_MAX:
+            self.heap = [(ms, other) for other, ms in known.items() if ms is not None]
+            heapify(self.heap)
+
+    def has_any(self, until_ms: int) -> bool:
+        """Return whether there may be a name whose instant is not after ``until_ms``."""
+        level: Agenda | None = self
+        while level is not None:
+            if level.heap and level.heap[0][0] <= until_ms:
+                return True
+            level = level.below
+        return False
 
     def in_order(self) -> Iterator[tuple[int, str]]:
         """Yield every (instant, name), the first first; nothing may be put until that is over."""
@@ -70,11 +80,11 @@ class Agenda:
             levels.append(level.walk(above))
             above = (*above, level.instants_ms)
             level = level.below
-        return merge(*levels)
+        return merge(*levels) if len(levels) > 1 else levels[0]
 
     def walk(self, above: tuple[dict[str, int | None], ...]) -> Iterator[tuple[int, str]]:
         """Yield what stands here and is not hidden ``above``, in order."""
-        heap, known = self._heap, self.instants_ms
+        heap, known = self.heap, self.instants_ms
         while heap and known[heap[0][1]] != heap[0][0]:
             heappop(heap)  # It is outdated, and would be passed over each time.
         places = [(*heap[0], 0)] if heap else []
@@ -122,6 +132,8 @@ class Crossings:
         """Return everybody whose use may have crossed a threshold by ``at_ms``."""
         found: set[str] = set()
         for agenda in (self._rises, self._falls):
+            if not agenda.has_any(at_ms):
+                continue
             for instant_ms, name in agenda.in_order():
                 if instant_ms > at_ms:
                     break
@@ -154,37 +166,37 @@ def next_crossings_ms(view: StateView, name: str) -> tuple[int | None, int | Non
     None: never, while nothing happens to it.
     """
     owner, known = view.owners.get(name), view.thresholds.get(name, 0)
-    budgets = [] if owner is None else list(metered(view, owner))
+    budgets = [] if owner is None else metered(view, owner)
     percent = next((p for p in PERCENTS if p > known), None)
     now_ms, period_ms = view.at_ms, view.system.budget_period_days * DAY_MS
     from_ms = now_ms - period_ms
-    if any(meter.was_corrected(from_ms) for meters, _ in budgets for meter in meters):
-        # As an hour in which less than nothing was used leaves the window, use jumps.
-        return None if percent is None else _AT_ONCE, _AT_ONCE if known else None
-    rises: list[int | None] = []
-    falls: list[int | None] = []
+    rise_ms: int | None = None
+    fall_ms: int | None = _AT_ONCE if known else None
     for meters, budget in budgets:
-        used = sum(meter.used(from_ms, now_ms) for meter in meters)
+        used = rate = 0
+        for meter in meters:
+            if meter.was_corrected(from_ms):
+                # As an hour in which less than nothing was used leaves the window, use jumps.
+                return None if percent is None else _AT_ONCE, _AT_ONCE if known else None
+            used += meter.used(from_ms, now_ms)
+            rate += meter.amount
         if percent is not None:
-            wait_ms = _rises_in_ms(meters, used, budget, percent)
-            rises.append(None if wait_ms is None else now_ms + wait_ms)
-        if known:
+            wait_ms = _rises_in_ms(used, rate, budget, percent)
+            if wait_ms is not None and (rise_ms is None or now_ms + wait_ms < rise_ms):
+                rise_ms = now_ms + wait_ms
+        if fall_ms is not None:
             gone_ms = _gone_ms(meters, used, budget, known - REARM_POINTS, from_ms)
-            falls.append(None if gone_ms is None else gone_ms + period_ms)
-    rise_ms = min((ms for ms in rises if ms is not None), default=None)
-    if not known or None in falls:
-        return rise_ms, None
-    return rise_ms, max((ms for ms in falls if ms is not None), default=_AT_ONCE)
+            fall_ms = None if gone_ms is None else max(fall_ms, gone_ms + period_ms)
+    return rise_ms, fall_ms
 
 
-def _rises_in_ms(meters: list[Meter], used: int, budget: int, percent: int) -> int | None:
+def _rises_in_ms(used: int, rate: int, budget: int, percent: int) -> int | None:
     """Return how long it takes to use ``percent`` of ``budget`` if nothing leaves the window."""
     if not budget:
         return 0 if percent <= _WHOLE else None  # All of it is used, and never more.
     missing = percent * budget - used * _WHOLE
     if missing <= 0:
         return 0
-    rate = sum(meter.amount for meter in meters)
     return -(-missing // (_WHOLE * rate)) if rate else None
 
 

@@ -190,7 +190,9 @@ class Meter:
             self.corrected = (self.known, last)
         if from_ms < self.ends_ms and self._until(self.ends_ms) < self.sums[self.known - 1]:
             return True
-        return last >= max(1, bisect_right(self.hours, from_ms // HOUR_MS, hi=self.known))
+        if not last:
+            return False
+        return last >= bisect_right(self.hours, from_ms // HOUR_MS, hi=self.known)
 
     def past_ms(self, from_ms: int, amount: int) -> int | None:
         """Return the first instant until which ``amount`` was used since ``from_ms``, an hour past.
