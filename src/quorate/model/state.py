@@ -380,16 +380,38 @@ class State:
         del self._payer_leases.own(lease.fact.payer)[name]
 
     def occupy(self, slots: Slots) -> int:
-        """Take ``slots``, all of them free, out of the topology; return how many they are."""
-        if self._pending_nodes:
-            return self._toggle_pending(slots, True)  # noqa: FBT003 - as below
-        return -self._toggle(slots, taking=True)
+        """Take ``slots``, all of them free, out of the topology; return how many they are.
+
+        Nodes that wait to be placed are placed with what is free then. A replay asks for no
+        placement, so it keeps no index of slots until it has ended.
+        """
+        if not self._pending_nodes:
+            return -self._toggle(slots, taking=True)
+        pending, total = self._pending_free, 0
+        for node, mask in slots:
+            free = pending.get(node)
+            if free is None:
+                total -= self._toggle_one(node, mask, taking=True)
+                continue
+            assert free & mask == mask, (node, mask, free)
+            pending[node] = free ^ mask
+            total += mask.bit_count()
+        return total
 
     def vacate(self, slots: Slots) -> int:
         """Put ``slots``, all of them taken, back into the topology; return how many they are."""
-        if self._pending_nodes:
-            return self._toggle_pending(slots, False)  # noqa: FBT003 - as below
-        return self._toggle(slots, taking=False)
+        if not self._pending_nodes:
+            return self._toggle(slots, taking=False)
+        pending, total = self._pending_free, 0
+        for node, mask in slots:
+            free = pending.get(node)
+            if free is None:
+                total += self._toggle_one(node, mask, taking=False)
+                continue
+            assert not free & mask, (node, mask, free)
+            pending[node] = free | mask
+            total += mask.bit_count()
+        return total
 
     def _toggle(self, slots: Slots, *, taking: bool) -> int:
         """Flip ``slots`` and return by how much the free GPUs grew.
@@ -440,23 +462,6 @@ class State:
         left = free ^ mask
         island.free[position] = left
         return island.move(1 << position, free.bit_count(), left.bit_count())
-
-    def _toggle_pending(self, slots: Slots, taking: bool) -> int:  # noqa: FBT001 - an inner loop
-        """Flip ``slots`` while nodes wait to be placed, and return how many they are.
-
-        Those nodes are placed with what is free then. A replay asks for no placement, so it keeps
-        no index of slots until it has ended.
-        """
-        pending, total = self._pending_free, 0
-        for node, mask in slots:
-            free = pending.get(node)
-            if free is None:
-                total += abs(self._toggle_one(node, mask, taking=taking))
-                continue
-            assert free & mask == (mask if taking else 0), (node, mask, free)
-            pending[node] = free ^ mask
-            total += mask.bit_count()
-        return total
 
     def _own_island(self, key: IslandKey) -> Island:
         """Return the island under ``key`` for changing, and remember that its count will change."""
