@@ -18,6 +18,7 @@ from quorate.core.decide import decide
 from quorate.core.end_remedies import end_remedies
 from quorate.core.fill import fill_beside
 from quorate.core.follow import waits_for_upstream
+from quorate.core.held_back import held_back
 from quorate.core.lifecycle import is_news
 from quorate.core.queue import queue_order
 from quorate.core.quota import HARD, waiting
@@ -137,7 +138,7 @@ def refused_now(
     before those made later.
     """
     run, own = record.spec, record.reservation
-    waits = waits_for_upstream(view, run)
+    waits = waits_for_upstream(view, run) or held_back(view, run.name, now_ms)
     if waits is not None:
         return waits
     before_seq = None

@@ -19,6 +19,7 @@ from quorate.core.forecast import Found
 from quorate.core.layout import pack_request
 from quorate.core.outlook import Level, Outlook
 from quorate.core.question import for_reservation
+from quorate.core.quota_holders import family_of, obstacles
 from quorate.core.slices import SlicePart, best_slice
 from quorate.core.yard import Yards
 from quorate.model.events import Share, Slice
@@ -117,6 +118,7 @@ def waits_for(
 ) -> Iterator[str]:
     """Yield the leases whose expected ends a start counts on: where what is free is not enough.
 
+    What is free, or what a hard quota leaves: then those that hold it have to end.
     None for a start by a conflict, which waits for nobody.
     """
     start_ms, place, payers = planned(promise, natural)
@@ -132,6 +134,9 @@ def waits_for(
     for share in payers:
         theirs = {n: outlook.lease_end_ms(n) for n in state.payer_leases.get(share.payer, ())}
         names |= _counted_on(seen, outlook.payer(share.payer), start_ms, share.gpus, theirs)
+    for quota in obstacles(state, run, seen.now_ms).quotas:
+        held = (n for o in family_of(state, quota.subject) for n in state.owner_leases.get(o, ()))
+        names |= {name: None for name in held if outlook.lease_end_ms(name) <= start_ms}
     yield from names
 
 

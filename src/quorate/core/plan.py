@@ -31,6 +31,7 @@ from quorate.core.grounds import (
     unpromised,
     waits_for,
 )
+from quorate.core.held_back import held_back, held_until_ms
 from quorate.core.holds import expected_ms
 from quorate.core.queue import queue_order
 from quorate.core.remedy import ACTOR
@@ -182,7 +183,7 @@ def _waiting(seen: Seen, view: StateView, record: RunRecord, recorded: Phase | N
         made_ms=None if promise is None else promise.made.at_ms,
         conflict="" if promise is None else promise.conflict,
         cause="" if promise is None else promise.cause,
-        parked=_parked(state, run, natural) if promise is None else "",
+        parked=_parked(seen, run, natural) if promise is None else "",
         planned_start_ms=None if promise is None else promise.planned_start_ms,
         natural_start_ms=None if natural is None else natural.start_ms,
         by_conflict=promise is not None and promise.by_conflict,
@@ -217,15 +218,20 @@ def _natural(seen: Seen, record: RunRecord, promise: ReservationRecord | None) -
         seen.now_ms,
         exempt="" if promise is None else promise.made.reservation,
         before_seq=None if promise is None else promise.seq,
+        not_before_ms=held_until_ms(state, record) or 0,
         has_executor=seen.has_executor,
     )
 
 
-def _parked(state: StateView, run: Run, natural: Found | None) -> str:
+def _parked(seen: Seen, run: Run, natural: Found | None) -> str:
     """Return why a waiting run has no reservation."""
+    state = seen.state
     waits = waits_for_upstream(state, run)
     if waits is not None:
         return f"it is planned once it need not wait for others: {sentence(waits)}"
+    held = held_back(state, run.name, seen.now_ms)
+    if held is not None:
+        return f"it is planned once it is not held back: {sentence(held)}"
     known = state.runs[run.name].refusal
     if known is not None and known.code is RefusalCode.WAITING_FOR_QUOTA:
         return f"it is tried when the quota of {known.subject} has headroom"

@@ -116,7 +116,7 @@ def _with_holders(view: StateView, refusal: Refusal) -> QuotaInTheWay:
 
 def _holders(view: StateView, tenant: str) -> Iterator[Holder]:
     """Yield the runs of ``tenant`` and of all below it that hold nodes."""
-    owners = _below(view, tenant)
+    owners = family_of(view, tenant)
     nodes: dict[str, set[str]] = {}
     gpus: dict[str, int] = {}
     for owner in owners:
@@ -136,7 +136,7 @@ def _holders(view: StateView, tenant: str) -> Iterator[Holder]:
         yield Holder(run=run, owner=owner, nodes=len(held), gpus=gpus.get(run, 0))
 
 
-def _below(view: StateView, tenant: str) -> dict[str, None]:
+def family_of(view: StateView, tenant: str) -> dict[str, None]:
     """Return ``tenant`` and all below it, each once."""
     found = {tenant: None}
     level = [tenant]

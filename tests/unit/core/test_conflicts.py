@@ -21,9 +21,11 @@ from quorate.core.commands import (
 from quorate.core.conflicts import asked_again, declare_conflict
 from quorate.core.decide import decide
 from quorate.core.due import next_due_ms
+from quorate.core.explain import refused_now
 from quorate.core.held_back import release_due_ms
 from quorate.core.invariants import sweep
 from quorate.core.lottery_audit import Lotteries
+from quorate.core.plan import Forecast, foretell
 from quorate.core.question import for_reservation
 from quorate.core.scribe import Scribe
 from quorate.core.touched import check_touched
@@ -455,6 +457,25 @@ def test_what_is_asked_again_was_first_asked_by_the_latest_that_asked_the_same()
         state.conflicts[declared.conflict] = ConflictRecord(declared)
         found.append(asked_again(state, declared).since_ms)
     assert found == [NOW_MS, NOW_MS, NOW_MS + 2, NOW_MS + 2]
+
+
+def test_who_was_just_cut_by_hand_could_not_start_now_however_much_room_there_is() -> None:
+    desk = Desk(rich("ada", "ben"))
+    desk.start(long("a", 8))
+    desk.start(long("b", 8, "ben"))
+    desk.do(Resolve("default", "H100", (), 4))
+    resolved = desk.draw()
+    notice_ms = desk.state.pools["default"].notice_ms
+    record, now_ms = desk.state.runs[resolved.cuts[0].run], resolved.at_ms
+    assert record.phase is Phase.PENDING
+    refusal = refused_now(desk.state, record, now_ms)
+    assert refusal is not None
+    assert refusal.code is RefusalCode.JUST_CUT
+    found = foretell(desk.state, record.spec, now_ms)
+    assert isinstance(found, Forecast)
+    assert (found.refusal, found.start_ms) == (refusal, now_ms + notice_ms)
+    assert found.parked == f"it is planned once it is not held back: {sentence(refusal)}"
+    assert refused_now(desk.state, record, now_ms + notice_ms) is None
 
 
 def test_of_those_who_were_cut_by_hand_the_first_who_may_start_again_is_due() -> None:

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 from msgspec.structs import replace
 
-from quorate.core.commands import Cancel, Draw, Submit, Tick
+from quorate.core.commands import Apply, Cancel, Draw, Submit, Tick
 from quorate.core.contest import Contest, foresee, ordeals_of
 from quorate.core.grounds import Confidence
 from quorate.core.limits import Limit
@@ -26,7 +26,7 @@ from quorate.model.events import (
 )
 from quorate.model.records import Phase
 from quorate.model.refusal import Refusal, RefusalCode
-from quorate.model.specs import Follow, Malleable, Pool, Run
+from quorate.model.specs import Follow, Malleable, OnQuota, Owner, Pool, Quota, Run
 from quorate.testing.engines import LOTTERY_LENGTH, LOTTERY_SECRET
 from quorate.testing.states import same
 from quorate.testing.world import NOW_MS, budget, envelope, fleet, run
@@ -406,3 +406,31 @@ def test_a_forecast_leaves_the_state_as_it_was() -> None:
         known(life, name)
     told(life, work("new", 16, "two"))
     assert same(life.state, again.state) == []
+
+
+def limited(**quota: int) -> Life:
+    """Return a life in which the first team is at its limit, and there is room for more."""
+    life = new_life()
+    life.do(Apply((Owner(name="one", quota=Quota(**quota)),)))
+    life.do(Submit(work("a", 8)))
+    life.do(Submit(work("waits", 4, on_quota=OnQuota.WAIT)))
+    return life
+
+
+@pytest.mark.parametrize("quota", [{"nodes_max": 1}, {"concurrent_runs_max": 1}])
+def test_a_run_that_waits_for_a_quota_counts_on_those_who_hold_it(quota: dict[str, int]) -> None:
+    life = limited(**quota)
+    found = known(life, "waits")
+    assert found.parked == "it is tried when the quota of one has headroom"
+    assert (found.planned_start_ms, found.natural_start_ms) == (None, NOW_MS + LONG_MS)
+    assert (found.confidence, found.overdue) == (Confidence.EXPECTED, ())
+    late = known(life, "waits", NOW_MS + LONG_MS + HOUR_MS)
+    assert (late.confidence, late.overdue) == (Confidence.ROUGH, ("a",))
+
+
+def test_a_run_that_waits_for_a_quota_of_nothing_has_no_start_and_no_confidence_in_one() -> None:
+    life = new_life()
+    life.do(Apply((Owner(name="one", quota=Quota(nodes_max=0)),)))
+    life.do(Submit(work("waits", 4, on_quota=OnQuota.WAIT)))
+    found = known(life, "waits")
+    assert (found.start_ms, found.confidence) == (None, None)
