@@ -50,7 +50,7 @@ def check_submit(case: Case) -> None:
         _submit_to_busy(world, tenant, each["requested"])
     for _ in range(given.get("running", 0)):
         world.start(tenant, 1)
-    before, log = world.nodes_in_use(tenant), len(world.log)
+    before, log = world.nodes_in_use(tenant), len(world.events)
     name, decision = world.submit(tenant, wanted["nodes"])
     # Where what waits counts there and not here, or nothing is refused at the door, we decide.
     accepted = then.get("accepted", False) if is_due(case) else bool(waiting)
@@ -61,7 +61,7 @@ def check_submit(case: Case) -> None:
     (refusal,) = decision.refusals
     quota = then.get("quota", "max_nodes")
     assert refusal.code is QUOTAS[quota]
-    assert len(world.log) == log
+    assert len(world.events) == log
     assert (refusal.subject, refusal.current) == (tenant, before)
     assert (refusal.wanted, refusal.limit) == (wanted["nodes"], given[quota])
     assert sentence(refusal) == (
@@ -73,7 +73,7 @@ def check_submit(case: Case) -> None:
 def _submit_to_busy(world: World, tenant: str, nodes: int) -> tuple[str, str]:
     """Return a run that waits because all nodes are busy, and the run that keeps them so."""
     _, free = world.state.flavor_gpus("H100")
-    busy = world.start(OTHERS, free // world.gpus, hours=100) if free else ""
+    busy = world.start(OTHERS, free // world.node_gpus, hours=100) if free else ""
     name, decision = world.submit(tenant, nodes, wait=True)
     assert decision.refusals == ()
     assert world.record(name).phase is Phase.PENDING
@@ -109,7 +109,7 @@ def check_update(case: Case) -> None:
     decision = world.do(UpdateOwner(tenant, (("nodes_max", limit),)))
     assert isinstance(decision.events[0], OwnerApplied)
     assert world.nodes_in_use(tenant) == in_use  # nobody is stopped
-    assert fold(world.log).owners[tenant].quota.nodes_max == limit
+    assert fold(world.events).owners[tenant].quota.nodes_max == limit
     if "effective_max_nodes" in then:
         assert limit == then["effective_max_nodes"]
         for nodes, accepted in ((limit + 1, False), (limit, True)):

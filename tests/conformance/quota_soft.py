@@ -27,8 +27,8 @@ def _lived(case: Case) -> tuple[World, str]:
     world.tenant("physics", quota_of(given))
     hours = given.get("gpu_hours_used", given.get("ledger_gpu_hours"))
     if hours:
-        nodes = -(-hours // (world.gpus * 1_000))
-        world.work("physics", nodes, hours / (world.gpus * nodes))
+        nodes = -(-hours // (world.node_gpus * 1_000))
+        world.work("physics", nodes, hours / (world.node_gpus * nodes))
     for alloc in allocs:
         _work(world, alloc)
     return world, "physics"
@@ -37,7 +37,7 @@ def _lived(case: Case) -> tuple[World, str]:
 def _work(world: World, alloc: Mapping[str, Any]) -> None:
     runs_on = alloc.get("state") == "running"
     if "gpu_hours" in alloc:
-        world.work("physics", 1, alloc["gpu_hours"] / world.gpus, ends=not runs_on)
+        world.work("physics", 1, alloc["gpu_hours"] / world.node_gpus, ends=not runs_on)
         return
     days = alloc.get("started_days_ago")
     if days is not None:

@@ -8,24 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from quorate.core.audit import audit
-from quorate.core.commands import Apply, Command, Complete, CreateOwner, Decision, Submit, Tick
-from quorate.core.decide import decide
-from quorate.core.invariants import sweep
+from quorate.core.commands import Apply, Complete, CreateOwner, Decision, Submit, Tick
 from quorate.core.queue import Scores
 from quorate.core.score import ONE, Terms
 from quorate.core.tenant_use import NO_USE, uses
 from quorate.core.usage import Usage, UsageBooks
 from quorate.model.amounts import DAY_MS, HOUR_MS, PPM
-from quorate.model.apply import apply_all
-from quorate.model.events import Event
 from quorate.model.records import Phase, RunRecord
 from quorate.model.specs import OnQuota, Owner, Pool, Quota
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, budget, envelope, node, run
+from quorate.testing.world import run
+from tests.oracles.tenancies import Tenancy, money_of
 
 GPUS_PER_NODE: Final = 4
-EVER_MS: Final = 4_000 * DAY_MS
 OTHERS: Final = "others"
 """A tenant without limits that keeps nodes busy where a case has few of them free."""
 _HOURS: Final = {"gpu_hours_budget": "gpu_ms_budget", "node_hours_budget": "node_ms_budget"}
@@ -52,38 +46,21 @@ def quota_of(given: Mapping[str, Any]) -> Quota:
     return Quota(**fields)
 
 
-class World:
-    """Tenants with money for everything, on nodes of ``gpus`` GPUs in one domain for each pool."""
+class World(Tenancy):
+    """Tenants on nodes of ``gpus`` GPUs, in one domain for each pool."""
 
     def __init__(
         self, nodes: int, *, gpus: int = GPUS_PER_NODE, pools: tuple[str, ...] = ()
     ) -> None:
-        self.state, self.log, self.now_ms = State(), list[Event](), NOW_MS
-        self.gpus, self.count = gpus, 0
-        domains = pools or ("A",)
         selected = [Pool(name=name, selector=(("fabric.domain", name),)) for name in pools]
-        fleet = [node(f"{d}-{n}", gpus, d) for d in domains for n in range(nodes)]
-        self.do(Apply((*selected, *fleet)))
+        super().__init__(nodes=nodes, gpus=gpus, domains=pools or ("A",), pools=selected)
+        self.node_gpus, self.count = gpus, 0
         self.tenant(OTHERS)
 
     def tenant(self, name: str, quota: Quota | None = None) -> None:
         """Let there be a tenant, rich enough for anything."""
         self.do(CreateOwner(Owner(name=name, quota=quota or Quota())))
-        line = envelope("all", 100_000, start_ms=NOW_MS - EVER_MS, end_ms=NOW_MS + EVER_MS)
-        self.do(Apply((budget(name, name, line),)))
-
-    def try_(self, command: Command) -> Decision:
-        decision = decide(self.state, command, now_ms=self.now_ms, actor="test")
-        apply_all(self.state, decision.events)
-        self.log += decision.events
-        assert sweep(self.state) == []
-        assert audit(self.log, view=self.state) == []
-        return decision
-
-    def do(self, command: Command) -> Decision:
-        decision = self.try_(command)
-        assert decision.refusals == (), decision.refusals
-        return decision
+        self.do(Apply((money_of(name),)))
 
     def submit(
         self, tenant: str, nodes: int, *, hours: float = 1, wait: bool = False, **more: Any
@@ -93,7 +70,7 @@ class World:
         name = f"r{self.count}"
         spec = run(
             name,
-            nodes * self.gpus,
+            nodes * self.node_gpus,
             tenant,
             expected_duration_ms=max(1, round(hours * HOUR_MS)),
             on_quota=OnQuota.WAIT if wait else OnQuota.REFUSE,
@@ -130,7 +107,7 @@ class World:
 
     def usage(self, tenant: str, days: int) -> Usage:
         books = UsageBooks()
-        books.fold_all(self.log)
+        books.fold_all(self.events)
         from_ms = max(0, self.now_ms - days * DAY_MS)
         return books.owner(tenant, from_ms=from_ms, until_ms=self.now_ms)
 

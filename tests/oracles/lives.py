@@ -43,8 +43,13 @@ class Life:
     def do(self, command: Command, at_ms: int | None = None) -> Decision:
         """Return what was decided and recorded; nothing is refused, and everything holds after."""
         self.now_ms = self.now_ms if at_ms is None else at_ms
-        decision = self.ask(command)
+        decision = self.try_(command)
         assert not decision.refusals, decision.refusals
+        return decision
+
+    def try_(self, command: Command) -> Decision:
+        """Return what was decided, and recorded unless it was refused; everything holds after."""
+        decision = self.ask(command)
         apply_all(self.state, decision.events)
         self.events += decision.events
         assert sweep(self.state) == []

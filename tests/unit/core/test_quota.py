@@ -2,69 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
-from quorate.core.audit import audit
 from quorate.core.commands import (
     Apply,
     Cancel,
-    Command,
     Complete,
-    Decision,
     MarkNode,
     Submit,
     Tick,
 )
-from quorate.core.decide import decide
-from quorate.core.invariants import sweep
 from quorate.model.amounts import HOUR_MS
-from quorate.model.apply import apply_all
-from quorate.model.events import Event, NodeStatus, RunRefused
+from quorate.model.events import NodeStatus, RunRefused
 from quorate.model.records import Phase
 from quorate.model.refusal import RefusalCode, sentence
 from quorate.model.specs import Malleable, Node, OnQuota, Owner, Quota
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, run
+from quorate.testing.world import run
+from tests.oracles.tenancies import Tenancy
 
 WAITING = RefusalCode.WAITING_FOR_QUOTA
-
-
-class World:
-    """A fleet of 8-GPU nodes with money for everybody; every decision of it is audited."""
-
-    def __init__(self, owners: Sequence[Owner], *, nodes: int = 4, domains: str = "AB") -> None:
-        self.state, self.log, self.now_ms = State(), list[Event](), NOW_MS
-        gpus = dict.fromkeys(domains, 8 * nodes)
-        budgets = [budget(o.name, o.name, envelope("all", 1_000)) for o in owners]
-        self.do(Apply((*fleet(gpus), *owners, *budgets)))
-
-    def try_(self, command: Command) -> Decision:
-        decision = decide(self.state, command, now_ms=self.now_ms, actor="test")
-        apply_all(self.state, decision.events)
-        self.log += decision.events
-        assert sweep(self.state) == []
-        assert audit(self.log, view=self.state) == []
-        return decision
-
-    def do(self, command: Command) -> Decision:
-        decision = self.try_(command)
-        assert decision.refusals == (), decision.refusals
-        return decision
-
-    def said(self, command: Command) -> str:
-        decision = self.try_(command)
-        (refusal,) = decision.refusals
-        assert decision.events == ()
-        return sentence(refusal)
-
-    def phase(self, name: str) -> Phase:
-        return self.state.runs[name].phase
-
-    def limit(self, owner: str, quota: Quota) -> Decision:
-        parents = self.state.owners[owner].parents
-        return self.do(Apply((Owner(name=owner, parents=parents, quota=quota),)))
 
 
 def physics(**limits: int) -> list[Owner]:
@@ -80,7 +36,7 @@ def asks(name: str, gpus: int, owner: str = "physics") -> Submit:
 
 
 def test_what_would_exceed_the_nodes_is_refused_with_the_numbers() -> None:
-    world = World(physics(nodes_max=3))
+    world = Tenancy(physics(nodes_max=3))
     world.do(asks("a", 16))
     assert world.said(asks("b", 16)) == (
         'allocation rejected: tenant "physics" would exceed max_nodes quota '
@@ -95,7 +51,7 @@ def test_what_would_exceed_the_nodes_is_refused_with_the_numbers() -> None:
 
 
 def test_what_would_exceed_the_running_runs_is_refused_with_the_numbers() -> None:
-    world = World(physics(concurrent_runs_max=1))
+    world = Tenancy(physics(concurrent_runs_max=1))
     world.do(asks("a", 1))
     assert world.said(asks("b", 1)) == (
         'allocation rejected: tenant "physics" would exceed max_concurrent_allocations quota '
@@ -105,7 +61,7 @@ def test_what_would_exceed_the_running_runs_is_refused_with_the_numbers() -> Non
 
 
 def test_zero_is_none_and_absent_is_unlimited() -> None:
-    world = World(physics(nodes_max=0))
+    world = Tenancy(physics(nodes_max=0))
     assert "limit: 0" in world.said(asks("a", 1))
     world.limit("physics", Quota())
     world.do(asks("a", 32))
@@ -113,7 +69,7 @@ def test_zero_is_none_and_absent_is_unlimited() -> None:
 
 
 def test_after_a_reduction_the_text_has_four_lines_and_nothing_is_stopped() -> None:
-    world = World(physics(nodes_max=8))
+    world = Tenancy(physics(nodes_max=8))
     world.do(asks("a", 48))
     world.limit("physics", Quota(nodes_max=4))
     assert world.phase("a") is Phase.RUNNING
@@ -128,7 +84,7 @@ def test_after_a_reduction_the_text_has_four_lines_and_nothing_is_stopped() -> N
 
 
 def test_the_refusal_has_its_numbers_as_data() -> None:
-    world = World(physics(nodes_max=3))
+    world = Tenancy(physics(nodes_max=3))
     world.do(asks("a", 16))
     (refusal,) = world.try_(asks("b", 16)).refusals
     assert refusal.code is RefusalCode.MAX_NODES
@@ -142,7 +98,7 @@ def test_the_refusal_has_its_numbers_as_data() -> None:
 
 
 def test_a_run_that_may_wait_says_so_and_is_woken_by_what_makes_room() -> None:
-    world = World(physics(nodes_max=2))
+    world = Tenancy(physics(nodes_max=2))
     world.do(asks("a", 8))
     world.do(asks("b", 8))
     decision = world.do(waits("c", 8))
@@ -161,7 +117,7 @@ def test_a_run_that_may_wait_says_so_and_is_woken_by_what_makes_room() -> None:
 
 
 def test_those_who_wait_are_woken_in_their_order_and_no_further_than_there_is_room() -> None:
-    world = World(physics(concurrent_runs_max=2))
+    world = Tenancy(physics(concurrent_runs_max=2))
     world.do(asks("a", 1))
     world.do(asks("b", 1))
     for name in ("w1", "w2", "w3"):
@@ -179,7 +135,7 @@ def test_those_who_wait_are_woken_in_their_order_and_no_further_than_there_is_ro
 
 
 def test_what_others_end_wakes_nobody_else() -> None:
-    world = World([*physics(concurrent_runs_max=1), Owner(name="chem", quota=Quota(nodes_max=9))])
+    world = Tenancy([*physics(concurrent_runs_max=1), Owner(name="chem", quota=Quota(nodes_max=9))])
     world.do(asks("a", 1))
     world.do(waits("w", 1))
     world.do(asks("x", 1, "chem"))
@@ -193,7 +149,7 @@ def test_descendants_count_and_the_limit_that_binds_is_named() -> None:
         Owner(name="physics", parents=("science",)),
         Owner(name="chem", parents=("science",), quota=Quota(nodes_max=2)),
     ]
-    world = World(owners)
+    world = Tenancy(owners)
     world.do(asks("a", 16, "physics"))
     assert 'tenant "science"' in world.said(asks("b", 16, "chem"))
     world.do(asks("c", 8, "chem"))
@@ -209,13 +165,13 @@ def test_an_owner_of_two_parents_counts_once_above_them() -> None:
         Owner(name="right", parents=("top",)),
         Owner(name="team", parents=("left", "right")),
     ]
-    world = World(owners)
+    world = Tenancy(owners)
     world.do(asks("a", 16, "team"))
     assert world.state.holdings.held() == {"top": (2, 1)}
 
 
 def test_packing_falls_back_to_nodes_that_its_owner_has() -> None:
-    world = World(physics(nodes_max=2), domains="A")
+    world = Tenancy(physics(nodes_max=2), domains="A")
     world.do(asks("a", 12))  # a whole node and half of another
     world.do(asks("x", 2, "other"))  # best fit: the half
     decision = world.do(asks("b", 2))
@@ -226,7 +182,7 @@ def test_packing_falls_back_to_nodes_that_its_owner_has() -> None:
 
 
 def test_packing_looks_in_other_domains_for_nodes_that_its_owner_has() -> None:
-    world = World(physics(nodes_max=1), nodes=1)
+    world = Tenancy(physics(nodes_max=1), nodes=1)
     world.do(asks("a", 4))
     world.do(asks("tight", 6, "other"))  # leaves 2 elsewhere, where 2 would go by best fit
     world.do(asks("b", 2))
@@ -235,7 +191,7 @@ def test_packing_looks_in_other_domains_for_nodes_that_its_owner_has() -> None:
 
 
 def test_a_malleable_run_starts_as_wide_as_its_quota_lets_it_and_grows_no_further() -> None:
-    world = World(physics(nodes_max=2))
+    world = Tenancy(physics(nodes_max=2))
     elastic = Malleable(gpus_min=8, gpus_max=32, gpus_step=8, gpus_desired=32)
     world.do(Submit(run("m", 32, "physics", malleable=elastic, expected_duration_ms=HOUR_MS)))
     assert world.state.holdings.held() == {"physics": (2, 1)}
@@ -246,7 +202,7 @@ def test_a_malleable_run_starts_as_wide_as_its_quota_lets_it_and_grows_no_furthe
 
 
 def test_one_that_waits_for_room_is_accepted_and_may_wait_for_its_quota_later() -> None:
-    world = World(physics(nodes_max=2), nodes=1)
+    world = Tenancy(physics(nodes_max=2), nodes=1)
     world.do(asks("full", 16, "other"))
     world.do(asks("a", 8))
     world.limit("physics", Quota(nodes_max=0))
@@ -260,20 +216,20 @@ def test_one_that_waits_for_room_is_accepted_and_may_wait_for_its_quota_later() 
 
 
 def test_without_room_a_quota_that_nothing_could_meet_is_still_refused() -> None:
-    world = World(physics(nodes_max=1), nodes=1)
+    world = Tenancy(physics(nodes_max=1), nodes=1)
     world.do(asks("full", 16, "other"))
     assert "current: 0, requested: 2, limit: 1" in world.said(asks("a", 16))
 
 
 def test_runs_applied_together_are_refused_together() -> None:
-    world = World(physics(concurrent_runs_max=1))
+    world = Tenancy(physics(concurrent_runs_max=1))
     together = [run(name, 1, "physics", expected_duration_ms=HOUR_MS) for name in ("a", "b")]
     assert "current: 1, requested: 1, limit: 1" in world.said(Apply(tuple(together)))
     assert not world.state.runs
 
 
 def test_a_lost_node_counts_until_its_work_is_gone() -> None:
-    world = World(physics(nodes_max=1), domains="A")
+    world = Tenancy(physics(nodes_max=1), domains="A")
     world.do(asks("a", 8))
     world.do(MarkNode(next(iter(world.state.leases.values())).fact.slots[0][0], NodeStatus.FAILED))
     # It is put back, and finds another node: it has none now.
@@ -284,7 +240,7 @@ def test_a_lost_node_counts_until_its_work_is_gone() -> None:
 @pytest.mark.parametrize("owner", ["physics", "below"])
 def test_a_family_that_changes_is_counted_anew(owner: str) -> None:
     owners = [*physics(nodes_max=2), Owner(name="below")]
-    world = World(owners)
+    world = Tenancy(owners)
     world.do(asks("a", 16, owner))
     world.do(Apply((Owner(name="below", parents=("physics",)),)))
     assert world.state.holdings.held() == {"physics": (2, 1)}
@@ -292,7 +248,7 @@ def test_a_family_that_changes_is_counted_anew(owner: str) -> None:
 
 
 def test_what_others_free_may_make_fewer_nodes_do_and_is_not_slept_through() -> None:
-    world = World(physics(nodes_max=2), nodes=3, domains="A")
+    world = Tenancy(physics(nodes_max=2), nodes=3, domains="A")
     world.do(asks("mine", 8))
     world.do(asks("x", 5, "other"))
     world.do(asks("y", 5, "other"))
@@ -308,7 +264,7 @@ def test_what_others_free_may_make_fewer_nodes_do_and_is_not_slept_through() -> 
 
 
 def test_what_others_free_on_ones_own_nodes_is_not_slept_through_either() -> None:
-    world = World(physics(nodes_max=1), nodes=1, domains="A")
+    world = Tenancy(physics(nodes_max=1), nodes=1, domains="A")
     world.do(asks("mine", 2))
     world.do(asks("x", 6, "other"))
     world.do(waits("w", 4))
@@ -318,7 +274,7 @@ def test_what_others_free_on_ones_own_nodes_is_not_slept_through_either() -> Non
 
 
 def test_larger_nodes_wake_those_for_whom_too_many_small_ones_were_needed() -> None:
-    world = World(physics(nodes_max=1), nodes=2, domains="A")
+    world = Tenancy(physics(nodes_max=1), nodes=2, domains="A")
     world.do(waits("w", 16))
     assert world.state.parked == {"physics": {"w": None}}
     world.do(
@@ -332,7 +288,7 @@ def test_leaving_a_family_that_is_full_wakes_those_who_waited_for_it() -> None:
         Owner(name="org", quota=Quota(concurrent_runs_max=0)),
         Owner(name="cat", parents=("org",)),
     ]
-    world = World(owners)
+    world = Tenancy(owners)
     world.do(waits("w", 1, "cat"))
     assert world.state.parked == {"org": {"w": None}}
     world.do(Apply((Owner(name="cat"),)))
