@@ -9,7 +9,7 @@ from quorate.model.events import LeaseStarted, NodesClaimed, NodeWiped, Role
 from quorate.model.records import Phase
 from quorate.ports.executor import StartLease
 from quorate.testing.world import borrowing, run
-from tests.conformance.quota_world import OTHERS, Case, World
+from tests.conformance.quota_world import GPUS_PER_NODE, OTHERS, Case, World
 
 CLAIM = "claimed"
 
@@ -17,7 +17,7 @@ CLAIM = "claimed"
 def _claim(world: World, tenant: str, user: str, nodes: int) -> Decision:
     asked = run(
         CLAIM,
-        nodes * world.gpus,
+        nodes * GPUS_PER_NODE,
         tenant,
         user=user,
         sensitive=True,
@@ -50,7 +50,7 @@ def check_claim(case: Case) -> None:
         orders = orders_of(world.state, decision.events)
         assert len(orders) == given["nodes"]
         assert all(isinstance(order, StartLease) for order in orders)
-        assert audit in world.log
+        assert audit in world.events
 
 
 def _check_overwriting(case: Case) -> None:
@@ -62,7 +62,7 @@ def _check_overwriting(case: Case) -> None:
     assert case["then"]["expected"] == "refused"
     name, _ = world.submit("other", 1)
     assert world.record(name).phase is Phase.PENDING
-    again = run("again", world.gpus, "other", sensitive=True, expected_duration_ms=HOUR_MS)
+    again = run("again", GPUS_PER_NODE, "other", sensitive=True, expected_duration_ms=HOUR_MS)
     assert world.try_(Submit(again)).refusals
 
 

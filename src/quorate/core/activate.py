@@ -10,6 +10,7 @@ from quorate.core.admit import Admitted
 from quorate.core.beside import admit_beside, write_beside
 from quorate.core.fill import Filled, fill_beside, write_fill
 from quorate.core.glance import still_no_room
+from quorate.core.lifecycle import is_news
 from quorate.core.quota import HARD, waiting
 from quorate.core.scribe import Scribe
 from quorate.model.apply import apply
@@ -55,7 +56,7 @@ def start_reserved(scribe: Scribe) -> None:
         if filled is not None:
             scribe.write(_closed(scribe, name, ReservationOutcome.ACTIVATED))
             write_fill(scribe, run.spec, filled, leases_ever=run.leases_ever, before_seq=record.seq)
-        elif run.refusal is None or run.refusal.code is not answer.code:
+        elif is_news(run.refusal, answer):
             # Why it waits may change while it does.
             at_ms, actor, who = scribe.now_ms, scribe.actor, run.spec.name
             scribe.write(RunRefused(at_ms=at_ms, actor=actor, run=who, refusal=answer))

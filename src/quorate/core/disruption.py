@@ -39,10 +39,12 @@ def may_call(
     now_ms: int,
     *,
     lost_gpu_ms: int = 0,
+    flavor: str = "",
 ) -> str:
     """Return why ``record`` may not ask for a conflict at ``now_ms``; empty when it may.
 
-    ``lost_gpu_ms`` is what that conflict is expected to cost.
+    ``lost_gpu_ms`` is what that conflict is expected to cost, and ``flavor`` what it would be over,
+    where that is known.
     """
     run = record.spec
     pool = view.pools[run.pool]
@@ -60,7 +62,7 @@ def may_call(
             "GPU-hours to conflicts within a day"
             + (f", and this would cost {hours_text(lost_gpu_ms, up=True)}" if lost_gpu_ms else "")
         )
-    return why_no_conflict(view, record, now_ms)
+    return why_no_conflict(view, record, now_ms, flavor)
 
 
 def lost_today(view: StateView, pool: str, now_ms: int) -> int:

@@ -222,7 +222,8 @@ def recourse_of(
     )
     if found is None:
         return Recourse(why_not="ending all that may be ended there is not enough")
-    why_not = may_call(state, record, now_ms, lost_gpu_ms=found.lost_gpu_ms)
+    lost_gpu_ms, flavor = found.lost_gpu_ms, found.slice.flavor
+    why_not = may_call(state, record, now_ms, lost_gpu_ms=lost_gpu_ms, flavor=flavor)
     if found.short and state.lottery.next_index > state.lottery.length:
         why_not = "somebody would have to be drawn, and this ledger has no lottery left"
     elif found.start_ms >= natural.start_ms:

@@ -69,7 +69,8 @@ def with_conflict(
             continue
         if not found.deficit:
             continue  # What is going leaves room enough: it starts by itself when that has gone.
-        if not may_call(view, record, scribe.now_ms, lost_gpu_ms=found.lost_gpu_ms):
+        lost_gpu_ms, flavor = found.lost_gpu_ms, found.slice.flavor
+        if not may_call(view, record, scribe.now_ms, lost_gpu_ms=lost_gpu_ms, flavor=flavor):
             paid = Found(natural.start_ms, natural.slice, found.shares)
             best = Intent(paid, found.start_ms + lead_ms, found.slice, by_conflict=True)
             if found.start_ms == first_ms:

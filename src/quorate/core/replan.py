@@ -120,7 +120,8 @@ def _call_conflict(scribe: Scribe, record: ReservationRecord) -> str | None:
     )
     if foreseen is None or foreseen.start_ms > scribe.now_ms:
         return "none would make room now"
-    refused = may_call(view, run, scribe.now_ms, lost_gpu_ms=foreseen.lost_gpu_ms)
+    lost_gpu_ms, flavor = foreseen.lost_gpu_ms, record.slice.flavor
+    refused = may_call(view, run, scribe.now_ms, lost_gpu_ms=lost_gpu_ms, flavor=flavor)
     if refused:
         return refused
     answer = declare_conflict(scribe, for_reservation(view, name))

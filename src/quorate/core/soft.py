@@ -44,8 +44,11 @@ def _flavor_of(view: StateView, lease: str) -> str:
     return view.envelopes[view.leases[lease].fact.payer].spec.flavor
 
 
-def why_no_conflict(view: StateView, record: RunRecord, now_ms: int) -> str:
-    """Return why its owner's soft quotas keep a waiting run from asking for a conflict, if any."""
+def why_no_conflict(view: StateView, record: RunRecord, now_ms: int, flavor: str = "") -> str:
+    """Return why its owner's soft quotas keep a waiting run from asking for a conflict, if any.
+
+    In ``flavor``, or (without one) in each of those that it asks for and that there are.
+    """
     run = record.spec
     owner = view.owners.get(run.owner)
     if owner is None:
@@ -56,15 +59,24 @@ def why_no_conflict(view: StateView, record: RunRecord, now_ms: int) -> str:
     target_ppm = owner.quota.fair_share_target_ppm
     if target_ppm is None:
         return ""
-    for flavor in run.flavors:
-        meter = view.meters.get((run.owner, flavor))
-        gpus = run.widths()[-1] + (0 if meter is None else meter.amount)
-        gpus += _promised_gpus(view, record, flavor)
-        total, _ = view.flavor_gpus(flavor)
-        # A flavor that nobody has neither helps nor harms.
-        if total and gpus * PPM > target_ppm * total:
-            return f"it would take {run.owner} beyond its target share of {flavor}"
-    return ""
+    there = [each for each in run.flavors if view.flavor_gpus(each)[0]]
+    asked = (flavor,) if flavor else there
+    over = [e for e in asked if _gpus_then(view, record, e) > _target(view, target_ppm, e)]
+    if len(over) < len(asked) or not asked:
+        return ""
+    return f"it would take {run.owner} beyond its target share of {' or '.join(asked)}"
+
+
+def _target(view: StateView, target_ppm: int, flavor: str) -> int:
+    """Return how many whole GPUs of ``flavor`` a target share is."""
+    return view.flavor_gpus(flavor)[0] * target_ppm // PPM
+
+
+def _gpus_then(view: StateView, record: RunRecord, flavor: str) -> int:
+    """Return what its owner would have of ``flavor`` with a waiting run at its least width."""
+    meter = view.meters.get((record.spec.owner, flavor))
+    gpus = record.spec.widths()[-1] + (0 if meter is None else meter.amount)
+    return gpus + _promised_gpus(view, record, flavor)
 
 
 def _promised_gpus(view: StateView, record: RunRecord, flavor: str) -> int:

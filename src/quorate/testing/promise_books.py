@@ -16,6 +16,7 @@ from quorate.core.expected import is_overdue
 from quorate.core.limits import Limit, payers_of
 from quorate.core.lottery import chain_link, seed_of, seed_parts
 from quorate.core.lottery_audit import Lotteries
+from quorate.core.soft import why_no_conflict
 from quorate.model.amounts import PPM
 from quorate.model.events import (
     BudgetApplied,
@@ -42,6 +43,7 @@ from quorate.testing.in_front import stand_in_front
 
 _DRAW: Final = b"quorate-lottery-draw/1\0"
 _NO_HEADROOM: Final = "no conflict: its owner's hard quota is what it waits for"
+_TOO_DEAR: Final = "GPU-hours to conflicts within a day, and this would cost"
 _CHANGES: Final = (NodeMarked, NodeApplied, PoolApplied, BudgetApplied, OwnerApplied)
 
 
@@ -153,7 +155,7 @@ class PromiseBooks:
             name = event.cause.split()[1]
             if self._made_room.get(event.reservation) != name:
                 yield f"{event.reservation} waits for conflict {name}, which made no room for it"
-        elif is_later and self._is_firm(promise) and not _is_over_quota(event):
+        elif is_later and self._is_firm(promise) and not _is_refused(event, promise, view):
             yield (
                 f"{event.reservation} moves from {planned_ms} to {start_ms} though nothing is "
                 f"late, lost or changed: {event.cause}"
@@ -272,6 +274,19 @@ def _is_over_quota(event: ReservationMoved) -> bool:
     """Return whether a hard quota keeps a reservation from starting: it promises no headroom."""
     cause = event.cause
     return cause.startswith("waiting for quota headroom") or cause.endswith(_NO_HEADROOM)
+
+
+def _is_refused(event: ReservationMoved, promise: _Promise, view: StateView) -> bool:
+    """Return whether quotas keep a reservation from starting, or its conflict from being called.
+
+    What a conflict would cost, and what its owner has by then, is known only then.
+    """
+    if _is_over_quota(event) or not promise.by_conflict:
+        return _is_over_quota(event)
+    run = view.runs.get(promise.made.run)
+    if run is not None and why_no_conflict(view, run, event.at_ms, promise.place.flavor):
+        return True
+    return _TOO_DEAR in event.cause
 
 
 def _left_out(declared: ConflictDeclared, view: StateView) -> Iterator[str]:

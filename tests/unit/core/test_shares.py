@@ -49,8 +49,10 @@ def test_naming_another_flavor_gains_no_conflict(named: tuple[str, ...]) -> None
     life = life_of(Quota(fair_share_target_ppm=500_000))
     life.do(Submit(run("filler", 16, "idle", flavors=("A100",))))
     life.do(Submit(run("sly", 8, "busy", flavors=named)))
-    why = why_no_conflict(life.state, life.state.runs["sly"], life.now_ms)
+    why = why_no_conflict(life.state, life.state.runs["sly"], life.now_ms, "H100")
     assert why == "it would take busy beyond its target share of H100"
+    anywhere = why_no_conflict(life.state, life.state.runs["sly"], life.now_ms)
+    assert bool(anywhere) is ("A100" not in named)
 
 
 def test_what_was_used_of_a_flavor_that_has_gone_stays_used() -> None:
