@@ -199,9 +199,10 @@ class Meter:
 
         None where that never is, if what is in use stays so. No hour since may be corrected.
         """
+        if from_ms >= self.ends_ms:
+            return from_ms - amount // -self.amount if self.amount else None
         begins = max(0, bisect_right(self.hours, from_ms // HOUR_MS, hi=self.known) - 1)
-        is_old = from_ms < self.ends_ms
-        target = amount + (self._before(from_ms, self.ends_ms) if is_old else self._until(from_ms))
+        target = self._before(from_ms, self.ends_ms) + amount
         place = bisect_left(self.sums, target, lo=begins, hi=self.known)
         if place < self.known:
             ends_ms, ended = self.hours[place] * HOUR_MS, self.sums[place]
