@@ -41,6 +41,7 @@ def test_nodes_are_taken_seen_given_back_and_wiped(shell: Shell) -> None:
         "node/b2 could not be wiped after claim scans and is quarantined: disk 2"
     ]
     assert statuses(shell) == {"b2": "Quarantined"}
+    assert "quorate node wiped b2 --after scans" in shell.ok("describe", "node", "b2")
     assert "Quarantined" in shell.ok("get", "claims")
     node = shell("get", "node", "b2", "-o", "json").json["status"]
     assert node["claim"]["note"] == "disk 2"

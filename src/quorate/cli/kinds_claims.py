@@ -18,6 +18,15 @@ def claim_state(node: UnwipedNode) -> str:
     return "Quarantined" if node.is_quarantined else "Wiping"
 
 
+def apart_text(node: UnwipedNode, name: str) -> str:
+    """Return for whom a node is set apart, and what has to be done before anybody else gets it."""
+    text = f"{claim_state(node)}: {node.claim} of {node.user}, until {time_text(node.end_ms)}"
+    if node.leases:
+        return text
+    why = f" ({node.note})" if node.note else ""
+    return f"{text}{why}; when it is clean: quorate node wiped {name} --after {node.claim}"
+
+
 def status_text(moment: Moment, name: str) -> str:
     """Return the status of a node for people: what the machine is, and what a claim makes of it."""
     status = moment.view.node_status.get(name, NodeStatus.READY)

@@ -8,7 +8,7 @@ from typing import Final
 from quorate.cli.contests import cuts_table, ordeal_lines, shares_table, tokens_table
 from quorate.cli.explanation import promise_lines
 from quorate.cli.kind import Kind
-from quorate.cli.kinds_claims import CLAIM, claim_text
+from quorate.cli.kinds_claims import CLAIM, apart_text, claim_text
 from quorate.cli.kinds_fleet import NODE
 from quorate.cli.kinds_money import (
     BUDGET,
@@ -195,6 +195,9 @@ def budget_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> lis
 def node_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
     """Return where a node is, its status, which leases are on it and what was said of it."""
     sections = [_listing(moment, NODE, [name], wide=True)]
+    unwiped = moment.view.unwiped.get(name)
+    if unwiped is not None:
+        sections.append(_section("Claim", apart_text(unwiped, name)))
     leases = sorted(moment.view.node_leases.get(name, ()))
     sections.append(_section("Leases", _listing(moment, LEASE, leases)))
     rows = [timeline_row(entry) for entry in timeline]
