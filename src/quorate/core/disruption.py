@@ -18,7 +18,7 @@ from quorate.core.goals import Start
 from quorate.core.lottery import dummy_seed
 from quorate.core.promises import room_left
 from quorate.core.question import Prepared, matured
-from quorate.core.quota import refuses_ever_so
+from quorate.core.quota import HARD, refuses_ever_so
 from quorate.core.resolver import Resolver
 from quorate.core.soft import bursting, why_no_conflict
 from quorate.core.survey import Survey, survey_domains
@@ -26,11 +26,13 @@ from quorate.core.trial import Trial
 from quorate.model.amounts import DAY_MS, hours_text
 from quorate.model.events import Share, Slice
 from quorate.model.records import RunRecord
+from quorate.model.refusal import Refusal
 from quorate.model.specs import Pool, Run
 from quorate.model.view import StateView
 
 BUDGET_PERCENT: Final = 1
 """How much of a pool's GPUs, all day, conflicts may cost where it says nothing."""
+NO_HEADROOM: Final = "its owner's hard quota is what it waits for"
 
 
 def may_call(
@@ -49,7 +51,7 @@ def may_call(
     run = record.spec
     pool = view.pools[run.pool]
     if refuses_ever_so(view, run) is not None:
-        return "its owner's hard quota is what it waits for"
+        return NO_HEADROOM
     until_ms = view.barred.get(run.owner, 0)
     if now_ms < until_ms:
         return f"{run.owner} had a run end that had just started at others' cost"
@@ -111,20 +113,15 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
     it may be drawn from when it has run for its pool's minimum, or at once if it began past
     ``made_ms``. ``reservation`` is the run's own, and those from ``before_seq`` on give way.
     """
-    domains = tuple(sorted(domain for domain, _ in place.domains))
-    survey = survey_domains(view, run.pool, place.flavor, domains)
-    burst = bursting(view)
-    trial = Trial(view, reservation, whole=burst is not None)
-    goal = Start.of(
-        trial.without(survey.going),
+    survey, goal, resolver = _asked(
+        view,
         run,
-        place.flavor,
-        domains,
+        place,
         now_ms,
-        before_seq=before_seq,
         has_executor=has_executor,
+        reservation=reservation,
+        before_seq=before_seq,
     )
-    resolver = Resolver(survey, goal, trial, now_ms=now_ms, reservation=reservation, burst=burst)
     at_ms = _first_enough(view, survey, resolver, made_ms, now_ms)
     if at_ms is None:
         return None
@@ -140,6 +137,67 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
         return None
     paid = shares_of(answer)
     return Foreseen(at_ms, resolver.deficit, resolver.short, lost, slice_of(answer), paid)
+
+
+def _asked(  # noqa: PLR0913 - as foresee_conflict
+    view: StateView,
+    run: Run,
+    place: Slice,
+    now_ms: int,
+    *,
+    has_executor: bool,
+    reservation: str,
+    before_seq: int | None,
+) -> tuple[Survey, Start, Resolver]:
+    """Return what runs in ``place``, the start that is wanted there, and how it stands."""
+    domains = tuple(sorted(domain for domain, _ in place.domains))
+    survey = survey_domains(view, run.pool, place.flavor, domains)
+    burst = bursting(view)
+    trial = Trial(view, reservation, whole=burst is not None)
+    goal = Start.of(
+        trial.without(survey.going),
+        run,
+        place.flavor,
+        domains,
+        now_ms,
+        before_seq=before_seq,
+        has_executor=has_executor,
+    )
+    return (
+        survey,
+        goal,
+        Resolver(survey, goal, trial, now_ms=now_ms, reservation=reservation, burst=burst),
+    )
+
+
+def is_for_headroom(  # noqa: PLR0913 - as foresee_conflict
+    view: StateView,
+    run: Run,
+    place: Slice,
+    *,
+    now_ms: int,
+    has_executor: bool = False,
+    reservation: str = "",
+    before_seq: int | None = None,
+) -> bool:
+    """Return whether a hard quota forbids ``run`` in ``place`` even if all there had ended.
+
+    Then no conflict would help, and it is not room that is missing. What a run needs at least, for
+    which ``may_call`` asks, knows neither its spares nor the place.
+    """
+    _, goal, resolver = _asked(
+        view,
+        run,
+        place,
+        now_ms,
+        has_executor=has_executor,
+        reservation=reservation,
+        before_seq=before_seq,
+    )
+    emptied = resolver.view_without(resolver.tokens(lambda _: True))
+    room = room_left(emptied, goal.run, now_ms, before_seq=before_seq)
+    answer = admit(room, goal.run, now_ms, has_executor=has_executor)
+    return isinstance(answer, Refusal) and answer.code in HARD
 
 
 def conflict_start_ms(  # noqa: PLR0913 - as foresee_conflict

@@ -10,7 +10,7 @@ from typing import Final
 
 from quorate.core.activate import in_order, is_due, look_ms, try_reserved, without_hold
 from quorate.core.conflicts import declare_conflict
-from quorate.core.disruption import foresee_conflict, may_call
+from quorate.core.disruption import NO_HEADROOM, foresee_conflict, is_for_headroom, may_call
 from quorate.core.expected import is_overdue
 from quorate.core.forecast import Found, find_start
 from quorate.core.holds import expected_ms
@@ -119,7 +119,7 @@ def _call_conflict(scribe: Scribe, record: ReservationRecord) -> str | None:
         before_seq=record.seq,
     )
     if foreseen is None or foreseen.start_ms > scribe.now_ms:
-        return "none would make room now"
+        return _why_no_room(scribe, record)
     lost_gpu_ms, flavor = foreseen.lost_gpu_ms, record.slice.flavor
     refused = may_call(view, run, scribe.now_ms, lost_gpu_ms=lost_gpu_ms, flavor=flavor)
     if refused:
@@ -128,6 +128,22 @@ def _call_conflict(scribe: Scribe, record: ReservationRecord) -> str | None:
     if isinstance(answer, ConflictDeclared):
         return None
     return "none is needed" if answer is None else sentence(answer)
+
+
+def _why_no_room(scribe: Scribe, record: ReservationRecord) -> str:
+    """Return why no conflict starts a reservation now: no promise is one of headroom."""
+    view = scribe.view
+    if is_for_headroom(
+        view,
+        view.runs[record.made.run].spec,
+        record.slice,
+        now_ms=scribe.now_ms,
+        has_executor=scribe.has_executor,
+        reservation=record.made.reservation,
+        before_seq=record.seq,
+    ):
+        return NO_HEADROOM
+    return "none would make room now"
 
 
 def _wait_for_cuts(scribe: Scribe, record: ReservationRecord) -> None:

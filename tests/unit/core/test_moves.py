@@ -20,7 +20,7 @@ from quorate.model.events import (
     Slice,
 )
 from quorate.model.records import Phase
-from quorate.model.specs import Pool, Run
+from quorate.model.specs import Owner, Pool, Quota, Run
 from quorate.testing.engines import LOTTERY_LENGTH, LOTTERY_SECRET
 from quorate.testing.promise_books import PromiseBooks
 from quorate.testing.world import NOW_MS, budget, envelope, fleet, run, world
@@ -72,6 +72,25 @@ def test_a_start_that_counted_on_a_conflict_says_why_there_is_none() -> None:
     assert moved.cause == (
         "nodes are short by 8 of 8 GPUs; no conflict: pool default has lost 0 of 7 GPU-hours to "
         "conflicts within a day, and this would cost 8"
+    )
+
+
+def test_a_start_by_conflict_says_that_a_quota_and_not_room_is_missing() -> None:
+    life = life_of(100)
+    side = Pool(name="side", selector=(("fabric.domain", "S"),))
+    two = Owner(name="two", quota=Quota(nodes_max=1))
+    money = budget("b-two", "two", envelope("e", 16))
+    life.do(Apply((side, *fleet({"S": 8}), two, money)))
+    life.do(Submit(of("old", 8, "one")))
+    life.do(Submit(of("new", 8, "two")), MADE_MS)
+    assert life.state.reservations["new@1"].planned_start_ms == START_MS
+    # It takes nothing that the promise counts on but headroom, which nobody was promised.
+    life.do(Submit(of("own", 8, "two", pool="side")), START_MS - MINUTE_MS)
+    assert life.phase("own") is Phase.RUNNING
+    decision = life.do(Tick(), START_MS)
+    (moved,) = [event for event in decision.events if isinstance(event, ReservationMoved)]
+    assert moved.cause == (
+        "nodes are short by 8 of 8 GPUs; no conflict: its owner's hard quota is what it waits for"
     )
 
 
