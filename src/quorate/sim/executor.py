@@ -203,9 +203,11 @@ class SimExecutor:
         """Give ``node`` its power back; what ran there is still lost."""
         self._lost_nodes.discard(node)
 
-    def clean_by_hand(self, node: str) -> None:
-        """Have somebody wipe ``node`` who sees to it that it is clean."""
-        self._dirty.pop(node, None)
+    def clean_by_hand(self, node: str, claim: str) -> None:
+        """Have somebody wipe ``node`` who sees to it that it is clean, if ``claim`` has left it."""
+        if self._dirty.get(node) != claim or self._on_node.get(node):
+            return
+        del self._dirty[node]
         self._wiping.pop(node, None)
         self._wiped.pop(node, None)
 

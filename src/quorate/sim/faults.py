@@ -108,13 +108,19 @@ class FaultRates:
 
 
 class Courier:
-    """Carries people's commands to the engine, until it has an answer; some late, some twice."""
+    """Carries people's commands to the engine, until it has an answer; some late, some twice.
+
+    Who says that a node is clean has wiped it, unless a claim is on it, or another was there last.
+    """
 
     RETRY_MS = 2 * MINUTE_MS
     """How long whoever got no answer waits before asking again."""
 
-    def __init__(self, simulation: Simulation, rates: FaultRates, chance: Random) -> None:
+    def __init__(
+        self, simulation: Simulation, executor: SimExecutor, rates: FaultRates, chance: Random
+    ) -> None:
         self._simulation = simulation
+        self._executor = executor
         self._rates = rates
         self._chance = chance
 
@@ -137,6 +143,8 @@ class Courier:
 
     def _delivery(self, command: Command, actor: str) -> Callable[[], None]:
         def deliver() -> None:
+            if isinstance(command, Wiped) and command.is_clean and command.claim is not None:
+                self._executor.clean_by_hand(command.node, command.claim)
             if self._simulation.send(command, actor=actor) is None:
                 self._simulation.timeline.after(self.RETRY_MS, deliver)
 
@@ -166,7 +174,7 @@ class Faults:
         self._chance = chance
         self._until_ms = until_ms
         self._down: set[str] = set()
-        self._courier = Courier(simulation, rates, chance)
+        self._courier = Courier(simulation, executor, rates, chance)
 
     def begin(self) -> None:
         """Plan the first fault of each kind; each plans the next one."""
@@ -308,7 +316,6 @@ class Faults:
         for name, node in unwiped:
             late = self._timeline.now_ms - node.end_ms > RESCUE_AFTER_MS
             if not node.leases and (late or node.is_quarantined):
-                self._executor.clean_by_hand(name)
                 done = Wiped(name, is_clean=True, claim=node.claim, note="by hand")
                 self._courier.insist(done, actor="operator")
         self._timeline.after(HOUR_MS, self._rescue)

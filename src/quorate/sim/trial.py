@@ -61,7 +61,8 @@ class Trial:
     def run(self) -> None:
         """Let the whole trial happen, and then a calm day."""
         world, timeline = self.world, self.timeline
-        courier = Courier(self.simulation, self.rates, Random(f"{self.seed}/courier"))
+        chance = Random(f"{self.seed}/courier")
+        courier = Courier(self.simulation, self.executor, self.rates, chance)
         courier.insist(Apply(world.specs), actor="operator")
         for arrival in world.arrivals:
             timeline.at(arrival.at_ms, partial(courier.send, Submit(arrival.run)))
