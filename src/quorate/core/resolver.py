@@ -324,7 +324,10 @@ def _give_back_by(
 
 
 def _joined(items: Sequence[Candidate]) -> Iterator[Candidate]:
-    """Yield ``items`` with the spares of a bundle that goes as a part of it."""
+    """Yield ``items`` with the spares of a bundle that goes as a part of it, each of them once.
+
+    Those of a step that was cut before the rest of its run go with that step.
+    """
     bundles = {(item.run, item.bundle) for item in items if item.step is not CutStep.SPARE}
     spares: dict[str, list[Candidate]] = {}
     for item in items:
@@ -332,7 +335,12 @@ def _joined(items: Sequence[Candidate]) -> Iterator[Candidate]:
             spares.setdefault(item.run, []).append(item)
     for item in items:
         if item.step is not CutStep.SPARE:
-            own = [s for s in spares.get(item.run, ()) if item.bundle in (0, s.bundle)]
+            own = [
+                spare
+                for spare in spares.get(item.run, ())
+                if item.bundle == spare.bundle
+                or (item.bundle == 0 and (item.run, spare.bundle) not in bundles)
+            ]
             yield _with(item, own) if own else item
         elif not {(item.run, item.bundle), (item.run, 0)} & bundles:
             yield item

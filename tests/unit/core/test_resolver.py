@@ -251,6 +251,19 @@ def test_burst_is_asked_of_the_state_without_what_was_cut_before() -> None:
     assert seen == [2, 1]
 
 
+def test_the_spare_of_a_step_is_not_counted_again_with_the_rest_of_its_run() -> None:
+    steps = fixed("m", 4, "ben", malleable=elastic(2, 4, 2), group_gpus=2, spares_per_group=1)
+    state = busy({"A": 8}, steps, fixed("a", 2))
+    question = Question(ConflictCause.BY_HAND, Scope("default", "H100", ()), gpus=7)
+    resolver = question.resolver(state, BEGAN_MS, burst=lambda _, run: run.spec.owner == "ben")
+    assert resolver is not None
+    assert cut(resolver) == [(CutStep.SHRINK, "m", 1), (CutStep.BURST, "m", 0)]
+    leases = [name for item in resolver.cuts for name in item.leases]
+    assert len(leases) == len(set(leases))
+    assert (sum(item.gpus for item in resolver.cuts), resolver.short) == (6, 1)
+    assert drawn(prepare(state, question, resolver, BEGAN_MS), 0) == {"a"}
+
+
 def test_what_is_sensitive_is_never_cut() -> None:
     state = busy({"A": 8}, fixed("a", 4), fixed("b", 4, "ben"))
     record = state.runs.own("a")
