@@ -205,23 +205,28 @@ def _hasten(scribe: Scribe, record: ReservationRecord) -> None:
         return  # Room is being made for another, and is not to be taken from it.
     if intent.by_conflict and _puts_off(scribe, record, intent):
         intent = Intent(found, found.start_ms, found.slice, by_conflict=False)
-    if intent.start_ms < planned_ms:
+    if intent.start_ms < planned_ms and (
+        intent.by_conflict or not _puts_off(scribe, record, intent)
+    ):
         why = "it may ask for a conflict" if intent.by_conflict else "room is expected sooner"
         _move(scribe, record, intent, ReservationStatus.PLANNED, why)
 
 
 def _puts_off(scribe: Scribe, record: ReservationRecord, intent: Intent) -> bool:
-    """Return whether a start by conflict leaves another without its own, which is no later.
+    """Return whether an earlier start leaves another, which was promised later, without its own.
 
-    Until then the room that the conflict will make is not there, and nobody can be sure of it.
+    One that fits may still take a whole domain from the others: by who pays for it now. Until a
+    conflict the room that it will make is not there, and nobody can be sure of it; from then on
+    numbers tell nothing.
     """
     view = scribe.view
-    sooner = [
+    others = [
         name
         for name in _touched(scribe, record, intent)
-        if (view.reservations[name].planned_start_ms or 0) <= intent.start_ms
+        if not intent.by_conflict
+        or (view.reservations[name].planned_start_ms or 0) <= intent.start_ms
     ]
-    before = _fitting(scribe, sooner)
+    before = _fitting(scribe, others)
     if not before:
         return False
     trial = Scribe(view, now_ms=scribe.now_ms, actor=scribe.actor, has_executor=scribe.has_executor)

@@ -20,10 +20,11 @@ from quorate.model.events import (
     Slice,
 )
 from quorate.model.records import Phase
+from quorate.model.selector import RACK
 from quorate.model.specs import Owner, Pool, Quota, Run
 from quorate.testing.engines import LOTTERY_LENGTH, LOTTERY_SECRET
 from quorate.testing.promise_books import PromiseBooks
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, run, world
+from quorate.testing.world import NOW_MS, budget, envelope, fleet, node, run, world
 from tests.oracles.lives import Life
 
 MADE_MS = NOW_MS + 2 * HOUR_MS
@@ -129,6 +130,30 @@ def test_a_start_comes_no_sooner_by_a_conflict_in_front_of_which_another_could_n
     life.do(Complete("short"), next_ms)
     assert life.phase("next") is Phase.RUNNING
     assert life.state.reservations["wide@1"].planned_start_ms == next_ms + 15 * MINUTE_MS
+
+
+def test_a_start_comes_no_sooner_where_its_payer_would_keep_the_whole_domain() -> None:
+    nodes = [node("a0", 8, "A", rack="r0"), node("a1", 8, "A", rack="r1"), node("b0", 8, "B")]
+    others = [
+        budget("b-two", "two", envelope("e", 8)),
+        budget("b-three", "three", envelope("e", 16)),
+    ]
+    plain = envelope("e", 8)
+    life = Life(nodes=nodes, budgets=[budget("b-one", "one", plain), *others])
+    life.do(Submit(of("own", 8, "one", 6, selector=(("fabric.domain", "B"),))))
+    life.do(Submit(of("x", 8, "three", 4, selector=((RACK, "r1"),))))
+    life.do(Submit(of("y", 8, "three", 2, selector=((RACK, "r0"),))))
+    life.do(Submit(of("first", 8, "one")))
+    life.do(Submit(of("second", 8, "two", 5)))
+    first, second = (life.state.reservations[name] for name in ("first@1", "second@1"))
+    assert first.planned_start_ms == NOW_MS + 6 * HOUR_MS
+    assert second.planned_start_ms == NOW_MS + 2 * HOUR_MS
+    # That pays from when x ends, and in a rack: numbers do not tell what it leaves to others.
+    racked = envelope("racked", 8, selector=((RACK, "r1"),))
+    life.do(Apply((budget("b-one", "one", plain, racked),)), NOW_MS + HOUR_MS)
+    assert life.state.reservations["first@1"].planned_start_ms == NOW_MS + 6 * HOUR_MS
+    life.do(Complete("y"), NOW_MS + 2 * HOUR_MS)
+    assert life.phase("second") is Phase.RUNNING
 
 
 def made(name: str, *, by_conflict: bool) -> ReservationMade:
