@@ -59,9 +59,10 @@ def measure(effort: Effort) -> list[Figure]:
 
 
 def _costs(tenants: int, samples: int) -> dict[str, float]:
-    state = _full(tenants)
-    _us(state, [Submit(_run("any", "free"))])  # Which leaves no index for later.
-    begin = [Submit(_run(f"other-{n}", "free")) for n in range(samples)]
+    state = _full(tenants, samples)
+    _us(state, [Submit(_run("any", _free(0)))])  # Which leaves no index for later.
+    # Each of another owner: what an owner has besides makes its starts and ends dearer.
+    begin = [Submit(_run(f"other-{n}", _free(n))) for n in range(samples)]
     starting = _us(state, begin, LeaseStarted)
     ending = _us(state, [Complete(command.run.name) for command in begin])
     enqueue = _us(state, [Submit(_run(f"more-{n}", _name(n))) for n in range(samples)], RunRefused)
@@ -116,10 +117,14 @@ def _tenant(number: int) -> Owner:
     return Owner(name=_name(number), quota=quota)
 
 
-def _full(tenants: int) -> State:
-    """Return a fleet with room, in which every tenant is at its limit and has runs that wait."""
-    free = Quota(gpu_ms_budget=HOUR_MS, node_ms_budget=HOUR_MS)
-    owners = [*map(_tenant, range(tenants)), Owner(name="free", quota=free)]
+def _full(tenants: int, others: int) -> State:
+    """Return a fleet with room, in which every tenant is at its limit and has runs that wait.
+
+    And ``others`` that have no limit and nothing else.
+    """
+    quota = Quota(gpu_ms_budget=HOUR_MS, node_ms_budget=HOUR_MS)
+    free = [Owner(name=_free(n), quota=quota) for n in range(others)]
+    owners = [*map(_tenant, range(tenants)), *free]
     state = world(
         nodes=fleet(-(-tenants // 4)),
         owners=owners,
@@ -148,6 +153,10 @@ def _full(tenants: int) -> State:
 
 def _name(number: int) -> str:
     return f"tenant-{number}"
+
+
+def _free(number: int) -> str:
+    return f"free-{number}"
 
 
 def _run(name: str, owner: str) -> Run:

@@ -64,6 +64,8 @@ def start_reserved(scribe: Scribe) -> None:
 
 def in_order(view: StateView) -> list[tuple[str, ReservationRecord]]:
     """Return the reservations in the order in which they were made."""
+    if not view.reservations:
+        return []
     return sorted(view.reservations.items(), key=lambda entry: entry[1].seq)
 
 

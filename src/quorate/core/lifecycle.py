@@ -89,8 +89,10 @@ def try_waiting(scribe: Scribe) -> None:
     """
     if not scribe.somebody_waits:
         return
+    full: set[tuple[str, str]] = set()  # Starting makes no room, so who is at a limit stays so.
     for name in in_turn(scribe, [*scribe.view.queued, *woken(scribe)]):
-        record = scribe.view.runs[name]
-        if record.reservation is not None or still_over_quota(scribe.view, record):
+        view = scribe.view
+        record = view.runs[name]
+        if record.reservation is not None or still_over_quota(view, record, full):
             continue
         try_start(scribe, record.spec, leases_ever=record.leases_ever, known=record.refusal)

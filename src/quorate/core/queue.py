@@ -145,15 +145,15 @@ def in_turn(scribe: Scribe, names: Iterable[str], *, reserved: bool = False) -> 
     something stands further back then.
     """
     view = scribe.view
-    lines: dict[Line, list[tuple[int, int, str]]] = {}
+    runs, lines = view.runs, dict[Line, list[tuple[int, int, str]]]()
     for name in names:
-        record = view.runs[name]
-        since_ms = eligible_since_ms(view, record)
+        record = runs[name]
+        since_ms = None if record.spec.follow is None else eligible_since_ms(view, record)
         place = (record.submitted_ms if since_ms is None else since_ms, record.seq, name)
         lines.setdefault(line_of(record), []).append(place)
     for waiting in lines.values():
         waiting.sort(reverse=True)
-    if len(lines) == 1:
+    if len(lines) <= 1:
         for waiting in lines.values():
             while waiting:
                 yield waiting.pop()[2]

@@ -31,6 +31,9 @@ from quorate.model.specs import Run
 from quorate.model.view import StateView
 
 HARD: Final = frozenset((RefusalCode.MAX_NODES, RefusalCode.MAX_CONCURRENT_RUNS))
+# Looking a member up in its enumeration is slow in Python 3.11, and many may wait for a quota.
+_RUNS: Final = RefusalCode.MAX_CONCURRENT_RUNS
+_WAITING: Final = RefusalCode.WAITING_FOR_QUOTA
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,18 +187,24 @@ def held_by_quota(view: StateView, run: Run) -> Refusal | None:
     return None
 
 
-def still_over_quota(view: StateView, record: RunRecord) -> bool:
+def still_over_quota(view: StateView, record: RunRecord, full: set[tuple[str, str]]) -> bool:
     """Return whether a run that waits for its turn to run is certainly not given one now.
 
-    False says nothing. Many may wait behind one limit, and most of them wait on.
+    False says nothing. Many may wait behind one limit, and most of them wait on: ``full`` are the
+    (tenant at its limit, owner below it) found so far.
     """
     known = record.refusal
-    if known is None or known.also is None or known.code is not RefusalCode.WAITING_FOR_QUOTA:
+    if known is None or known.also is None or known.code is not _WAITING:
         return False
-    if known.also.code is not RefusalCode.MAX_CONCURRENT_RUNS:
+    if known.also.code is not _RUNS:
         return False
-    is_below = known.subject in view.holdings.bounds_of(record.spec.owner)
-    return is_below and _is_full(view, known.subject)
+    key = (known.subject, record.spec.owner)
+    if key in full:
+        return True
+    if known.subject in view.holdings.bounds_of(key[1]) and _is_full(view, known.subject):
+        full.add(key)
+        return True
+    return False
 
 
 def woken(scribe: Scribe) -> Iterator[str]:

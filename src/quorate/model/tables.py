@@ -62,6 +62,13 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
             raise KeyError(key)
         return self._base[key]
 
+    def get(self, key: K, default: Any = None) -> Any:
+        """Return the record under ``key``, or ``default``; most that are asked for are not here."""
+        local = self._local
+        if key in local:
+            return local[key]
+        return default if key in self._gone else self._base.get(key, default)
+
     def __setitem__(self, key: K, value: V) -> None:
         self._local[key] = value
         if key in self._gone:
@@ -86,6 +93,12 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
         for key in self._local:
             if key not in self._base:
                 yield key
+
+    def __bool__(self) -> bool:
+        """Return whether there is anything, without counting it."""
+        if self._local:
+            return True
+        return len(self._base) > len(self._gone) if self._gone else bool(self._base)
 
     def __len__(self) -> int:
         added = sum(1 for key in self._local if key not in self._base)
