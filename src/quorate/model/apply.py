@@ -293,7 +293,7 @@ def _lease_started(state: State, event: e.LeaseStarted) -> None:
             state.growable[event.run] = None
     if state.leases_indexed:
         state.list_lease(name, lease)
-    state.list_hold(name, lease)
+        state.list_hold(name, lease)
 
 
 def _begin_bundle(state: State, run: RunRecord, bundle: int) -> None:
@@ -336,7 +336,8 @@ def _use(  # noqa: PLR0913, PLR0917 - by position, which is the quickest
         meter.turn(at_ms)
     meter.amount += gpus
     meter.moment += gpus * at_ms
-    state.use_changed(owner)
+    if state.leases_indexed:
+        state.use_changed(owner)
     if state.node_meters and owner in state.node_meters:
         state.meter_nodes(owner, fact.slots, at_ms, taking=gpus > 0)
     return account

@@ -567,6 +567,7 @@ class State:
     def crossings(self) -> Crossings:
         """When owners may cross a threshold; found on first use, so that a replay pays nothing."""
         self.refresh()
+        self._index_leases()  # From then on new leases are noted here too.
         found = self._crossings
         if found is None:
             found = self._crossings = Crossings()
