@@ -152,9 +152,9 @@ BUGS: Final = (
     ),
     Bug(
         "forget whose use has changed",
-        "model/state.py",
-        "        self.use_changed(owner)\n",
-        "",
+        "model/apply.py",
+        "        state.use_changed(owner)\n",
+        "        pass\n",
     ),
 )
 
