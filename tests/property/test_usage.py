@@ -50,7 +50,7 @@ _BELOW = {
 }
 _USERS = ("ada", "ben", "")
 _NODES = ("n0", "n1", "n2")
-_SEEDS = 4
+_SEEDS = 8
 
 
 @dataclass

@@ -257,8 +257,9 @@ def _redrawn(declared: ConflictDeclared, seed: str) -> list[tuple[str, str]]:
 
 
 def _is_late(view: StateView) -> bool:
-    """Return whether something that was told to stop has not, past its deadline."""
-    return any(
+    """Return whether something that was told to stop has not, or a conflict that is due waits."""
+    declared = (view.conflicts[name].declared for name in view.open_conflicts)
+    return any(conflict.due_ms < view.at_ms for conflict in declared) or any(
         lease.ending is not None and lease.ending.deadline_ms < view.at_ms
         for lease in view.leases.values()
     )
