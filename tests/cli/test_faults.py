@@ -10,6 +10,8 @@ import pytest
 
 from tests.cli.shell import EXAMPLES, Shell
 
+pytestmark = pytest.mark.slow  # Many ledgers are made and spoilt.
+
 HEAD = "apiVersion: quorate.dev/v1\nkind: "
 NODE = HEAD + "Node\nmetadata: {name: x, labels: {region: r, cluster: c, fabric.domain: d}}\n"
 BUDGET = (

@@ -20,6 +20,8 @@ from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import ConflictResolved
 from tests.cli.shell import EXAMPLES, Shell, finish, process, start
 
+pytestmark = pytest.mark.slow  # Long stories, each with a ledger of its own.
+
 WORLD = """\
 apiVersion: quorate.dev/v1
 kind: Pool

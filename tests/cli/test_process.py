@@ -16,6 +16,8 @@ import pytest
 from quorate.adapters.store_sqlite import SqliteStore
 from tests.cli.shell import EXAMPLES, ROOT, Shell, finish, process, start
 
+pytestmark = pytest.mark.slow  # Most of it starts processes of its own.
+
 HEAVY = ("msgspec", "ruamel", "cryptography", "sqlite3", "asyncio", "quorate.model", "quorate.core")
 
 

@@ -197,12 +197,14 @@ def _lived(seed: int) -> list[Event]:
     return [event for _, events in open_blocks(trial.store.blocks()) for event in events]
 
 
+@pytest.mark.slow
 def test_the_simulated_systems_have_filled_spares_and_loans() -> None:
     events = [event for seed in range(_SEEDS) for event in _lived(seed)]
     assert any(isinstance(event, SpareFilled) for event in events)
     assert any(isinstance(event, LeaseStarted) and event.tier is Tier.BORROWED for event in events)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(_SEEDS))
 def test_usage_of_a_simulated_system(seed: int) -> None:
     events = _lived(seed)
@@ -225,6 +227,7 @@ def test_usage_of_a_simulated_system(seed: int) -> None:
         assert windowed.owner(owner, from_ms=last_ms - third_ms, until_ms=last_ms) == last
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(_SEEDS))
 def test_statements_of_a_simulated_system_add_up(seed: int) -> None:
     events = _lived(seed)
