@@ -51,12 +51,12 @@ def text_of(error: Exception) -> str:
 def refused(refusals: Sequence[Refusal]) -> CommandError:
     """Return the error that tells every one of ``refusals``."""
     codes = [EXIT_OF_REFUSAL[refusal.code] for refusal in refusals]
-    return CommandError(max(codes), *(line for each in refusals for line in _lines(each)))
+    return CommandError(max(codes), *map(_text, refusals))
 
 
-def _lines(refusal: Refusal) -> list[str]:
+def _text(refusal: Refusal) -> str:
     """Return ``refusal`` and the numbers behind it, which nobody can ask for afterwards."""
-    return [refusal_line(refusal), *(f"  {shortage(each)}" for each in refusal.shortages)]
+    return "\n".join([refusal_line(refusal), *(f"  {shortage(s)}" for s in refusal.shortages)])
 
 
 def refusal_line(refusal: Refusal) -> str:

@@ -561,7 +561,7 @@ class State:
     def flavors(self) -> list[str]:
         """Return the flavors that there are, in order."""
         self.refresh()
-        return sorted({flavor for _, flavor in self._domains})
+        return sorted({flavor for (_, flavor), index in self._domains.items() if index.keys})
 
     @property
     def crossings(self) -> Crossings:
