@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from quorate.core.commands import Apply, Complete, Submit, Tick
+from quorate.core.commands import Apply, Complete, Submit, Tick, UpdateOwner
 from quorate.core.queue import Scores, budget_used, line_of, queue_order
 from quorate.core.score import ONE
 from quorate.core.soft import why_no_conflict
@@ -66,3 +66,23 @@ def test_what_was_used_of_a_flavor_that_has_gone_stays_used() -> None:
     for state in (life.state, fold(life.events)):
         assert budget_used(state, owner, life.now_ms) == 2 * ONE
         assert state.thresholds["busy"] == 120
+
+
+def test_a_promised_run_is_parked_no_longer_than_its_quota_alone_holds_it() -> None:
+    life = Life(
+        nodes=[node("big", 8), *(node(f"n{number}", 4) for number in range(4))],
+        owners=[Owner(name="lab"), Owner(name="team")],
+        budgets=[budget(name, name, envelope("e", 64)) for name in ("lab", "team")],
+    )
+    life.do(Submit(run("other", 8, "team", expected_duration_ms=9 * HOUR_MS)))
+    for name in "abcd":
+        life.do(Submit(run(name, 4, "lab", expected_duration_ms=HOUR_MS)))
+    life.do(Submit(run("wide", 6, "lab")))
+    assert life.state.runs["wide"].reservation is not None
+    life.do(UpdateOwner("lab", (("nodes_max", 1),)))
+    for name in "ab":
+        life.do(Complete(name))
+    assert "wide" in life.state.parked["lab"]
+    for name in "cd":
+        life.do(Complete(name))
+    assert "wide" in life.state.queued  # One node would do, if it were the large one.
