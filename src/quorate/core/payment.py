@@ -118,22 +118,12 @@ def shared_bounds(purse: Purse, payer: tuple[EnvelopeId, Tier]) -> list[tuple[in
             limits.append((max(0, cap.spec.concurrency_max - used), f"cap {cap_key}"))
         if cap.spec.gpu_ms_max is not None:
             promised = cap.committed_gpu_ms + purse.cap_gpu_ms.get(cap_key, 0)
-            gpus = (cap.spec.gpu_ms_max - promised) // min(hold_times(purse, cap_key))
+            gpus = (cap.spec.gpu_ms_max - promised) // purse.hold_times(cap_key)[0]
             limits.append((max(0, gpus), f"GPU-hours of cap {cap_key}"))
     if tier is Tier.BORROWED and purse.request.borrow_gpus_left is not None:
         left = purse.request.borrow_gpus_left - purse.borrowed
         limits.append((max(0, left), "borrow limit"))
     return limits
-
-
-def hold_times(purse: Purse, cap_key: CapId) -> set[int]:
-    """Return how long a GPU is held for by the open payers under a cap."""
-    accounts = (purse.view.envelopes[key] for key, _ in purse.payers)
-    return {
-        purse.hold_ms(account)
-        for account in accounts
-        if cap_key in account.caps and purse.is_open(account)
-    } or {purse.request.duration_ms}
 
 
 def is_exact(purse: Purse, payers: Iterable[tuple[EnvelopeId, Tier]]) -> bool:
@@ -145,11 +135,27 @@ def is_exact(purse: Purse, payers: Iterable[tuple[EnvelopeId, Tier]]) -> bool:
     return all(
         len(shared_bounds(purse, payer)) <= 1
         and all(
-            purse.view.caps[cap_key].spec.gpu_ms_max is None or len(hold_times(purse, cap_key)) == 1
+            purse.view.caps[cap_key].spec.gpu_ms_max is None or len(purse.hold_times(cap_key)) == 1
             for cap_key in purse.view.envelopes[payer[0]].caps
         )
         for payer in payers
     )
+
+
+_Ahead = tuple[tuple[EnvelopeId, ...], tuple[CapId, ...]]
+"""From one cell on: who may pay once more, and which caps they are under."""
+
+
+def _ahead(purse: Purse, choices: Sequence[Choice]) -> list[_Ahead]:
+    """Return what is ahead of each cell, and of the end."""
+    payers: dict[EnvelopeId, None] = {}
+    caps: dict[CapId, None] = {}
+    found: list[_Ahead] = [((), ())]
+    for _, key, _ in reversed(choices):
+        payers[key] = None
+        caps.update(dict.fromkeys(purse.view.envelopes[key].caps))
+        found.append((tuple(payers), tuple(caps)))
+    return found[::-1]
 
 
 @dataclass(slots=True)
@@ -163,12 +169,14 @@ class PaymentSearch:
     left: list[int] = field(init=False)
     taken: list[int] = field(init=False)
     by_bisection: bool = field(init=False)
+    ahead: list[_Ahead] = field(init=False)
     dead_ends: set[tuple[int, tuple[int, ...]]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.choices = choices_of(self.purse, self.demands)
         self.left = [gpus for _, gpus in self.demands]
         self.taken = []
+        self.ahead = _ahead(self.purse, self.choices)
         # Where the relaxation is exact, what leaves the rest payable is an interval and its top is
         # found by halving. Elsewhere every amount is tried.
         self.by_bisection = is_exact(self.purse, {(k, tier) for _, k, tier in self.choices})
@@ -217,10 +225,21 @@ class PaymentSearch:
         self.purse.take(key, tier, -gpus)
 
     def _is_new(self) -> bool:
-        """Return whether this state was not met before: the same left, the same taken."""
+        """Return whether this state was not met before.
+
+        Two are the same if as much is left to pay and as much was taken from whatever may still pay
+        or still binds: how that came about makes no difference to the rest.
+        """
+        purse, (payers, caps) = self.purse, self.ahead[len(self.taken)]
         state = (
             len(self.taken),
-            (*self.left, *(self.purse.taken.get(key, 0) for key, _ in self.purse.payers)),
+            (
+                *self.left,
+                *(purse.taken.get(key, 0) for key in payers),
+                *(purse.cap_gpus.get(key, 0) for key in caps),
+                *(purse.cap_gpu_ms.get(key, 0) for key in caps),
+                purse.borrowed,
+            ),
         )
         if state in self.dead_ends:
             return False

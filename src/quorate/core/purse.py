@@ -150,10 +150,21 @@ class Purse:
     cap_gpus: dict[CapId, int] = field(default_factory=dict)
     cap_gpu_ms: dict[CapId, int] = field(default_factory=dict)
     borrowed: int = 0
+    hold_times_cache: dict[CapId, list[int]] = field(default_factory=dict)
 
     def hold_ms(self, account: EnvelopeAccount) -> int:
         """Return how long one GPU is held for on ``account``: never past the window's end."""
         return min(self.request.duration_ms, account.spec.end_ms - self.request.now_ms)
+
+    def hold_times(self, cap_key: CapId) -> list[int]:
+        """Return how long a GPU is held for by the open payers under a cap, the shortest first."""
+        known = self.hold_times_cache.get(cap_key)
+        if known is None:
+            accounts = [self.view.envelopes[key] for key, _ in self.payers]
+            under = (each for each in accounts if cap_key in each.caps and self.is_open(each))
+            known = sorted({self.hold_ms(each) for each in under}) or [self.request.duration_ms]
+            self.hold_times_cache[cap_key] = known
+        return known
 
     def is_open(self, account: EnvelopeAccount) -> bool:
         """Return whether ``account`` may pay for a start now."""

@@ -46,8 +46,8 @@ from quorate.sim.executor import Truth
 START_MS: Final = 1_700_000_000_000
 """When simulated life begins."""
 TEAMS: Final = ("ant", "bee", "cat", "dog")
-MAZE_RINGS: Final = 6
-"""Rings of three lines, any two under one cap: each ring pays one GPU, and looks like more."""
+MAZE_GPUS: Final = 7
+"""What the budget of the maze looks able to pay, and is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +107,7 @@ def draw_arrivals(
         is_lost = run.owner == "maze"
         patience_ms = chance.randrange(MINUTE_MS if is_lost else 4 * HOUR_MS)
         said_ms = run.expected_duration_ms or usual_ms.get(run.pool, HOUR_MS)
+        said_ms = HOUR_MS if is_lost else said_ms
         truth = _truth(chance, said_ms, is_honest=is_honest)
         found.append(Arrival(at_ms, run, truth, patience_ms))
     return tuple(found)
@@ -160,8 +161,9 @@ def _steady(run: Run) -> Run:
 
 def _odd(chance: Random, run: Run) -> Run:
     """Return ``run`` with something about it that cannot be, or is hard to say no to."""
-    lost = replace(run, owner="maze", gpus=MAZE_RINGS + 1, malleable=None, flavors=("H100",))
+    lost = replace(run, owner="maze", gpus=MAZE_GPUS, malleable=None, flavors=("H100",))
     lost = replace(lost, pool="default", group_gpus=None, spares_per_group=0, funding=Funding())
+    lost = replace(lost, expected_duration_ms=1_000 * HOUR_MS)
     return chance.choice(
         (
             lost if one_in(chance, 4) else run,

@@ -29,7 +29,6 @@ from quorate.model.specs import (
 )
 from quorate.sim.claims import draw_claim_wishes
 from quorate.sim.demand import (
-    MAZE_RINGS,
     START_MS,
     TEAMS,
     Arrival,
@@ -204,28 +203,29 @@ def _envelope(chance: Random, name: str, flavor: str, gpus: int, until_ms: int) 
 
 
 def _maze(until_ms: int) -> Budget:
-    """Return a budget whose overlapping caps make it hard to say that it cannot pay."""
+    """Return a budget of which it is hard to say that it cannot pay.
+
+    A run that would outlast all its windows holds each to its end. One ends early, so that the cap
+    on GPU-hours looks wide enough for all; the others end late and each at its own time, so that no
+    two ways to pay for some of it leave the same.
+    """
+    ends_ms = [until_ms + 300 * HOUR_MS, *(until_ms + 600 * HOUR_MS + (1 << n) for n in range(29))]
     lines = tuple(
         Envelope(
             name=f"e{number:02d}",
             flavor="H100",
             selector=_EVERYWHERE,
             start_ms=START_MS - HOUR_MS,
-            end_ms=until_ms + 300 * HOUR_MS,
+            end_ms=end_ms,
             concurrency=1,
             sharing=Sharing.NONE,
         )
-        for number in range(MAZE_RINGS * 3)
+        for number, end_ms in enumerate(ends_ms)
     )
-    names = [line.name for line in lines]
-    caps = tuple(
-        Cap(
-            name=f"c{ring}-{side}",
-            flavor="H100",
-            envelopes=(names[3 * ring + side], names[3 * ring + (side + 1) % 3]),
-            concurrency_max=1,
-        )
-        for ring in range(MAZE_RINGS)
-        for side in range(3)
+    cap = Cap(
+        name="all",
+        flavor="H100",
+        envelopes=tuple(line.name for line in lines),
+        gpu_ms_max=3_800 * HOUR_MS,
     )
-    return Budget(name="b-maze", owner="maze", envelopes=lines, caps=caps)
+    return Budget(name="b-maze", owner="maze", envelopes=lines, caps=(cap,))

@@ -26,6 +26,7 @@ from quorate.model.events import (
     CutStep,
     Event,
     HoldExtended,
+    LeaseEnded,
     NodeApplied,
     NodeMarked,
     OwnerApplied,
@@ -107,10 +108,7 @@ class PromiseBooks:
 
     def enter(self, height: int, events: Sequence[Event], view: StateView) -> Iterator[str]:
         """Write a block down, and yield what is wrong with it."""
-        if any(isinstance(event, _CHANGES) for event in events) or _is_late(view):
-            self.shaken()
-        elif any(isinstance(event, HoldExtended) for event in events) or _has_overdue(view):
-            self._excuses += 1
+        self._excuse(events, view)
         moved: set[str] = set()
         for event in events:
             for violation in self._lotteries.enter(event):
@@ -137,11 +135,21 @@ class PromiseBooks:
                     yield from _left_out(event, view)
                 case ConflictResolved():
                     yield from self._resolve(event, height)
+                case LeaseEnded():
+                    # Its owner may be back within its share, and no other of its runs in a burst.
+                    self._moves += _has_target(view, event)
                 case _:
                     pass
         yield from self._unused(view)
 
     # --- Promises ---
+
+    def _excuse(self, events: Sequence[Event], view: StateView) -> None:
+        """Note what has changed, is late, or takes longer than was said."""
+        if any(isinstance(event, _CHANGES) for event in events) or _is_late(view):
+            self.shaken()
+        elif any(isinstance(event, HoldExtended) for event in events) or _has_overdue(view):
+            self._excuses += 1
 
     def _move(self, event: ReservationMoved, moved: set[str], view: StateView) -> Iterator[str]:
         promise = self._promises[event.reservation]
@@ -320,6 +328,12 @@ def _is_sure(lease: Lease, record: RunRecord, view: StateView) -> bool:
         and fact.run not in view.backfilled
         and not any(node in view.node_status for node, _ in fact.slots)
     )
+
+
+def _has_target(view: StateView, ended: LeaseEnded) -> bool:
+    """Return whether the owner of what has ended has a share that it may be beyond."""
+    owner = view.owners.get(view.runs[ended.lease.rpartition("/")[0]].spec.owner)
+    return owner is not None and owner.quota.fair_share_target_ppm is not None
 
 
 def _may_be_burst(record: RunRecord, view: StateView) -> bool:

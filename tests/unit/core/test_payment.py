@@ -133,6 +133,26 @@ def test_without_overlapping_caps_the_search_never_turns_back() -> None:
             assert len(search.dead_ends) < len(search.choices), seed
 
 
+def test_what_was_paid_elsewhere_is_not_looked_at_twice() -> None:
+    # Twelve rings of three lines, any two of which pay one GPU: each ring looks good for two.
+    lines = [envelope(f"e{number:02d}", 1) for number in range(36)]
+    caps = [
+        Cap(
+            name=f"c{ring}-{side}",
+            flavor="H100",
+            envelopes=(f"e{3 * ring + side:02d}", f"e{3 * ring + (side + 1) % 3:02d}"),
+            concurrency_max=1,
+        )
+        for ring in range(12)
+        for side in range(3)
+    ]
+    state = world(budgets=[budget("b", "team", *lines, caps=caps)])
+    for gpus, is_paid in ((12, True), (13, False)):
+        steps, purse = Steps(), Purse(state, REQUEST, family_payers(state, "team", "H100"))
+        found = PaymentSearch(purse, [(Place("A", PLACES["A"]), gpus)], steps).run()
+        assert (found is not None, steps.exhausted) == (is_paid, False)
+
+
 def test_without_overlapping_caps_what_is_payable_is_the_most_that_can_be_paid() -> None:
     for seed in range(WORLDS):
         bill = Bill(seed, overlapping=False)
