@@ -7,9 +7,9 @@ import json
 import pytest
 
 from quorate.adapters.store_sqlite import SqliteStore
+from quorate.answers.kinds import KINDS
+from quorate.answers.reasons import LIVE_MAX
 from quorate.cli.get import PHASES
-from quorate.cli.kinds import KINDS
-from quorate.cli.reasons import LIVE_MAX
 from quorate.documents import API_VERSION
 from quorate.model.amounts import HOUR_MS
 from quorate.model.records import Phase

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from quorate.cli.csv_text import to_csv
+from quorate.answers.csv_text import to_csv
 from quorate.documents.times import time_text
 from quorate.model.amounts import DAY_MS, HOUR_MS
 from tests.cli.shell import EXAMPLES, NOW_MS, Shell

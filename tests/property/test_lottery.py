@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from quorate.cli.exits import CommandError
+from quorate.answers.exits import CommandError
 from quorate.cli.history import export_lines
 from quorate.cli.restore import export_blocks
 from quorate.core.lottery import Draws, draw, dummy_seed, scope_text

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import pytest
 
+from quorate.answers.exits import Exit
 from quorate.calc import run, unmet
-from quorate.cli.exits import Exit
 from quorate.cli.main import main
 from quorate.cli.settings import Settings
 

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 
-from quorate.cli.exits import CommandError, Exit
+from quorate.answers.exits import CommandError, Exit
+from quorate.answers.timeline import entries
 from quorate.cli.session import as_of, clock_of, open_to_read
 from quorate.cli.settings import Settings
-from quorate.cli.timeline import entries
 from quorate.core.scribe import Scribe
 from quorate.core.settle import settle_holds
 from quorate.documents.times import time_text

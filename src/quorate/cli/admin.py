@@ -106,8 +106,8 @@ def create(
     **limits: str | None,
 ) -> None:
     """Create a tenant."""
+    from quorate.answers.tenant_fields import read_owner
     from quorate.cli.session import writing
-    from quorate.cli.tenant_fields import read_owner
     from quorate.core.commands import CreateOwner
 
     owner = read_owner(_plain_name(name), _given(limits), parents, is_new=True)
@@ -150,8 +150,8 @@ def update(
 
     --parent replaces all parents by those given.
     """
+    from quorate.answers.tenant_fields import PARENTS, QUOTA_FIELDS, read_owner, unset_fields
     from quorate.cli.session import writing
-    from quorate.cli.tenant_fields import PARENTS, QUOTA_FIELDS, read_owner, unset_fields
     from quorate.core.commands import UpdateOwner
 
     name, given = _plain_name(name), _given(limits)
@@ -214,8 +214,8 @@ def get(settings: Settings, *, tenants: tuple[str, ...]) -> None:
 
     Nodes, running and waiting runs include what is below a tenant, as its limits do.
     """
+    from quorate.answers.kinds_tenants import TENANT, tenant_portraits
     from quorate.cli.get import select, show
-    from quorate.cli.kinds_tenants import TENANT, tenant_portraits
     from quorate.cli.session import reading
 
     wanted = [_plain_name(name) for name in tenants]
@@ -238,8 +238,8 @@ def list_tenants(settings: Settings) -> None:
 
     NODES and RUNNING show what is used and its limit, with what is below a tenant included.
     """
+    from quorate.answers.kinds_tenants import TENANT
     from quorate.cli.get import show
-    from quorate.cli.kinds_tenants import TENANT
     from quorate.cli.session import reading
 
     with reading(settings) as read:
@@ -263,9 +263,9 @@ def _checked(reason: str) -> str:
 
 def _find(engine: Engine, name: str) -> None:
     """Raise ``CommandError`` with the nearest name when there is no tenant ``name``."""
+    from quorate.answers.kinds_tenants import TENANT
+    from quorate.answers.moment import Moment
     from quorate.cli.get import select
-    from quorate.cli.kinds_tenants import TENANT
-    from quorate.cli.moment import Moment
 
     select(Moment(engine.view, engine.view.at_ms, engine.head.seq), TENANT, [name])
 
@@ -279,8 +279,8 @@ def _do(
     dry_run: bool,
 ) -> None:
     """Carry out ``command`` and tell what it changed about the tenant, field by field."""
+    from quorate.answers.kinds_tenants import TenantChange
     from quorate.cli.carry_out import carry_out
-    from quorate.cli.kinds_tenants import TenantChange
 
     view = engine.view
     before = TenantChange(name, view.owners.get(name), view.owner_versions.get(name))

@@ -31,8 +31,8 @@ def apply(settings: Settings, files: tuple[str, ...], dry_run: bool) -> None:
     Nodes, owners, budgets, pools and the system's settings are created or changed; runs are
     submitted. All documents of all files are recorded in one commit, or none of them.
     """
+    from quorate.answers.readiness import ready
     from quorate.cli.carry_out import carry_out
-    from quorate.cli.client import ready
     from quorate.cli.session import writing
     from quorate.cli.sources import read_documents
     from quorate.core.commands import Applied, Apply

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from quorate.cli.exits import CommandError, Exit
+from quorate.answers.exits import CommandError, Exit
 from quorate.cli.settings import examples
 
 KINDS: Final = (

@@ -9,14 +9,14 @@ from typing import Any, Protocol
 import click
 from msgspec.structs import replace
 
-from quorate.cli.effects import effect_lines, effect_tree
-from quorate.cli.failures import refused
-from quorate.cli.moment import Moment
-from quorate.cli.outcome import outcome_lines, outcome_tree, receipt_line, recorded_line
+from quorate.answers.effects import effect_lines, effect_tree
+from quorate.answers.failures import refused
+from quorate.answers.moment import Moment
+from quorate.answers.outcome import outcome_lines, outcome_tree, receipt_line, recorded_line
+from quorate.answers.timeline import entries
 from quorate.cli.printing import print_tree, telling
 from quorate.cli.session import open_to_read
 from quorate.cli.settings import Settings
-from quorate.cli.timeline import entries
 from quorate.core.commands import (
     Apply,
     Command,

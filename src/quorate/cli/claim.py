@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from quorate.cli.exits import CommandError, Exit
+from quorate.answers.exits import CommandError, Exit
 from quorate.cli.settings import Settings, examples, writer
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ def claim(
     early is theirs again. Nobody else is placed on these nodes, nothing there is cut or drawn, and
     each node is wiped before anybody else gets it. Who claimed what is recorded first.
     """
+    from quorate.answers.readiness import ready
     from quorate.cli.carry_out import carry_out
-    from quorate.cli.client import ready
     from quorate.cli.session import writing
     from quorate.core.commands import Submit
 

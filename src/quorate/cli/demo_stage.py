@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import click
 
-from quorate.cli.exits import CommandError, Exit
+from quorate.answers.exits import CommandError, Exit
 from quorate.cli.main import main
 from quorate.cli.session import clock_of
 from quorate.cli.settings import LEDGER_DEFAULT, Settings

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from decimal import Decimal
 
+from quorate.answers.exits import CommandError, Exit
 from quorate.cli.demo_stage import Stage, flip_one_bit
-from quorate.cli.exits import CommandError, Exit
 from quorate.cli.settings import LEDGER_DEFAULT
 
 

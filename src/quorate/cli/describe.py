@@ -23,11 +23,11 @@ def describe(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
     when and where its run starts, who pays, and what moved it. Of a resolveroutcome: who entered
     the lottery with which odds, seed, draws and cuts.
     """
+    from quorate.answers.kinds import kind_named, split_target
+    from quorate.answers.portrait import PORTRAITS, plain_portrait
+    from quorate.answers.timeline import ABOUT, entries
     from quorate.cli.get import select, show
-    from quorate.cli.kinds import kind_named, split_target
-    from quorate.cli.portrait import PORTRAITS, plain_portrait
     from quorate.cli.session import reading
-    from quorate.cli.timeline import ABOUT, entries
 
     kind, names = split_target(kind, names)
     found = kind_named(kind)

@@ -23,11 +23,11 @@ def explain(settings: Settings, run: str) -> None:
     A run that was promised a start sees how that came about; one that was cut sees the conflict,
     its seed and the odds it had. Nothing is changed.
     """
-    from quorate.cli.explanation import explanation_lines, explanation_tree
-    from quorate.cli.failures import refused
+    from quorate.answers.explanation import explanation_lines, explanation_tree
+    from quorate.answers.failures import refused
+    from quorate.answers.timeline import moves_of
     from quorate.cli.printing import print_tree
     from quorate.cli.session import reading
-    from quorate.cli.timeline import moves_of
     from quorate.core.explain import explain as explain_run
     from quorate.model.refusal import Refusal
 

@@ -89,9 +89,9 @@ def tick(settings: Settings, dry_run: bool) -> None:
     what cannot be kept moves, with its cause; runs that wait are tried, and malleable ones grow
     when nobody waits. Every command that writes does this too.
     """
+    from quorate.answers.words import until
     from quorate.cli.carry_out import carry_out
     from quorate.cli.session import writing
-    from quorate.cli.words import until
     from quorate.core.commands import Tick
     from quorate.core.due import next_due_ms
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from quorate.cli.exits import CommandError, Exit
+from quorate.answers.exits import CommandError, Exit
 from quorate.cli.settings import Settings, examples, reader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from quorate.cli.kind import Kind
-    from quorate.cli.moment import Moment
+    from quorate.answers.kind import Kind
+    from quorate.answers.moment import Moment
 
 PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
 """The phases of ``quorate.model``, named here so that ``--help`` need not import it."""
@@ -64,7 +64,7 @@ def get(
     reservations, resolveroutcomes, leases, charges, system; singular and short names work too.
     Amounts in tables are GPU-hours; json and yaml have exact GPU-milliseconds.
     """
-    from quorate.cli.kinds import kind_named, split_target
+    from quorate.answers.kinds import kind_named, split_target
     from quorate.cli.session import reading
 
     kind, names = split_target(kind, names)
@@ -110,8 +110,8 @@ def show(
     chosen: Sequence[str] | None = None,
 ) -> None:
     """Print the things of ``kind`` called ``names``, or all of them; of those, the ``chosen``."""
+    from quorate.answers.table import table
     from quorate.cli.printing import print_tree
-    from quorate.cli.table import table
     from quorate.documents import API_VERSION
 
     wanted = select(moment, kind, names) if chosen is None else chosen

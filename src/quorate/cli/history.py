@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from quorate.adapters.key_file import key_path, load_key
-from quorate.cli.exits import CommandError, Exit
-from quorate.cli.moment import Moment
+from quorate.answers.exits import CommandError, Exit
+from quorate.answers.moment import Moment
 from quorate.cli.session import as_of, clock_of, open_to_read
 from quorate.cli.settings import Settings
 from quorate.documents.reader import At, Fault

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from quorate.cli.exits import CommandError, Exit
+from quorate.answers.exits import CommandError, Exit
 from quorate.cli.settings import Settings, examples, ledger_options, reader
 
 
@@ -37,10 +37,10 @@ def log(settings: Settings, run: str | None, first: int | None, limit: int | Non
     from collections import deque
     from itertools import islice
 
+    from quorate.answers.table import table
+    from quorate.answers.timeline import COLUMNS, entries, entry_tree, row, run_of
     from quorate.cli.printing import print_tree
     from quorate.cli.session import reading
-    from quorate.cli.table import table
-    from quorate.cli.timeline import COLUMNS, entries, entry_tree, row, run_of
 
     with reading(settings) as read:
         if run is not None and run not in read.recorded.runs:
@@ -204,7 +204,7 @@ def import_(settings: Settings, file: str, out: str | None) -> None:
     from pathlib import Path
 
     from quorate.adapters.key_file import key_path
-    from quorate.cli.outcome import receipt_line
+    from quorate.answers.outcome import receipt_line
     from quorate.cli.printing import telling
     from quorate.cli.restore import import_ledger
     from quorate.model.words import counted
@@ -239,9 +239,9 @@ def replay(settings: Settings, at: str, what: tuple[str, ...]) -> None:
     The ledger is folded again up to that instant; nothing else is needed. KIND is as for `get`,
     by default runs. Where in the ledger that is, is told on standard error.
     """
+    from quorate.answers.kinds import kind_named, split_target
     from quorate.cli.get import show
     from quorate.cli.history import moment_at
-    from quorate.cli.kinds import kind_named, split_target
     from quorate.documents.times import time_text
 
     words = what[1:] if what[:1] == ("get",) else what

@@ -28,9 +28,9 @@ def lottery() -> None:
 @click.pass_obj
 def show(settings: Settings) -> None:
     """Show the commitment, and how far the chain is revealed."""
+    from quorate.answers.table import pairs
     from quorate.cli.printing import print_tree
     from quorate.cli.session import reading
-    from quorate.cli.table import pairs
 
     with reading(settings) as read:
         view = read.recorded

@@ -15,7 +15,7 @@ from typing import Any, Final
 import click
 
 from quorate import __version__
-from quorate.cli.exits import CommandError, Exit
+from quorate.answers.exits import CommandError, Exit
 from quorate.cli.settings import Settings, actor_option, ledger_options, output_option
 
 COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
@@ -151,7 +151,7 @@ def main(args: Sequence[str], settings: Settings | None = None) -> int:
     except (SystemExit, BrokenPipeError) as error:
         return _stopped(error)
     except Exception as error:
-        from quorate.cli.failures import exit_of, text_of
+        from quorate.answers.failures import exit_of, text_of
 
         code = exit_of(error)
         if code is None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from quorate.cli.exits import CommandError, Exit
+from quorate.answers.exits import CommandError, Exit
 from quorate.cli.settings import Settings, examples, writer
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from quorate.cli.exits import CommandError, Exit
+from quorate.answers.exits import CommandError, Exit
 from quorate.cli.settings import Settings, examples, writer
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ def patch(
     KIND is node, owner, budget, pool or system. PATH is as in the document; an element of a list
     is named in brackets by its name or position. VALUE is JSON where it is JSON, else text.
     """
+    from quorate.answers.kinds import kind_named, split_target
     from quorate.cli.carry_out import carry_out
-    from quorate.cli.kinds import kind_named, split_target
     from quorate.cli.session import writing
     from quorate.core.commands import Apply
     from quorate.documents import render
@@ -106,7 +106,7 @@ def _spec_of(view: StateView, kind: str, name: str) -> Applied:
 
 def changed_document(tree: dict[str, Any], assignments: Sequence[str], *, source: str) -> Document:
     """Return the document that ``tree`` is after ``assignments``, or raise with its problems."""
-    from quorate.cli.assign import assigned
+    from quorate.answers.assign import assigned
     from quorate.documents import Invalid, parse_tree
 
     parsed = parse_tree(None, assigned(tree, assignments), source=source)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from quorate.cli.exits import CommandError, Exit
+from quorate.answers.exits import CommandError, Exit
 from quorate.cli.settings import Settings, examples, reader
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ def _of_run(settings: Settings, run: str) -> tuple[list[Forecast], list[str]]:
 
 def _of_files(settings: Settings, files: Sequence[str]) -> tuple[list[Forecast], list[str]]:
     """Return the forecasts of runs in files, as if they were submitted in this order."""
-    from quorate.cli.client import ready
-    from quorate.cli.failures import refused
+    from quorate.answers.failures import refused
+    from quorate.answers.readiness import ready
     from quorate.cli.session import reading
     from quorate.cli.sources import read_documents
     from quorate.cli.submit import check_only_runs
@@ -102,7 +102,7 @@ def _of_files(settings: Settings, files: Sequence[str]) -> tuple[list[Forecast],
 def _print(
     settings: Settings, found: Sequence[Forecast], sources: Sequence[str], *, as_list: bool
 ) -> None:
-    from quorate.cli.forecasts import forecast_lines, forecast_tree
+    from quorate.answers.forecasts import forecast_lines, forecast_tree
     from quorate.cli.printing import print_tree
 
     prefix = settings.prefix

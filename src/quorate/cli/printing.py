@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import click
 
-from quorate.cli.exits import CommandError, Exit
+from quorate.answers.exits import CommandError, Exit
 from quorate.cli.settings import Settings
 from quorate.documents import to_json, to_yaml
 

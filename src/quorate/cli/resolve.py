@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from quorate.cli.exits import CommandError, Exit
+from quorate.answers.exits import CommandError, Exit
 from quorate.cli.settings import Settings, examples, writer
 
 if TYPE_CHECKING:
@@ -132,8 +132,8 @@ def _missing(what: str, known: Sequence[str]) -> CommandError:
 
 def _foretell(settings: Settings, engine: Engine, command: Resolve) -> None:
     """Print what the conflict would come to, as things are; nothing is written."""
-    from quorate.cli.contests import contest_lines, contest_tree
-    from quorate.cli.failures import refused
+    from quorate.answers.contests import contest_lines, contest_tree
+    from quorate.answers.failures import refused
     from quorate.cli.printing import print_tree
     from quorate.core.contest import foresee
     from quorate.core.question import Question

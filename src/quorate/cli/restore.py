@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from quorate.adapters.sqlite_file import remove_file
 from quorate.adapters.store_sqlite import SqliteStore
-from quorate.cli.exits import CommandError, Exit
+from quorate.answers.exits import CommandError, Exit
 from quorate.cli.history import EXPORT_FORMAT
 from quorate.cli.sources import STDIN
 from quorate.ledger.chain import GENESIS, Block, Head, open_block

@@ -18,8 +18,8 @@ import click
 from quorate.adapters.clock_system import SystemClock
 from quorate.adapters.key_file import load_lottery_secret, lottery_path
 from quorate.adapters.store_sqlite import SqliteStore
-from quorate.cli.exits import CommandError, Exit
-from quorate.cli.moment import Moment
+from quorate.answers.exits import CommandError, Exit
+from quorate.answers.moment import Moment
 from quorate.cli.settings import Settings
 from quorate.core.scribe import Scribe
 from quorate.core.settle import settle_holds

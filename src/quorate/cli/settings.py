@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from quorate.cli.exits import CommandError, Exit
+from quorate.answers.exits import CommandError, Exit
 from quorate.ports.clock import Clock
 
 LEDGER_DEFAULT: Final = "quorate.db"

@@ -34,10 +34,10 @@ def shrink(settings: Settings, *, run: str, to: int | None, by: int | None, dry_
     Whole steps are given back, the highest first; the minimum stays. Runs that wait are tried on
     what becomes free. A run that gave steps back grows again when nobody waits in its pool.
     """
+    from quorate.answers.words import gpus
     from quorate.cli.carry_out import carry_out
     from quorate.cli.finish import run_name
     from quorate.cli.session import writing
-    from quorate.cli.words import gpus
     from quorate.core.commands import Shrink
 
     if (to is None) == (by is None):

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from quorate.cli.exits import CommandError, Exit
+from quorate.answers.exits import CommandError, Exit
 from quorate.documents import Document, Invalid, parse_documents
 
 STDIN: Final = "-"

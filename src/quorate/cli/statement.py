@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from quorate.cli.csv_text import csv_reader
+from quorate.cli.csv_option import csv_reader
 from quorate.cli.settings import Settings, examples, ledger_options
 
 

@@ -10,16 +10,16 @@ from typing import Final
 
 import click
 
+from quorate.answers.exits import CommandError, Exit
+from quorate.answers.kind import document
+from quorate.answers.month import Month, month_named, month_of
+from quorate.answers.numbers import MICROS
+from quorate.answers.statement_forms import statement_csv, statement_tree
+from quorate.answers.statement_text import statement_text
 from quorate.cli.accounting import accounts
-from quorate.cli.csv_text import CSV
-from quorate.cli.exits import CommandError, Exit
-from quorate.cli.kind import document
-from quorate.cli.month import Month, month_named, month_of
-from quorate.cli.numbers import MICROS
+from quorate.cli.csv_option import CSV
 from quorate.cli.printing import print_tree
 from quorate.cli.settings import Settings
-from quorate.cli.statement_forms import statement_csv, statement_tree
-from quorate.cli.statement_text import statement_text
 from quorate.core.statement import Asked, make_statement
 from quorate.documents.times import time_text
 from quorate.model.view import StateView

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from quorate.cli.exits import CommandError, Exit
+from quorate.answers.exits import CommandError, Exit
 from quorate.cli.settings import Settings, examples, writer
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def submit(
     Prints where a run started and who pays, or why it waits. A run that waits is accepted and
     starts by itself when it can; the exit code is 0.
     """
+    from quorate.answers.readiness import ready
     from quorate.cli.carry_out import carry_out
-    from quorate.cli.client import ready
     from quorate.cli.session import writing
     from quorate.cli.sources import read_documents
     from quorate.core.commands import Apply, Submit

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from quorate.cli.csv_text import csv_reader
+from quorate.cli.csv_option import csv_reader
 from quorate.cli.settings import Settings, actor_option, examples, ledger_options
 
 DAYS_MAX: Final = 3_660

@@ -10,15 +10,16 @@ from typing import Final
 
 import click
 
+from quorate.answers.csv_text import Cell, to_csv
+from quorate.answers.exits import CommandError, Exit
+from quorate.answers.kind import Tree, document
+from quorate.answers.numbers import fraction_number, hours_number
+from quorate.answers.table import Column, right, table, wide
+from quorate.answers.words import hours, names, percent
 from quorate.cli.accounting import Accounts, accounts
-from quorate.cli.csv_text import CSV, Cell, to_csv
-from quorate.cli.exits import CommandError, Exit
-from quorate.cli.kind import Tree, document
-from quorate.cli.numbers import fraction_number, hours_number
+from quorate.cli.csv_option import CSV
 from quorate.cli.printing import print_tree
 from quorate.cli.settings import ACTOR_CHARS_MAX, Settings, one_line
-from quorate.cli.table import Column, right, table, wide
-from quorate.cli.words import hours, names, percent
 from quorate.core.usage import BudgetUse, Usage, UsageBooks, UserUsage, budget_uses
 from quorate.documents import API_VERSION
 from quorate.documents.times import time_text

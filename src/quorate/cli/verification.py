@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from quorate.adapters.salvage import sound_head
 from quorate.adapters.sqlite_file import existing
-from quorate.cli.exits import CommandError, Exit
+from quorate.answers.exits import CommandError, Exit
 from quorate.cli.restore import export_blocks, sound_part
 from quorate.cli.session import open_to_read
 from quorate.cli.settings import Settings

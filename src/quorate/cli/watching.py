@@ -9,17 +9,17 @@ from typing import Final
 
 import click
 
-from quorate.cli.exits import CommandError, Exit
-from quorate.cli.forecasts import forecast_lines
-from quorate.cli.kind import Kind
-from quorate.cli.kinds_plans import OUTCOME, RESERVATION
-from quorate.cli.kinds_queue import QUEUE
-from quorate.cli.kinds_work import RUN
-from quorate.cli.moment import Moment
+from quorate.answers.exits import CommandError, Exit
+from quorate.answers.forecasts import forecast_lines
+from quorate.answers.kind import Kind
+from quorate.answers.kinds_plans import OUTCOME, RESERVATION
+from quorate.answers.kinds_queue import QUEUE
+from quorate.answers.kinds_work import RUN
+from quorate.answers.moment import Moment
+from quorate.answers.table import indented, table
+from quorate.answers.timeline import Entry, conflict_of, entries, reservation_of, run_of, said
 from quorate.cli.session import as_of, clock_of, open_to_read
 from quorate.cli.settings import Settings
-from quorate.cli.table import indented, table
-from quorate.cli.timeline import Entry, conflict_of, entries, reservation_of, run_of, said
 from quorate.core.plan import Forecast, foretell
 from quorate.documents.times import time_text
 from quorate.ledger.chain import Head

@@ -1,0 +1,54 @@
+"""What ``get`` needs to know about a kind of thing: its columns, its rows, its documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from quorate.answers.moment import Moment
+from quorate.answers.table import Column
+from quorate.documents import API_VERSION
+
+Tree = dict[str, Any]
+Row = tuple[str, ...]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """``names`` lists all there are, in order; ``rows`` and ``trees`` show those that are named."""
+
+    name: str
+    plural: str
+    short: tuple[str, ...]
+    columns: tuple[Column, ...]
+    names: Callable[[Moment], list[str]]
+    rows: Callable[[Moment, Sequence[str]], list[Row]]
+    trees: Callable[[Moment, Sequence[str]], list[Tree]]
+
+    @property
+    def nothing(self) -> str:
+        """What to say when there are none."""
+        return f"there are no {self.plural}" if self.plural != self.name else "nothing waits"
+
+
+def document(
+    title: str, name: str, *, spec: Tree | None = None, status: Tree | None = None
+) -> Tree:
+    """Return a document that Quorate writes and nobody applies."""
+    found: Tree = {"apiVersion": API_VERSION, "kind": title, "metadata": {"name": name}}
+    if spec is not None:
+        found["spec"] = spec
+    if status is not None:
+        found["status"] = status
+    return found
+
+
+def each(one: Callable[[Moment, str], T]) -> Callable[[Moment, Sequence[str]], list[T]]:
+    """Return a maker of many rows or trees from a maker of one."""
+
+    def many(moment: Moment, names: Sequence[str]) -> list[T]:
+        return [one(moment, name) for name in names]
+
+    return many

@@ -1,0 +1,95 @@
+"""The queue: who waits, in which order and by which terms, as rows and documents. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from quorate.answers.kind import Kind, Row, Tree
+from quorate.answers.kinds_work import promise_texts, run_trees
+from quorate.answers.moment import Moment
+from quorate.answers.reasons import reasons_now
+from quorate.answers.standings import TERM_COLUMNS, score_cell, term_cells, terms_tree
+from quorate.answers.table import Column, right, wide
+from quorate.answers.words import age, names
+from quorate.core.follow import eligible_since_ms
+from quorate.core.queue import Scores, line_of, queue_order
+from quorate.documents.times import time_text
+
+
+def queue_names(moment: Moment) -> list[str]:
+    """Return the waiting runs in the order in which they are tried."""
+    return queue_order(moment.view, moment.now_ms)
+
+
+def _positions(moment: Moment) -> dict[str, int]:
+    return {name: index for index, name in enumerate(queue_names(moment), start=1)}
+
+
+def _queue_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
+    positions, scores = _positions(moment), Scores(moment.view, moment.now_ms)
+    reasons = reasons_now(moment, wanted)
+    rows: list[Row] = []
+    for name in wanted:
+        record, reason = moment.view.runs[name], reasons[name]
+        _, terms = scores.worst(line_of(record))
+        starts, planned = promise_texts(moment, record)
+        rows.append(
+            (
+                str(positions[name]),
+                name,
+                record.spec.owner,
+                str(record.spec.gpus),
+                names(record.spec.flavors),
+                age(moment.now_ms - record.submitted_ms),
+                score_cell(terms),
+                starts,
+                "-" if reason.refusal is None else reason.refusal.code.value,
+                reason.text(),
+                "-" if reason.since_ms is None else time_text(reason.since_ms),
+                planned,
+                *term_cells(terms, eligible_since_ms(moment.view, record)),
+            )
+        )
+    return rows
+
+
+def _queue_trees(moment: Moment, wanted: Sequence[str]) -> list[Tree]:
+    """Return the runs as ``get runs`` does, with place and terms under ``status.queue``."""
+    positions, scores = _positions(moment), Scores(moment.view, moment.now_ms)
+    found = run_trees(moment, wanted)
+    for name, tree in zip(wanted, found, strict=True):
+        record = moment.view.runs[name]
+        flavor, terms = scores.worst(line_of(record))
+        since_ms = eligible_since_ms(moment.view, record)
+        tree["status"]["queue"] = {
+            "position": positions[name],
+            "flavor": flavor,
+            **terms_tree(terms),
+            "eligibleSince": None if since_ms is None else time_text(since_ms),
+        }
+    return found
+
+
+QUEUE = Kind(
+    name="queue",
+    plural="queue",
+    short=("q", "pending"),
+    columns=(
+        right("POSITION"),
+        Column("NAME"),
+        Column("OWNER"),
+        right("GPUS"),
+        Column("FLAVOR"),
+        right("WAITING"),
+        right("SCORE"),
+        right("STARTS"),
+        Column("CODE"),
+        Column("REASON"),
+        wide("SINCE"),
+        wide("PLANNED"),
+        *TERM_COLUMNS,
+    ),
+    names=queue_names,
+    rows=_queue_rows,
+    trees=_queue_trees,
+)

@@ -1,0 +1,282 @@
+"""Runs and leases, as rows and documents. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from quorate.answers.kind import Kind, Row, Tree, document, each
+from quorate.answers.kinds_plans import reservation_status, start_text
+from quorate.answers.moment import (
+    Moment,
+    charges_of,
+    domains_of,
+    leases_of,
+    lenders_of,
+    run_gpus,
+    run_width,
+)
+from quorate.answers.reason_words import ended, stopping
+from quorate.answers.reasons import Reason, reasons_now
+from quorate.answers.table import Column, right, wide
+from quorate.answers.words import age, hours, names, slots
+from quorate.calc.answers import refusal_tree
+from quorate.documents import render
+from quorate.documents.times import time_text
+from quorate.model.events import LeaseStarted, Tier, lease_gpus
+from quorate.model.island import ordinals
+from quorate.model.records import Lease, RunRecord
+from quorate.model.refusal import sentence
+
+
+def _run_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
+    reasons = reasons_now(moment, wanted)
+    return [_run_row(moment, name, reasons.get(name)) for name in wanted]
+
+
+def _run_row(moment: Moment, name: str, reason: Reason | None) -> Row:
+    record = moment.view.runs[name]
+    spec = record.spec
+    leases = leases_of(moment, record.leases)
+    charges = charges_of(moment, record)
+    return (
+        name,
+        spec.owner,
+        record.phase.value,
+        str(sum(lease.gpus for lease in leases) or spec.gpus),
+        names(spec.flavors),
+        names(domains_of(moment, (lease.fact for lease in leases)), most=2),
+        age(moment.now_ms - record.submitted_ms),
+        reason_text(record, reason),
+        promise_texts(moment, record)[1],
+        width_text(moment, record),
+        spec.user or "-",
+        time_text(record.submitted_ms),
+        "-" if record.started_ms is None else time_text(record.started_ms),
+        names(dict.fromkeys(charge.payer for charge in charges)),
+        hours(sum(charge.gpu_ms for charge in charges)),
+    )
+
+
+def promise_texts(moment: Moment, record: RunRecord) -> tuple[str, str]:
+    """Return in how long a waiting run was promised to start, and when; ``-`` for no promise."""
+    if record.reservation is None:
+        return "-", "-"
+    promise = moment.view.reservations[record.reservation]
+    return start_text(promise, moment.now_ms), _time(promise.planned_start_ms) or "-"
+
+
+def width_text(moment: Moment, record: RunRecord) -> str:
+    """Return how many GPUs a run works on, and within which bounds: ``16 (8..24)``."""
+    width = run_width(moment, record) if record.leases else None
+    shown, elastic = "-" if width is None else str(width), record.spec.malleable
+    return shown if elastic is None else f"{shown} ({elastic.gpus_min}..{elastic.gpus_max})"
+
+
+def reason_text(record: RunRecord, reason: Reason | None) -> str:
+    """Return why the run is where it is, in a few words; ``-`` where there is nothing to say.
+
+    ``reason`` is why it waits, None when it does not.
+    """
+    if record.stopping is not None:
+        return stopping(record.stopping)
+    return (record.note or "-") if reason is None else reason.text()
+
+
+def _time(at_ms: int | None) -> str | None:
+    return None if at_ms is None else time_text(at_ms)
+
+
+def run_trees(moment: Moment, wanted: Sequence[str]) -> list[Tree]:
+    """Return the runs called ``wanted`` with all that became of them."""
+    reasons = reasons_now(moment, wanted)
+    return [_run_tree(moment, name, reasons.get(name)) for name in wanted]
+
+
+def _run_tree(moment: Moment, name: str, reason: Reason | None) -> Tree:
+    record = moment.view.runs[name]
+    status: Tree = {
+        "phase": record.phase.value,
+        "sequence": record.seq,
+        "submitted": time_text(record.submitted_ms),
+        "started": _time(record.started_ms),
+        "ended": _time(record.ended_ms),
+        "gpus": run_gpus(moment, record),
+        "width": run_width(moment, record),
+        "domains": domains_of(moment, (lease.fact for lease in leases_of(moment, record.leases))),
+        "leases": list(record.leases),
+        "funding": _funding(moment, record),
+        "note": record.note or None,
+    }
+    if record.stopping is not None:
+        outcome = record.stopping.outcome
+        status["stopping"] = {
+            "since": time_text(record.stopping.at_ms),
+            "reason": record.stopping.reason.value,
+            "outcome": None if outcome is None else outcome.value,
+            "note": record.stopping.note,
+        }
+    if record.reservation is not None:
+        promise = moment.view.reservations[record.reservation]
+        status["reservation"] = reservation_status(moment, promise)
+    if record.cut_by:
+        status["cutBy"] = record.cut_by
+    if reason is not None:
+        status |= _reason_status(reason)
+    return {
+        **render(record.spec),
+        "status": {key: value for key, value in status.items() if value is not None},
+    }
+
+
+def _reason_status(reason: Reason) -> Tree:
+    """Return why a run waits; ``since`` null: the ledger does not have this reason yet."""
+    if reason.refusal is None:
+        return {"startable": True}
+    asked = {} if reason.as_of_ms is None else {"asOf": time_text(reason.as_of_ms)}
+    return {
+        "refusal": {
+            "since": _time(reason.since_ms),
+            **asked,
+            "message": sentence(reason.refusal),
+            **refusal_tree(reason.refusal),
+        }
+    }
+
+
+def _funding(moment: Moment, record: RunRecord) -> Tree:
+    charges = charges_of(moment, record)
+    found: Tree = {
+        tier.value: {
+            "gpus": sum(charge.gpus for charge in charges if charge.tier is tier),
+            "spentGPUMs": sum(charge.gpu_ms for charge in charges if charge.tier is tier),
+        }
+        for tier in Tier
+    }
+    found["lenders"] = lenders_of(moment, charges)
+    found["payers"] = [
+        {
+            "envelope": charge.payer,
+            "tier": charge.tier.value,
+            "gpus": charge.gpus,
+            "spentGPUMs": charge.gpu_ms,
+        }
+        for charge in charges
+    ]
+    return found
+
+
+RUN = Kind(
+    name="run",
+    plural="runs",
+    short=("ru", "job", "jobs"),
+    columns=(
+        Column("NAME"),
+        Column("OWNER"),
+        Column("PHASE"),
+        right("GPUS"),
+        Column("FLAVOR"),
+        Column("WHERE"),
+        right("AGE"),
+        Column("REASON"),
+        wide("PLANNED"),
+        wide("WIDTH"),
+        wide("USER"),
+        wide("SUBMITTED"),
+        wide("STARTED"),
+        wide("PAID-FROM"),
+        right("GPU-HOURS", wide=True),
+    ),
+    names=lambda moment: list(moment.view.runs),
+    rows=_run_rows,
+    trees=run_trees,
+)
+
+
+def lease_cells(moment: Moment, fact: LeaseStarted, *, most: int | None) -> Row:
+    """Return the cells of ``LEASE_COLUMNS`` for a lease; at most ``most`` nodes are named."""
+    return (
+        fact.comp_path,
+        fact.role.value,
+        str(lease_gpus(fact.slots)),
+        names(domains_of(moment, [fact])),
+        slots(fact.slots, most=most),
+        fact.payer,
+        fact.tier.value,
+    )
+
+
+LEASE_COLUMNS = (
+    Column("PART"),
+    Column("ROLE"),
+    right("GPUS"),
+    Column("DOMAIN"),
+    Column("NODES"),
+    Column("PAID-FROM"),
+    Column("TIER"),
+)
+
+
+def _lease_row(moment: Moment, name: str) -> Row:
+    lease = moment.view.leases[name]
+    return (
+        name,
+        *lease_cells(moment, lease.fact, most=2),
+        age(moment.now_ms - lease.fact.start_ms),
+        slots(lease.fact.slots),
+        time_text(lease.fact.start_ms),
+        time_text(lease.hold_ends_ms),
+        hours(lease.hold_gpu_ms),
+        ending_text(lease),
+    )
+
+
+def ending_text(lease: Lease) -> str:
+    """Return why and by when a lease has to be gone; ``-`` when it was not told to stop."""
+    if lease.ending is None:
+        return "-"
+    return f"{ended(lease.ending.reason)}; until {time_text(lease.ending.deadline_ms)}"
+
+
+def _lease_tree(moment: Moment, name: str) -> Tree:
+    lease = moment.view.leases[name]
+    fact = lease.fact
+    status: Tree = {
+        "run": fact.run,
+        "part": fact.comp_path,
+        "bundle": fact.bundle,
+        "role": fact.role.value,
+        "gpus": lease.gpus,
+        "slots": [{"node": node, "slots": list(ordinals(mask))} for node, mask in fact.slots],
+        "payer": fact.payer,
+        "tier": fact.tier.value,
+        "start": time_text(fact.start_ms),
+        "startReason": fact.reason.value,
+        "holdGPUMs": lease.hold_gpu_ms,
+        "holdEnds": time_text(lease.hold_ends_ms),
+        "usedGPUMs": lease.gpus * (moment.now_ms - fact.start_ms),
+        "ending": lease.ending is not None,
+    }
+    if lease.ending is not None:
+        status["endReason"] = lease.ending.reason.value
+        status["deadline"] = time_text(lease.ending.deadline_ms)
+    return document("Lease", name, status=status)
+
+
+LEASE = Kind(
+    name="lease",
+    plural="leases",
+    short=("le",),
+    columns=(
+        Column("NAME"),
+        *LEASE_COLUMNS,
+        right("AGE"),
+        wide("SLOTS"),
+        wide("START"),
+        wide("HOLD-ENDS"),
+        right("HOLD", wide=True),
+        wide("STOPPING"),
+    ),
+    names=lambda moment: list(moment.view.leases),
+    rows=each(_lease_row),
+    trees=each(_lease_tree),
+)
