@@ -1,11 +1,16 @@
 """Exit codes, and the one exception by which a command ends with one. Imports nothing heavy.
 
-The codes are public for ever: docs/reference/exit-codes.md.
+The codes are public for ever: docs/reference/exit-codes.md. So are the names of faults, which
+programs get: docs/reference/refusals.md.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from quorate.model.refusal import Refusal
 
 
 class Exit(IntEnum):
@@ -22,10 +27,21 @@ class Exit(IntEnum):
     BROKEN_PIPE = 141
 
 
-class CommandError(Exception):
-    """A command cannot go on; each of ``lines`` is one fault with its remedy."""
+UNKNOWN_NAME: Final = "unknown-name"
+"""The fault of asking for what is not there, as a refusal calls it too."""
 
-    def __init__(self, code: Exit, *lines: str) -> None:
+
+class CommandError(Exception):
+    """A command cannot go on; each of ``lines`` is one fault with its remedy.
+
+    ``fault`` is its name for programs, that of the first refusal where there are ``refusals``.
+    """
+
+    def __init__(
+        self, code: Exit, *lines: str, fault: str = "", refusals: tuple[Refusal, ...] = ()
+    ) -> None:
         super().__init__("\n".join(lines))
         self.code = code
         self.lines = lines
+        self.refusals = refusals
+        self.fault = fault or (refusals[0].code.value if refusals else code.name.lower())

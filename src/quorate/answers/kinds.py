@@ -13,6 +13,7 @@ from quorate.answers.kinds_money import BUDGET, CAP, CHARGE, ENVELOPE
 from quorate.answers.kinds_owners import OWNER
 from quorate.answers.kinds_plans import OUTCOME, RESERVATION
 from quorate.answers.kinds_queue import QUEUE
+from quorate.answers.kinds_tenants import TENANT
 from quorate.answers.kinds_work import LEASE, RUN
 
 KINDS: Final = (
@@ -35,6 +36,9 @@ KINDS: Final = (
 _BY_NAME: Final[dict[str, Kind]] = {
     name: kind for kind in KINDS for name in (kind.name, kind.plural, *kind.short)
 }
+
+KIND_OF: Final[dict[str, Kind]] = {kind.name: kind for kind in (*KINDS, TENANT)}
+"""Every kind by its own name; a tenant is an owner as administrators see it."""
 
 
 def kind_named(word: str) -> Kind:

@@ -11,9 +11,6 @@ from quorate.cli.settings import Settings, examples, one_line, reader, writer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from quorate.core.commands import CreateOwner, RemoveOwner, UpdateOwner
-    from quorate.loop.engine import Engine
-
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _LIMITS = (
@@ -107,12 +104,19 @@ def create(
 ) -> None:
     """Create a tenant."""
     from quorate.answers.tenant_fields import read_owner
-    from quorate.cli.session import writing
-    from quorate.core.commands import CreateOwner
+    from quorate.cli.asking import ask
+    from quorate.operations.asked import CreateTenant
 
-    owner = read_owner(_plain_name(name), _given(limits), parents, is_new=True)
-    with writing(settings, dry_run=dry_run) as engine:
-        _do(settings, engine, CreateOwner(owner, _checked(reason)), owner.name, dry_run=dry_run)
+    given = _given(limits)
+    read_owner(_plain_name(name), given, parents, is_new=True)
+    asked = CreateTenant(
+        id=_plain_name(name),
+        parents=parents,
+        reason=_checked(reason),
+        dry_run=dry_run,
+        **_exact(given),
+    )
+    ask(settings, "create-tenant", asked)
 
 
 @tenant.command(
@@ -150,29 +154,27 @@ def update(
 
     --parent replaces all parents by those given.
     """
-    from quorate.answers.tenant_fields import PARENTS, QUOTA_FIELDS, read_owner, unset_fields
-    from quorate.cli.session import writing
-    from quorate.core.commands import UpdateOwner
+    from msgspec import UNSET
+
+    from quorate.answers.tenant_fields import PARENTS, read_owner, unset_fields
+    from quorate.cli.asking import ask
+    from quorate.operations.asked import UpdateTenant
 
     name, given = _plain_name(name), _given(limits)
     gone = unset_fields(unset, given, parents)
     if not (given or gone or parents):
         raise click.UsageError("nothing to change; give a field, --parent or --unset")
-    read = read_owner(name, given, parents, is_new=False)
-    command = UpdateOwner(
-        name,
-        quota=tuple(
-            (field, getattr(read.quota, field) if typed in given else None)
-            for typed, field in QUOTA_FIELDS.items()
-            if typed in given or typed in gone
-        ),
-        parents=read.parents if parents or PARENTS in gone else None,
-        version=expected_version,
+    read_owner(name, given, parents, is_new=False)
+    asked = UpdateTenant(
+        id=name,
+        parents=parents if parents or PARENTS in gone else UNSET,
         reason=_checked(reason),
+        if_match=None if expected_version is None else str(expected_version),
+        dry_run=dry_run,
+        **_exact(given),
+        **dict.fromkeys(gone - {PARENTS}),
     )
-    with writing(settings, dry_run=dry_run) as engine:
-        _find(engine, name)
-        _do(settings, engine, command, name, dry_run=dry_run)
+    ask(settings, "update-tenant", asked)
 
 
 @tenant.command(
@@ -193,14 +195,16 @@ def delete(
     Refused while it has children, runs that run or wait, or budgets that pay or are held for
     others. Idle budgets go with it. What it used, and its runs that are over, stay in the ledger.
     """
-    from quorate.cli.session import writing
-    from quorate.core.commands import RemoveOwner
+    from quorate.cli.asking import ask
+    from quorate.operations.asked import DeleteTenant
 
-    name = _plain_name(name)
-    command = RemoveOwner(name, version=expected_version, reason=_checked(reason))
-    with writing(settings, dry_run=dry_run) as engine:
-        _find(engine, name)
-        _do(settings, engine, command, name, dry_run=dry_run)
+    asked = DeleteTenant(
+        id=_plain_name(name),
+        reason=_checked(reason),
+        if_match=None if expected_version is None else str(expected_version),
+        dry_run=dry_run,
+    )
+    ask(settings, "delete-tenant", asked)
 
 
 @tenant.command(
@@ -214,17 +218,16 @@ def get(settings: Settings, *, tenants: tuple[str, ...]) -> None:
 
     Nodes, running and waiting runs include what is below a tenant, as its limits do.
     """
-    from quorate.answers.kinds_tenants import TENANT, tenant_portraits
-    from quorate.cli.get import select, show
-    from quorate.cli.session import reading
+    from quorate.cli.asking import ask, ask_each
+    from quorate.operations.asked import GetThing, ListThings
 
-    wanted = [_plain_name(name) for name in tenants]
-    with reading(settings) as read:
-        if settings.is_table:
-            found = select(read.moment, TENANT, wanted)
-            click.echo("\n\n".join(tenant_portraits(read.moment, found)))
-        else:
-            show(settings, read.moment, TENANT, wanted)
+    wanted = tuple(_plain_name(name) for name in tenants)
+    if settings.is_table:
+        ask_each(settings, "describe-tenant", [GetThing(name=name) for name in wanted])
+    elif len(wanted) == 1:
+        ask(settings, "get-tenant", GetThing(name=wanted[0]))
+    else:
+        ask(settings, "list-tenants", ListThings(names=wanted))
 
 
 @tenant.command(
@@ -238,12 +241,10 @@ def list_tenants(settings: Settings) -> None:
 
     NODES and RUNNING show what is used and its limit, with what is below a tenant included.
     """
-    from quorate.answers.kinds_tenants import TENANT
-    from quorate.cli.get import show
-    from quorate.cli.session import reading
+    from quorate.cli.asking import ask
+    from quorate.operations.asked import ListThings
 
-    with reading(settings) as read:
-        show(settings, read.moment, TENANT, ())
+    ask(settings, "list-tenants", ListThings())
 
 
 def _plain_name(name: str) -> str:
@@ -261,27 +262,6 @@ def _checked(reason: str) -> str:
     return one_line(reason, "--reason", NOTE_CHARS_MAX) if reason else ""
 
 
-def _find(engine: Engine, name: str) -> None:
-    """Raise ``CommandError`` with the nearest name when there is no tenant ``name``."""
-    from quorate.answers.kinds_tenants import TENANT
-    from quorate.answers.moment import Moment
-    from quorate.cli.get import select
-
-    select(Moment(engine.view, engine.view.at_ms, engine.head.seq), TENANT, [name])
-
-
-def _do(
-    settings: Settings,
-    engine: Engine,
-    command: CreateOwner | UpdateOwner | RemoveOwner,
-    name: str,
-    *,
-    dry_run: bool,
-) -> None:
-    """Carry out ``command`` and tell what it changed about the tenant, field by field."""
-    from quorate.answers.kinds_tenants import TenantChange
-    from quorate.cli.carry_out import carry_out
-
-    view = engine.view
-    before = TenantChange(name, view.owners.get(name), view.owner_versions.get(name))
-    carry_out(settings, engine, command, dry_run=dry_run, aside=before)
+def _exact(given: Mapping[str, str]) -> dict[str, Any]:
+    """Return the limits as they were typed, so that no digit is lost on the way."""
+    return dict(given)

@@ -31,21 +31,8 @@ def apply(settings: Settings, files: tuple[str, ...], dry_run: bool) -> None:
     Nodes, owners, budgets, pools and the system's settings are created or changed; runs are
     submitted. All documents of all files are recorded in one commit, or none of them.
     """
-    from quorate.answers.readiness import ready
-    from quorate.cli.carry_out import carry_out
-    from quorate.cli.session import writing
-    from quorate.cli.sources import read_documents
-    from quorate.core.commands import Applied, Apply
-    from quorate.model.specs import Run
+    from quorate.cli.asking import ask
+    from quorate.cli.sources import trees_of
+    from quorate.operations.asked import Apply
 
-    documents = read_documents(files)
-    actor = settings.actor()
-    with writing(settings, dry_run=dry_run) as engine:
-        taken: set[str] = set()
-        specs: list[Applied] = [
-            ready(document, engine.view, actor, taken)
-            if isinstance(document.spec, Run)
-            else document.spec
-            for document in documents
-        ]
-        carry_out(settings, engine, Apply(tuple(specs)), dry_run=dry_run)
+    ask(settings, "apply", Apply(documents=trees_of(files), dry_run=dry_run))

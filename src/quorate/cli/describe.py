@@ -24,31 +24,17 @@ def describe(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
     the lottery with which odds, seed, draws and cuts.
     """
     from quorate.answers.kinds import kind_named, split_target
-    from quorate.answers.portrait import PORTRAITS, plain_portrait
-    from quorate.answers.timeline import ABOUT, entries
-    from quorate.cli.get import select, show
-    from quorate.cli.session import reading
+    from quorate.cli.asking import ask_each
+    from quorate.operations.asked import GetSystem, GetThing
 
     kind, names = split_target(kind, names)
     found = kind_named(kind)
-    if not names and found.name != "system":
+    if found.name == "system":
+        ask_each(settings, "describe-system" if settings.is_table else "get-system", [GetSystem()])
+        return
+    if not names:
         raise click.UsageError(f"which {found.name}? list them: quorate get {found.plural}")
-    with reading(settings) as read:
-        moment = read.moment
-        if not settings.is_table:
-            show(settings, moment, found, names)
-            return
-        for position, name in enumerate(select(moment, found, names)):
-            is_about = ABOUT.get(found.name)
-            timeline = []
-            if is_about is not None:
-                timeline = [
-                    each for each in entries(read.store.blocks()) if is_about(each.event, name)
-                ]
-            portrait = PORTRAITS.get(found.name)
-            sections = (
-                plain_portrait(moment, found, name)
-                if portrait is None
-                else portrait(moment, name, timeline)
-            )
-            click.echo(("\n" if position else "") + "\n\n".join(sections))
+    # A queue has no place for one run; what waits is described as the run it is.
+    told = "run" if found.name == "queue" else found.name
+    verb = "describe" if settings.is_table else "get"
+    ask_each(settings, f"{verb}-{told}", [GetThing(name=name) for name in names])

@@ -31,9 +31,7 @@ def complete(settings: Settings, run: str, note: str, dry_run: bool) -> None:
     Its slots are free at once, what it held and did not use is released, and runs that wait are
     tried.
     """
-    from quorate.core.commands import Complete
-
-    do(settings, Complete(run_name(run), checked_note(note)), dry_run=dry_run)
+    _end(settings, "complete-run", run, note, dry_run=dry_run)
 
 
 @click.command(
@@ -52,9 +50,7 @@ def fail(settings: Settings, run: str, note: str, dry_run: bool) -> None:
     The run is over and is not tried again; runs that follow it are told so. Its slots are free at
     once. For a machine that broke see: quorate node fail.
     """
-    from quorate.core.commands import Fail
-
-    do(settings, Fail(run_name(run), checked_note(note)), dry_run=dry_run)
+    _end(settings, "fail-run", run, note, dry_run=dry_run)
 
 
 @click.command(
@@ -73,9 +69,7 @@ def cancel(settings: Settings, run: str, note: str, dry_run: bool) -> None:
     A promised start is gone with it. Whoever cancels a run that has just started by a conflict may
     not ask for one again for the pool's cool-down.
     """
-    from quorate.core.commands import Cancel
-
-    do(settings, Cancel(run_name(run), checked_note(note)), dry_run=dry_run)
+    _end(settings, "cancel-run", run, note, dry_run=dry_run)
 
 
 @click.command(epilog=examples("quorate tick", "quorate tick --dry-run"))
@@ -102,6 +96,14 @@ def tick(settings: Settings, dry_run: bool) -> None:
         if due_ms is not None:
             unchanged = f"nothing is due before {until(due_ms, now_ms)}"
         carry_out(settings, engine, Tick(), dry_run=dry_run, unchanged=unchanged)
+
+
+def _end(settings: Settings, name: str, run: str, note: str, *, dry_run: bool) -> None:
+    """Ask for one of the operations that end a run."""
+    from quorate.cli.asking import ask
+    from quorate.operations.asked import EndRun
+
+    ask(settings, name, EndRun(run=run_name(run), note=checked_note(note), dry_run=dry_run))
 
 
 def run_name(run: str) -> str:

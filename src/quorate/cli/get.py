@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
-from quorate.answers.exits import CommandError, Exit
 from quorate.cli.settings import Settings, examples, reader
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from quorate.answers.kind import Kind
-    from quorate.answers.moment import Moment
 
 PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
 """The phases of ``quorate.model``, named here so that ``--help`` need not import it."""
@@ -65,88 +58,22 @@ def get(
     Amounts in tables are GPU-hours; json and yaml have exact GPU-milliseconds.
     """
     from quorate.answers.kinds import kind_named, split_target
-    from quorate.cli.session import reading
+    from quorate.cli.asking import ask
+    from quorate.operations.asked import GetSystem, GetThing, ListRuns, ListThings
 
     kind, names = split_target(kind, names)
     found = kind_named(kind)
-    if (owner is not None or phase is not None) and found.name not in ("run", "queue"):
+    is_run = found.name in ("run", "queue")
+    if (owner is not None or phase is not None) and not is_run:
         raise click.UsageError(f"--owner and --phase choose among runs, not {found.plural}")
-    with reading(settings) as read:
-        chosen = select(read.moment, found, names)
-        if owner is not None or phase is not None:
-            chosen = _matching(read.moment, chosen, owner, phase)
-        if limit is not None:
-            chosen = chosen[-limit:] if found.name == "run" else chosen[:limit]
-        show(settings, read.moment, found, names, chosen)
-
-
-def _matching(
-    moment: Moment, names: Sequence[str], owner: str | None, phase: str | None
-) -> list[str]:
-    """Return the runs of ``names`` that are of ``owner`` and in ``phase``, where they are given."""
-    records = [moment.view.runs[name] for name in names]
-    # An owner that was removed still has runs that are over.
-    if not (
-        owner is None
-        or owner in moment.view.owners
-        or any(record.spec.owner == owner for record in records)
-    ):
-        raise CommandError(
-            Exit.REFUSED, f"there is no owner {owner!r}; list them: quorate get owners"
+    if found.name == "system":
+        ask(settings, "get-system", GetSystem())
+    elif len(names) == 1 and found.name != "queue" and owner is None and phase is None:
+        ask(settings, f"get-{found.name}", GetThing(name=names[0]))
+    elif is_run:
+        asked = ListRuns(
+            names=names, owner=owner, phase=phase, limit=limit, newest=found.name == "run"
         )
-    return [
-        record.spec.name
-        for record in records
-        if (owner is None or record.spec.owner == owner)
-        and (phase is None or record.phase.value == phase)
-    ]
-
-
-def show(
-    settings: Settings,
-    moment: Moment,
-    kind: Kind,
-    names: Sequence[str],
-    chosen: Sequence[str] | None = None,
-) -> None:
-    """Print the things of ``kind`` called ``names``, or all of them; of those, the ``chosen``."""
-    from quorate.answers.table import table
-    from quorate.cli.printing import print_tree
-    from quorate.documents import API_VERSION
-
-    wanted = select(moment, kind, names) if chosen is None else chosen
-    if settings.is_table:
-        rows = kind.rows(moment, wanted)
-        if rows:
-            click.echo(table(kind.columns, rows, show_wide=settings.wide))
-        else:
-            click.echo(kind.nothing, err=True)
-        return
-    trees = kind.trees(moment, wanted)
-    if len(names) == 1 and len(trees) == 1:
-        print_tree(settings, trees[0])
+        ask(settings, f"list-{found.plural}", asked)
     else:
-        print_tree(settings, {"apiVersion": API_VERSION, "kind": "List", "items": trees})
-
-
-def select(moment: Moment, kind: Kind, names: Sequence[str]) -> list[str]:
-    """Return the names that exist of those asked for; what is before a ``/`` or ``@`` will do."""
-    from difflib import get_close_matches
-
-    known = kind.names(moment)
-    if not names:
-        return known
-    found: list[str] = []
-    missing: list[str] = []
-    for name in names:
-        # A reservation is called after its run: RUN@1.
-        parts = (f"{name}/", f"{name}@")
-        matching = [each for each in known if each == name or each.startswith(parts)]
-        found += matching
-        if not matching:
-            near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"list them: quorate get {kind.plural}"
-            missing.append(f"there is no {kind.name} {name!r}; {hint}")
-    if missing:
-        raise CommandError(Exit.REFUSED, *missing)
-    return list(dict.fromkeys(found))
+        ask(settings, f"list-{found.plural}", ListThings(names=names, limit=limit))

@@ -240,17 +240,16 @@ def replay(settings: Settings, at: str, what: tuple[str, ...]) -> None:
     by default runs. Where in the ledger that is, is told on standard error.
     """
     from quorate.answers.kinds import kind_named, split_target
-    from quorate.cli.get import show
-    from quorate.cli.history import moment_at
-    from quorate.documents.times import time_text
+    from quorate.cli.asking import ask
+    from quorate.operations.asked import GetSystem, GetThing, ListRuns, ListThings
 
     words = what[1:] if what[:1] == ("get",) else what
     kind, names = split_target(words[0] if words else "runs", words[1:])
     found = kind_named(kind)
-    moment, head = moment_at(settings, at)
-    click.echo(
-        f"as of {time_text(moment.now_ms)}: sequence {moment.seq}, block {head.height}, "
-        f"hash {head.hash.hex()}",
-        err=True,
-    )
-    show(settings, moment, found, names)
+    if found.name == "system":
+        ask(settings, "get-system", GetSystem(at=at))
+    elif len(names) == 1 and found.name != "queue":
+        ask(settings, f"get-{found.name}", GetThing(name=names[0], at=at))
+    else:
+        takes = ListRuns if found.name in ("run", "queue") else ListThings
+        ask(settings, f"list-{found.plural}", takes(names=names, at=at))

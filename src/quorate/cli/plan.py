@@ -83,8 +83,8 @@ def _of_files(settings: Settings, files: Sequence[str]) -> tuple[list[Forecast],
     from quorate.answers.readiness import ready
     from quorate.cli.session import reading
     from quorate.cli.sources import read_documents
-    from quorate.cli.submit import check_only_runs
     from quorate.core.plan import foretell_new
+    from quorate.operations.documents import check_only_runs
 
     documents = read_documents(files)
     check_only_runs(documents)

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from quorate.answers.exits import CommandError, Exit
-from quorate.documents import Document, Invalid, parse_documents
+from quorate.documents import Document, Invalid, parse_documents, render
 
 STDIN: Final = "-"
 BYTES_MAX: Final = 256 * 1024 * 1024
@@ -71,6 +71,19 @@ def read_documents(files: Sequence[str]) -> list[Document]:
     if problems:
         raise CommandError(Exit.INVALID, *problems)
     return found
+
+
+def trees_of(files: Sequence[str]) -> tuple[dict[str, Any], ...]:
+    """Return the documents of all ``files`` as trees; they were judged, with their lines."""
+    return tuple(map(tree_of, read_documents(files)))
+
+
+def tree_of(document: Document) -> dict[str, Any]:
+    """Return ``document`` as it is asked for; a generated name is made where it is kept."""
+    tree = render(document.spec)
+    if document.generate_name is not None:
+        tree["metadata"] = {"generateName": document.generate_name}
+    return tree
 
 
 def write_new(name: str, texts: Iterable[str]) -> int:

@@ -154,6 +154,11 @@ class Engine:
         return self._state
 
     @property
+    def store(self) -> EventStore:
+        """The ledger, for reading."""
+        return self._store
+
+    @property
     def head(self) -> Head:
         """Where the ledger stands."""
         return self._head

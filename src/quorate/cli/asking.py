@@ -1,0 +1,67 @@
+"""Ask for an operation and print the answer: of the ledger's file, or of a service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import click
+from msgspec import Struct
+
+from quorate.adapters.key_file import load_lottery_secret, lottery_path
+from quorate.cli.printing import print_tree, telling
+from quorate.cli.session import clock_of, open_to_read, open_to_write
+from quorate.cli.settings import Settings
+from quorate.loop.engine import Engine
+from quorate.operations.answer import Answer
+from quorate.operations.answering import answer
+from quorate.operations.caller import Caller
+from quorate.operations.desk import Desk
+from quorate.operations.operation import DRY_RUN, Effect, Operation
+from quorate.operations.table import OPERATIONS
+
+
+def ask(settings: Settings, name: str, asked: Struct) -> None:
+    """Ask for the operation called ``name`` and print its answer."""
+    ask_each(settings, name, [asked])
+
+
+def ask_each(settings: Settings, name: str, questions: Sequence[Struct]) -> None:
+    """Ask for one operation several times, and print the answers with lines between them."""
+    operation = OPERATIONS[name]
+    with desk_of(settings, operation, questions[0]) as desk:
+        for position, asked in enumerate(questions):
+            found = answer(desk, operation, asked)
+            if position and settings.is_table:
+                click.echo()
+            print_answer(settings, found)
+
+
+@contextmanager
+def desk_of(settings: Settings, operation: Operation, asked: Struct) -> Iterator[Desk]:
+    """Open the ledger's file as the operation needs it; a dry run cannot write."""
+    caller = Caller.owner_of_file(settings.actor())
+    clock, secret = clock_of(settings), None
+    if operation.effect is not Effect.WRITE or getattr(asked, DRY_RUN):
+        opened = open_to_read(settings)
+    else:
+        lottery = lottery_path(Path(settings.ledger))
+        # Where the lottery's secret lies beside it, conflicts that are due are settled too.
+        secret = load_lottery_secret(lottery) if lottery.exists() else None
+        opened = open_to_write(settings)
+    with opened as store:
+        engine = Engine.open(store, clock, lottery_secret=secret)
+        yield Desk(engine, caller, settings.prefix, settings.ledger)
+
+
+def print_answer(settings: Settings, found: Answer) -> None:
+    """Print an answer in the form that was asked for; what is said aside goes to stderr."""
+    with telling(found.done) if found.done else nullcontext():
+        for note in found.notes:
+            click.echo(note, err=True)
+        if not settings.is_table:
+            print_tree(settings, found.tree())
+            return
+        for line in found.lines(settings.wide):
+            click.echo(line)

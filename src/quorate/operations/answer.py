@@ -1,0 +1,46 @@
+"""What a handler returns: an answer to a question, or an order that is yet to be carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from quorate.answers.moment import Moment
+from quorate.core.commands import Command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """``tree`` is for programs, ``lines`` (wide or not) for people: made when they are asked for.
+
+    ``notes`` is said aside. ``done`` says what was recorded, for when the rest cannot be told any
+    more. ``etag`` is the version of the one thing that is shown.
+    """
+
+    tree: Callable[[], Any]
+    lines: Callable[[bool], Iterable[str]]
+    notes: tuple[str, ...] = ()
+    done: str = ""
+    etag: str = ""
+
+
+class Aside(Protocol):
+    """What an order tells beside what was decided, of the state as it is afterwards."""
+
+    def lines(self, moment: Moment) -> list[str]:
+        """Return it for people."""
+        ...
+
+    def tree(self, moment: Moment) -> dict[str, Any]:
+        """Return it for programs, as further fields of the answer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """``unchanged`` is what to say when everything is already as it was asked to be."""
+
+    command: Command
+    unchanged: str = ""
+    aside: Aside | None = None

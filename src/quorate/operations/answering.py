@@ -1,0 +1,42 @@
+"""How any operation is answered: permission first, then its handler, then what it ordered."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from quorate.answers.exits import CommandError, Exit
+from quorate.operations.answer import Answer, Order
+from quorate.operations.caller import Caller
+from quorate.operations.carrying import carry_out
+from quorate.operations.desk import Desk
+from quorate.operations.operation import DRY_RUN, Operation
+from quorate.operations.permission import FORBIDDEN, check_command
+
+
+def answer(desk: Desk, operation: Operation, asked: Struct) -> Answer:
+    """Return the answer to what was ``asked``; raises ``CommandError`` when it is refused."""
+    check_role(desk.caller, operation)
+    found = operation.handle()(desk, asked, operation)
+    if isinstance(found, Order):
+        check_command(desk.recorded, desk.caller, found.command)
+        return carry_out(desk, found, dry_run=getattr(asked, DRY_RUN))
+    assert isinstance(found, Answer), operation
+    return found
+
+
+def check_role(caller: Caller, operation: Operation) -> None:
+    """Raise ``CommandError`` unless the caller's role and scopes allow the operation."""
+    if caller.role not in operation.roles:
+        allowed = ", ".join(sorted(operation.roles))
+        raise CommandError(
+            Exit.REFUSED,
+            f"{operation.name}: not for a {caller.role}; it takes one of: {allowed}",
+            fault=FORBIDDEN,
+        )
+    if caller.scopes and operation.area not in caller.scopes:
+        raise CommandError(
+            Exit.REFUSED,
+            f"{operation.name}: your token is limited to {', '.join(sorted(caller.scopes))}; "
+            f"it takes one for {operation.area}",
+            fault=FORBIDDEN,
+        )

@@ -1,0 +1,63 @@
+"""Documents applied: all of a request, one by name, or fields of one."""
+
+from __future__ import annotations
+
+from quorate.answers.exits import UNKNOWN_NAME, CommandError, Exit
+from quorate.core.commands import Apply
+from quorate.documents import render
+from quorate.operations import asked as ask
+from quorate.operations.answer import Order
+from quorate.operations.desk import Desk
+from quorate.operations.documents import changed_document, read_trees, specs_of
+from quorate.operations.etags import check_match, spec_of
+from quorate.operations.operation import Operation
+
+
+def apply_documents(desk: Desk, asked: ask.Apply, operation: Operation) -> Order:
+    """Return the order to hold all documents of a request, or none of them."""
+    del operation
+    documents = read_trees(asked.documents)
+    return Order(command=Apply(tuple(specs_of(desk.recorded, desk.caller, documents))))
+
+
+def put_document(desk: Desk, asked: ask.PutDocument, operation: Operation) -> Order:
+    """Return the order to hold one document under its name."""
+    check_match(desk.recorded, operation.about, asked.name, asked.if_match)
+    (document, *more) = read_trees([asked.document])
+    if more or document.kind.lower() != operation.about or document.name != asked.name:
+        raise CommandError(
+            Exit.INVALID,
+            f"document: must be one {operation.about} with metadata.name {asked.name!r}",
+        )
+    return Order(command=Apply((document.spec,)))
+
+
+def patch_document(desk: Desk, asked: ask.PatchDocument, operation: Operation) -> Order:
+    """Return the order to change fields of a document."""
+    kind, name = operation.about, asked.name
+    spec = spec_of(desk.recorded, kind, name)
+    if spec is None:
+        raise CommandError(
+            Exit.REFUSED,
+            f"there is no {kind} {name!r}; list them: quorate get {kind}s",
+            fault=UNKNOWN_NAME,
+        )
+    check_match(desk.recorded, kind, name, asked.if_match)
+    document = changed_document(render(spec), asked.assignments, source="--set")
+    if document.name != name:
+        raise CommandError(Exit.INVALID, "--set metadata.name: a name cannot be changed")
+    return Order(command=Apply((document.spec,)))
+
+
+def put_system(desk: Desk, asked: ask.PutSystem, operation: Operation) -> Order:
+    """Return the order to hold the System document."""
+    named = ask.PutDocument(name=operation.about, document=asked.document, if_match=asked.if_match)
+    return put_document(desk, named, operation)
+
+
+def patch_system(desk: Desk, asked: ask.PatchSystem, operation: Operation) -> Order:
+    """Return the order to change fields of the System document."""
+    named = ask.PatchDocument(
+        name=operation.about, assignments=asked.assignments, if_match=asked.if_match
+    )
+    return patch_document(desk, named, operation)

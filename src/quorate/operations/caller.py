@@ -1,0 +1,47 @@
+"""Who asks: proven by a token, or trusted because the ledger's file is theirs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Role(StrEnum):
+    """What somebody may do, in one word."""
+
+    ADMIN = "admin"
+    TENANT_ADMIN = "tenant-admin"
+    USER = "user"
+    AUDITOR = "auditor"
+
+
+ANYBODY: Final = frozenset(Role)
+SUBMITTERS: Final = frozenset({Role.ADMIN, Role.TENANT_ADMIN, Role.USER})
+MANAGERS: Final = frozenset({Role.ADMIN, Role.TENANT_ADMIN})
+OVERSEERS: Final = frozenset({Role.ADMIN, Role.AUDITOR})
+ADMINS: Final = frozenset({Role.ADMIN})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """``actor`` is recorded in every event. ``tenant`` is empty for those who are of none.
+
+    ``scopes`` narrows what the role allows to some areas; empty means all of them.
+    """
+
+    actor: str
+    role: Role
+    user: str
+    tenant: str = ""
+    scopes: frozenset[str] = frozenset()
+
+    @property
+    def oversees(self) -> bool:
+        """Whether nothing is hidden from them."""
+        return self.role in OVERSEERS
+
+    @classmethod
+    def owner_of_file(cls, actor: str) -> Caller:
+        """Return whoever can open the ledger's file: there is nothing to keep from them."""
+        return cls(actor=actor, role=Role.ADMIN, user=actor)

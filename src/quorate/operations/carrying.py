@@ -1,0 +1,165 @@
+"""Orders carried out on the ledger, or only tried, and what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec.structs import replace
+
+from quorate.answers.effects import effect_lines, effect_tree
+from quorate.answers.failures import refused
+from quorate.answers.moment import Moment
+from quorate.answers.outcome import outcome_lines, outcome_tree, receipt_line, recorded_line
+from quorate.answers.timeline import entries
+from quorate.core.commands import (
+    Apply,
+    Command,
+    CreateOwner,
+    Decision,
+    Draw,
+    RemoveOwner,
+    Tick,
+    UpdateOwner,
+)
+from quorate.core.decide import decide
+from quorate.core.effect import Effect, Picture, effect_between
+from quorate.ledger.chain import Head
+from quorate.loop.engine import DRAW_ACTOR, Engine
+from quorate.model.apply import apply_all
+from quorate.model.records import Lease
+from quorate.model.specs import Run
+from quorate.model.state import State
+from quorate.model.words import counted
+from quorate.operations.answer import Answer, Order
+from quorate.operations.desk import Desk
+
+
+def carry_out(desk: Desk, order: Order, *, dry_run: bool) -> Answer:
+    """Return what came of ``order``, recorded unless ``dry_run``.
+
+    Raises ``CommandError`` when it is refused; then nothing was recorded.
+    """
+    engine, command, actor = desk.engine, order.command, desk.caller.actor
+    # Copies, because committing changes the records in place.
+    leases = {name: lease.copy() for name, lease in engine.view.leases.items()}
+    stood = _picture(engine, actor) if _changes_others(command) else None
+    before = engine.head
+    head: Head | None = None
+    if dry_run:
+        decision = engine.try_out(command, actor=actor)
+    else:
+        decision = engine.execute(command, actor=actor).decision
+        head = engine.head
+        decision = _with_settled(engine, decision, before, head)
+    if decision.refusals:
+        raise refused(decision.refusals)
+    moment = _moment(engine, decision, head)
+    effect = None
+    if stood is not None:
+        effect = effect_between(stood, Picture.of(moment.view, moment.now_ms), moment.view)
+    return _Outcome(order, decision, before, head, moment, leases, effect).answer()
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What came of an order; ``head`` None is a dry run."""
+
+    order: Order
+    decision: Decision
+    before: Head
+    head: Head | None
+    moment: Moment
+    leases: Mapping[str, Lease]
+    effect: Effect | None
+
+    def answer(self) -> Answer:
+        count = 0 if self.head is None else len(self.decision.events)
+        return Answer(
+            tree=self._tree,
+            lines=self._lines,
+            notes=tuple(f"warning: {warning}" for warning in self.decision.warnings),
+            done=self._recorded() if count else "",
+        )
+
+    def _recorded(self) -> str:
+        if self.head is None:
+            return f"dry run: {counted(len(self.decision.events), 'event')}, nothing was recorded"
+        blocks = self.head.height - self.before.height
+        return recorded_line(self.head, len(self.decision.events), blocks)
+
+    def _tree(self) -> dict[str, Any]:
+        tree = outcome_tree(self.decision, self.head, self.before.seq)
+        aside = self.order.aside
+        tree |= {} if aside is None else aside.tree(self.moment)
+        return tree | ({} if self.effect is None else {"effect": effect_tree(self.effect)})
+
+    def _lines(self, wide: bool) -> list[str]:  # noqa: FBT001 - as every answer is asked
+        """Return what was named and how it changed, then all that follows, and where it is kept."""
+        del wide
+        is_dry = self.head is None
+        lines = outcome_lines(self.decision, self.moment, self.leases, dry_run=is_dry)
+        named, aside = len(self.decision.changes), self.order.aside
+        between = [] if aside is None else aside.lines(self.moment)
+        same = self.order.unchanged
+        return [
+            *([same] if same and not self.decision.events else []),
+            *lines[:named],
+            *between,
+            *lines[named:],
+            *([] if self.effect is None else effect_lines(self.effect)),
+            self._recorded(),
+            *([receipt_line(self.head)] if self.head is not None and self.decision.events else []),
+        ]
+
+
+def _changes_others(command: Command) -> bool:
+    """Return whether ``command`` changes what runs go by: its effect on them is told."""
+    if isinstance(command, Apply):
+        return not all(isinstance(spec, Run) for spec in command.specs)
+    return isinstance(command, CreateOwner | UpdateOwner | RemoveOwner)
+
+
+def _picture(engine: Engine, actor: str) -> Picture:
+    """Return how everything stands once what time has made due is done."""
+    settled = engine.view.overlay()
+    apply_all(settled, engine.try_out(Tick(), actor=actor).events)
+    _settle(settled)
+    return Picture.of(settled, engine.now_ms())
+
+
+def _with_settled(engine: Engine, decision: Decision, before: Head, head: Head) -> Decision:
+    """Return ``decision`` with what was recorded right after it: conflicts that were due.
+
+    They are settled in blocks of their own, so that nobody could know a draw before its conflict
+    was recorded; to whoever gave the command they are what came of it.
+    """
+    if head.height - before.height <= int(bool(decision.events)):
+        return decision
+    blocks = engine.store.blocks(from_height=before.height + 1)
+    events = tuple(entry.event for entry in entries(blocks, after=before))
+    return replace(decision, events=events)
+
+
+def _moment(engine: Engine, decision: Decision, head: Head | None) -> Moment:
+    """Return the state after ``decision``, which a dry run has only tried."""
+    view = engine.view
+    if head is None:
+        over = view.overlay()
+        apply_all(over, decision.events)
+        _settle(over)
+        view = over
+    return Moment(view, view.at_ms, engine.head.seq)
+
+
+def _settle(over: State) -> None:
+    """Settle what is due in a state that was only tried, as far as that takes no lot.
+
+    Whom a lottery would draw nobody knows before.
+    """
+    for name in list(over.open_conflicts):
+        declared = over.conflicts[name].declared
+        if not declared.tokens and declared.due_ms <= over.at_ms:
+            settled = decide(over, Draw(name), now_ms=over.at_ms, actor=DRAW_ACTOR)
+            apply_all(over, settled.events)

@@ -1,0 +1,58 @@
+"""The desk: a ledger as of now, and who asks.
+
+What time has made due since the last event (holds that ran out) is settled for readers in an
+overlay, so that amounts are right to the millisecond; the next command that writes records it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from quorate.answers.moment import Moment
+from quorate.core.scribe import Scribe
+from quorate.core.settle import settle_holds
+from quorate.loop.engine import Engine
+from quorate.model.events import RunRequeued
+from quorate.model.view import StateView
+from quorate.operations.caller import Caller
+from quorate.ports.store import EventStore
+
+
+@dataclass
+class Desk:
+    """Used for one question or order. ``prefix`` are the options that reach the same ledger."""
+
+    engine: Engine
+    caller: Caller
+    prefix: tuple[str, ...] = ()
+    name: str = "the ledger"
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def recorded(self) -> StateView:
+        """The state in the ledger."""
+        return self.engine.view
+
+    @property
+    def store(self) -> EventStore:
+        """The ledger itself."""
+        return self.engine.store
+
+    @cached_property
+    def now_ms(self) -> int:
+        """The time as of which everything is told."""
+        return self.engine.now_ms()
+
+    @cached_property
+    def moment(self) -> Moment:
+        """The state with holds settled; a note says which runs time has stopped."""
+        scribe = Scribe(self.recorded, now_ms=self.now_ms, actor="reader")
+        settle_holds(scribe)
+        stopped = [event.run for event in scribe.events if isinstance(event, RunRequeued)]
+        if stopped:
+            self.notes.append(
+                f"note: the money of {', '.join(stopped)} has ended, which is shown and not yet "
+                "recorded; record it: quorate tick"
+            )
+        return Moment(scribe.view, self.now_ms, self.recorded.seq)

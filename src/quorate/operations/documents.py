@@ -1,0 +1,71 @@
+"""Documents as they come in a request: judged as if they had been written in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from quorate.answers.assign import assigned
+from quorate.answers.exits import CommandError, Exit
+from quorate.answers.readiness import ready
+from quorate.core.commands import Applied
+from quorate.documents import Document, Invalid, parse_tree
+from quorate.model.specs import Run
+from quorate.model.view import StateView
+from quorate.operations.caller import Caller
+
+
+def read_trees(trees: Sequence[dict[str, Any]]) -> list[Document]:
+    """Return the documents that ``trees`` are, or raise with every problem of all of them."""
+    found: list[Document] = []
+    problems: list[str] = []
+    for position, tree in enumerate(trees):
+        source = "document" if len(trees) == 1 else f"documents[{position}]"
+        parsed = parse_tree(None, tree, source=source)
+        if isinstance(parsed, Invalid):
+            problems += [problem.text() for problem in parsed.problems]
+        else:
+            found += parsed.items
+    seen: set[tuple[str, str]] = set()
+    for document in found:
+        key = (document.kind, document.name)
+        if document.name and key in seen:
+            problems.append(
+                f"{document.kind}/{document.name}: is given twice; give each its own name"
+            )
+        seen.add(key)
+    if problems:
+        raise CommandError(Exit.INVALID, *problems)
+    return found
+
+
+def changed_document(tree: dict[str, Any], assignments: Sequence[str], *, source: str) -> Document:
+    """Return the document that ``tree`` is after ``assignments``, or raise with its problems."""
+    parsed = parse_tree(None, assigned(tree, assignments), source=source)
+    if isinstance(parsed, Invalid):
+        raise CommandError(Exit.INVALID, *(problem.text() for problem in parsed.problems))
+    return parsed.items[0]
+
+
+def check_only_runs(documents: Sequence[Document]) -> None:
+    """Raise ``CommandError`` unless all of ``documents`` are runs."""
+    others = [each for each in documents if each.kind != "Run"]
+    if others:
+        raise CommandError(
+            Exit.INVALID,
+            *(
+                f"{each.kind}/{each.name}: only Runs are submitted; use: quorate apply -f FILE"
+                for each in others
+            ),
+        )
+
+
+def specs_of(view: StateView, caller: Caller, documents: Sequence[Document]) -> list[Applied]:
+    """Return what ``documents`` declare, runs with everything they left to the client."""
+    taken: set[str] = set()
+    return [
+        ready(document, view, caller.user, taken)
+        if isinstance(document.spec, Run)
+        else document.spec
+        for document in documents
+    ]

@@ -1,0 +1,66 @@
+"""Versions of what was applied, as ETags: a tenant's number, or a hash of the document."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import Final
+
+from quorate.answers.exits import CommandError, Exit
+from quorate.core.commands import Applied
+from quorate.documents import render
+from quorate.model.view import StateView
+
+_HEX: Final = 32
+ANY: Final = "*"
+
+
+def spec_of(view: StateView, kind: str, name: str) -> Applied | None:
+    """Return what was applied under ``name``, or None; runs are not changed after they are."""
+    match kind:
+        case "node":
+            record = view.nodes.get(name)
+            return None if record is None else record.spec
+        case "owner" | "tenant":
+            return view.owners.get(name)
+        case "budget":
+            return view.budgets.get(name)
+        case "pool":
+            return view.pools.get(name)
+        case "system":
+            return view.system
+        case _:
+            return None
+
+
+def etag_of(view: StateView, kind: str, name: str) -> str:
+    """Return the version of a thing, empty where it has none."""
+    if kind in ("owner", "tenant"):
+        version = view.owner_versions.get(name)
+        return "" if version is None else str(version)
+    spec = spec_of(view, kind, name)
+    if spec is None:
+        return ""
+    text = json.dumps(render(spec), sort_keys=True, default=str)
+    return sha256(text.encode()).hexdigest()[:_HEX]
+
+
+def check_match(view: StateView, kind: str, name: str, if_match: str | None) -> None:
+    """Raise ``CommandError`` unless the thing is at the version that ``if_match`` names."""
+    if if_match is None:
+        return
+    now = etag_of(view, kind, name)
+    asked = plain_tag(if_match)
+    if (asked == ANY and now) or asked == now:
+        return
+    what = f"at version {now!r} now" if now else "not there"
+    raise CommandError(
+        Exit.REFUSED,
+        f"{kind} {name!r} is {what}, not at {asked!r}; read it again and decide anew",
+        fault="stale-version",
+    )
+
+
+def plain_tag(text: str) -> str:
+    """Return an entity tag without its quotes."""
+    return text.strip().removeprefix("W/").strip('"')

@@ -1,0 +1,72 @@
+"""What operations give, as programs see it. Shapes that grow are open: read what you know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+
+Tree = dict[str, Any]
+
+
+class Given(Struct, kw_only=True, frozen=True, rename="camel"):
+    """Anything that is given."""
+
+
+class Thing(Given, kw_only=True, frozen=True):
+    """One thing as a document: what was declared as ``spec``, what became of it as ``status``."""
+
+    api_version: str
+    kind: str
+    metadata: Tree
+    spec: Tree | UnsetType = UNSET
+    status: Tree | UnsetType = UNSET
+
+
+class Listing(Given, kw_only=True, frozen=True):
+    """Things in order; ``next`` is there when there are more: ask again with it as ``cursor``."""
+
+    api_version: str
+    kind: str
+    items: tuple[Thing, ...]
+    next: str | UnsetType = UNSET
+
+
+class Description(Given, kw_only=True, frozen=True):
+    """Everything about one thing, in the words of the command line."""
+
+    kind: str
+    name: str
+    sections: tuple[str, ...]
+
+
+class Change(Given, kw_only=True, frozen=True):
+    """What became of one thing that was named."""
+
+    kind: str
+    name: str
+    change: str
+
+
+class Place(Given, kw_only=True, frozen=True):
+    """Where in the ledger something is recorded; the ``receipt`` proves it when kept elsewhere."""
+
+    height: int
+    sequence: int
+    hash: str
+    receipt: str
+
+
+class Outcome(Given, kw_only=True, frozen=True):
+    """What came of something that changes things; ``head`` is null where nothing was recorded.
+
+    ``effect`` says what it changes for runs, ``tenant`` which of its fields have changed.
+    """
+
+    dry_run: bool
+    changes: tuple[Change, ...]
+    warnings: tuple[str, ...]
+    events: tuple[Tree, ...]
+    head: Place | None
+    effect: Tree | UnsetType = UNSET
+    tenant: Tree | UnsetType = UNSET

@@ -1,0 +1,171 @@
+"""Lists of things, one thing, and everything about one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from quorate.answers.exits import UNKNOWN_NAME, CommandError, Exit
+from quorate.answers.kind import Kind
+from quorate.answers.kinds import KIND_OF
+from quorate.answers.kinds_tenants import tenant_portraits
+from quorate.answers.moment import Moment
+from quorate.answers.portrait import PORTRAITS, plain_portrait
+from quorate.answers.table import table
+from quorate.answers.timeline import ABOUT, entries
+from quorate.documents import API_VERSION
+from quorate.operations.answer import Answer
+from quorate.operations.asked import GetSystem, GetThing, ListRuns, ListThings
+from quorate.operations.desk import Desk
+from quorate.operations.etags import etag_of
+from quorate.operations.operation import Operation
+from quorate.operations.past import as_it_was
+from quorate.operations.visibility import visible
+
+
+def list_things(desk: Desk, asked: ListThings, operation: Operation) -> Answer:
+    """Return the things of a kind, a page of them where a limit is given."""
+    kind = KIND_OF[operation.about]
+    moment = desk.moment if asked.at is None else as_it_was(desk, asked.at)
+    names = select(desk, moment, kind, asked.names)
+    newest = False
+    if isinstance(asked, ListRuns):
+        newest = asked.newest
+        if asked.owner is not None or asked.phase is not None:
+            names = _matching(moment, names, asked.owner, asked.phase)
+    names, more = _page(names, asked.limit, asked.cursor, newest=newest)
+    return listed(desk, moment, kind, names, more)
+
+
+def listed(desk: Desk, moment: Moment, kind: Kind, names: Sequence[str], more: str) -> Answer:
+    """Return ``names`` as a list."""
+
+    def tree() -> dict[str, Any]:
+        found = {"apiVersion": API_VERSION, "kind": "List", "items": kind.trees(moment, names)}
+        return found | ({"next": more} if more else {})
+
+    def lines(wide: bool) -> list[str]:  # noqa: FBT001 - as every answer is asked
+        return [table(kind.columns, kind.rows(moment, names), show_wide=wide)] if names else []
+
+    notes = (*desk.notes, *(() if names else (kind.nothing,)))
+    return Answer(tree=tree, lines=lines, notes=notes)
+
+
+def get_thing(desk: Desk, asked: GetThing, operation: Operation) -> Answer:
+    """Return one thing as a document."""
+    kind = KIND_OF[operation.about]
+    moment = desk.moment if asked.at is None else as_it_was(desk, asked.at)
+    names = select(desk, moment, kind, (asked.name,))
+    found = listed(desk, moment, kind, names, "")
+    if len(names) > 1:
+        return found
+    etag = etag_of(moment.view, kind.name, names[0]) if asked.at is None else ""
+    return Answer(
+        tree=lambda: kind.trees(moment, names)[0],
+        lines=found.lines,
+        notes=found.notes,
+        etag=etag,
+    )
+
+
+def get_system(desk: Desk, asked: GetSystem, operation: Operation) -> Answer:
+    """Return the System document."""
+    return get_thing(desk, GetThing(name=operation.about, at=asked.at), operation)
+
+
+def describe_system(desk: Desk, asked: GetSystem, operation: Operation) -> Answer:
+    """Return everything about the System, in words."""
+    return describe_thing(desk, GetThing(name=operation.about, at=asked.at), operation)
+
+
+def describe_thing(desk: Desk, asked: GetThing, operation: Operation) -> Answer:
+    """Return everything about one thing, in words."""
+    kind, moment = KIND_OF[operation.about], desk.moment
+    sections: list[str] = []
+    names = select(desk, moment, kind, (asked.name,))
+    if operation.about == "tenant":
+        sections, names = tenant_portraits(moment, names), []
+    for name in names:
+        is_about, portrait = ABOUT.get(kind.name), PORTRAITS.get(kind.name)
+        if portrait is None:
+            parts: Sequence[str] = plain_portrait(moment, kind, name)
+        else:
+            timeline = []
+            if is_about is not None:
+                every = entries(desk.store.blocks())
+                timeline = [each for each in every if is_about(each.event, name)]
+            parts = portrait(moment, name, timeline)
+        sections.append("\n\n".join(parts))
+    return Answer(
+        tree=lambda: {"kind": kind.name, "name": asked.name, "sections": sections},
+        lines=lambda _: ["\n\n".join(sections)],
+        notes=tuple(desk.notes),
+    )
+
+
+def select(desk: Desk, moment: Moment, kind: Kind, names: Sequence[str]) -> list[str]:
+    """Return the names that exist of those asked for, all where none is.
+
+    What is before a ``/`` or ``@`` will do. What may not be seen is not there.
+    """
+    known = visible(moment.view, desk.caller, kind, kind.names(moment))
+    if not names:
+        return known
+    found: list[str] = []
+    missing: list[str] = []
+    for name in names:
+        # A reservation is called after its run: RUN@1.
+        parts = (f"{name}/", f"{name}@")
+        matching = [each for each in known if each == name or each.startswith(parts)]
+        found += matching
+        if not matching:
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"list them: quorate get {kind.plural}"
+            missing.append(f"there is no {kind.name} {name!r}; {hint}")
+    if missing:
+        raise CommandError(Exit.REFUSED, *missing, fault=UNKNOWN_NAME)
+    return list(dict.fromkeys(found))
+
+
+def _matching(
+    moment: Moment, names: Sequence[str], owner: str | None, phase: str | None
+) -> list[str]:
+    """Return the runs of ``names`` that are of ``owner`` and in ``phase``, where they are given."""
+    records = [moment.view.runs[name] for name in names]
+    # An owner that was removed still has runs that are over.
+    if not (
+        owner is None
+        or owner in moment.view.owners
+        or any(record.spec.owner == owner for record in records)
+    ):
+        raise CommandError(
+            Exit.REFUSED,
+            f"there is no owner {owner!r}; list them: quorate get owners",
+            fault=UNKNOWN_NAME,
+        )
+    return [
+        record.spec.name
+        for record in records
+        if (owner is None or record.spec.owner == owner)
+        and (phase is None or record.phase.value.lower() == phase.lower())
+    ]
+
+
+def _page(
+    names: list[str], limit: int | None, cursor: str | None, *, newest: bool
+) -> tuple[list[str], str]:
+    """Return the page after ``cursor``, and the cursor of the next one where there is more."""
+    if cursor is not None:
+        if cursor not in names:
+            raise CommandError(
+                Exit.REFUSED,
+                f"cursor: {cursor!r} is not in the list any more; begin again without it",
+                fault="stale-cursor",
+            )
+        names = names[names.index(cursor) + 1 :]
+    if limit is None or len(names) <= limit:
+        return names, ""
+    if newest:
+        return names[-limit:], ""
+    return names[:limit], names[limit - 1]

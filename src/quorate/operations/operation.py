@@ -1,0 +1,93 @@
+"""What an operation is: its name, its types, who may ask for it, and where it is reached."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from msgspec import Struct
+
+from quorate.operations.caller import Role
+
+
+class Area(StrEnum):
+    """What operations are about; a token may be limited to some areas."""
+
+    RUNS = "runs"
+    FLEET = "fleet"
+    MONEY = "money"
+    TENANTS = "tenants"
+    CONTENTION = "contention"
+    LEDGER = "ledger"
+    SERVICE = "service"
+
+
+class Effect(StrEnum):
+    """What asking does."""
+
+    READ = "read"
+    WRITE = "write"
+    STREAM = "stream"
+
+
+class Repeat(StrEnum):
+    """What asking twice does."""
+
+    SAFE = "safe"
+    """Nothing is changed."""
+    SAME = "same"
+    """The second time finds everything as asked for."""
+    KEYED = "keyed"
+    """It is done twice, unless both carry one idempotency key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """``handler`` is ``module:function``, imported when it is first needed.
+
+    In ``path``, which stands under ``/api/v1``, a field of ``takes`` in braces is a part of it; the
+    other fields are asked in the query, or in the body where something is changed. ``about`` is the
+    kind of thing, where one handler serves several. ``cli`` are the commands that ask for it, and
+    ``rpc`` its service in gRPC.
+    """
+
+    name: str
+    area: Area
+    summary: str
+    takes: type[Struct]
+    gives: Any
+    roles: frozenset[Role]
+    method: str
+    path: str
+    handler: str
+    effect: Effect = Effect.READ
+    repeat: Repeat = Repeat.SAFE
+    refusals: tuple[str, ...] = ()
+    about: str = ""
+    cli: tuple[str, ...] = ()
+
+    @property
+    def function_name(self) -> str:
+        """Its name as a method of the client."""
+        return self.name.replace("-", "_")
+
+    @property
+    def rpc_name(self) -> str:
+        """Its name as a method of gRPC."""
+        return "".join(word.capitalize() for word in self.name.split("-"))
+
+    def handle(self) -> Callable[..., Any]:
+        """Return the function that answers it."""
+        module, _, function = self.handler.partition(":")
+        found = getattr(importlib.import_module(module), function)
+        assert callable(found), self.handler
+        return found  # type: ignore[no-any-return]
+
+
+ASIDE: Final = {"if_match": "If-Match", "idempotency_key": "Idempotency-Key"}
+"""Fields that travel in a header of REST, not in the body."""
+DRY_RUN: Final = "dry_run"
+"""The field of every write that travels in the query of REST."""

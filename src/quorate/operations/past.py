@@ -1,0 +1,54 @@
+"""The state as it stood at an instant that has passed."""
+
+from __future__ import annotations
+
+from quorate.answers.exits import CommandError, Exit
+from quorate.answers.moment import Moment
+from quorate.core.scribe import Scribe
+from quorate.core.settle import settle_holds
+from quorate.documents.reader import At, Fault
+from quorate.documents.times import time_ms, time_text
+from quorate.ledger.chain import GENESIS, Block, open_block
+from quorate.ledger.fold import replay_until
+from quorate.operations.desk import Desk
+
+
+def as_it_was(desk: Desk, at: str) -> Moment:
+    """Return the state at the RFC 3339 time ``at``, holds settled as of then; a note says where.
+
+    The ledger is folded again up to then, which takes as long as it is, so only those may ask who
+    see all of it. A time that is still to come is refused: nobody knows what will be recorded.
+    """
+    if not desk.caller.oversees:
+        raise CommandError(
+            Exit.REFUSED, "at: the past is told to admins and auditors only", fault="forbidden"
+        )
+    faults: list[Fault] = []
+    at_ms = time_ms(at, At(("--at",), faults))
+    if at_ms is None:
+        raise CommandError(
+            Exit.USAGE, *(f"--at: {fault.message}; {fault.remedy}" for fault in faults)
+        )
+    state, head = replay_until(desk.store.blocks(), at_ms=at_ms)
+    if at_ms > max(desk.now_ms, state.at_ms):
+        raise CommandError(
+            Exit.REFUSED,
+            f"--at: {time_text(at_ms)} is still to come: it is {time_text(desk.now_ms)} now, and "
+            f"the ledger ends at {time_text(state.at_ms)}; replay a time that has passed",
+        )
+    if state.seq == 0:
+        first = next(iter(desk.store.blocks()), None)
+        began = "" if first is None else _began(first)
+        raise CommandError(Exit.REFUSED, f"the ledger had not begun at {time_text(at_ms)}{began}")
+    scribe = Scribe(state, now_ms=at_ms, actor="reader")
+    settle_holds(scribe)
+    desk.notes.append(
+        f"as of {time_text(at_ms)}: sequence {state.seq}, block {head.height}, "
+        f"hash {head.hash.hex()}"
+    )
+    return Moment(scribe.view, at_ms, state.seq)
+
+
+def _began(first: Block) -> str:
+    (opened, *_) = open_block(first, after=GENESIS)
+    return f"; it begins at {time_text(opened.at_ms)}"

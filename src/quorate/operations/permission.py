@@ -1,0 +1,178 @@
+"""Who may have which command carried out. Everything that is not allowed here is denied.
+
+Only an admin creates owners, sets parents, targets and weights, and creates, raises or extends
+envelopes and caps. A tenant-admin may lower its own, and set sharing and lending. Users act on the
+runs of their own tenant. Whom a run belongs to comes from the token (docs/adr/0019).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from quorate.answers.exits import CommandError, Exit
+from quorate.core.commands import (
+    Apply,
+    Cancel,
+    Command,
+    Complete,
+    Fail,
+    Release,
+    Shrink,
+    Submit,
+    UpdateOwner,
+)
+from quorate.model.specs import Budget, Cap, Envelope, Owner, Quota, Run
+from quorate.model.view import StateView
+from quorate.operations.caller import Caller, Role
+from quorate.operations.visibility import sees_owner
+
+FORBIDDEN: Final = "forbidden"
+_LOWERED: Final = (
+    "max_nodes",
+    "max_concurrent_runs",
+    "gpu_ms_budget",
+    "node_ms_budget",
+)
+"""What a tenant-admin may lower of its own quota."""
+
+
+def check_command(view: StateView, caller: Caller, command: Command) -> None:
+    """Raise ``CommandError`` unless ``caller`` may have ``command`` carried out."""
+    why = denial(view, caller, command)
+    if why:
+        raise CommandError(Exit.REFUSED, why, fault=FORBIDDEN)
+
+
+def denial(view: StateView, caller: Caller, command: Command) -> str:
+    """Return why ``caller`` may not have ``command`` carried out; empty where it may."""
+    if caller.role is Role.ADMIN:
+        return ""
+    why = "only an admin may do this"
+    match command:
+        case _ if caller.role is Role.AUDITOR:
+            why = "an auditor changes nothing; ask an admin"
+        case Submit(run=run):
+            why = _of_run(view, caller, run)
+        case (
+            Cancel(run=name)
+            | Complete(run=name)
+            | Fail(run=name)
+            | Shrink(run=name)
+            | Release(claim=name)
+        ):
+            why = _of_known(view, caller, name)
+        case Apply(specs=specs):
+            why = next(filter(None, (_of_spec(view, caller, spec) for spec in specs)), "")
+        case UpdateOwner():
+            why = _of_update(view, caller, command)
+        case _:
+            pass
+    return why
+
+
+def _of_run(view: StateView, caller: Caller, run: Run) -> str:
+    if not sees_owner(view, caller, run.owner):
+        return f"spec.owner: you act for {caller.tenant!r}, not for {run.owner!r}"
+    if run.user != caller.user:
+        return f"spec.user: it comes from your token, {caller.user!r}; leave it out"
+    return ""
+
+
+def _of_known(view: StateView, caller: Caller, name: str) -> str:
+    record = view.runs.get(name)
+    # What may not be seen is refused as if it were not there, so that nobody can find out.
+    if record is not None and not sees_owner(view, caller, record.spec.owner):
+        raise CommandError(
+            Exit.REFUSED,
+            f"there is no run {name!r}; list them: quorate get runs",
+            fault="unknown-name",
+        )
+    return ""
+
+
+def _of_spec(view: StateView, caller: Caller, spec: object) -> str:
+    if isinstance(spec, Run):
+        return _of_run(view, caller, spec)
+    if isinstance(spec, Budget) and caller.role is Role.TENANT_ADMIN:
+        return _of_budget(view, caller, spec)
+    return "only an admin may apply anything but runs, and a tenant-admin its own budgets"
+
+
+def _of_budget(view: StateView, caller: Caller, new: Budget) -> str:
+    old = view.budgets.get(new.name)
+    if old is None:
+        return f"budget {new.name!r}: only an admin creates budgets"
+    if not sees_owner(view, caller, old.owner) or new.owner != old.owner:
+        return f"budget {new.name!r}: it is not yours"
+    lines = {line.name: line for line in old.envelopes}
+    for line in new.envelopes:
+        known = lines.get(line.name)
+        if known is None:
+            return f"envelope {line.name!r}: only an admin creates envelopes"
+        why = _raised(known, line)
+        if why:
+            return f"envelope {line.name!r}: only an admin {why}"
+    caps = {cap.name: cap for cap in new.caps}
+    for cap in old.caps:
+        why = _loosened(cap, caps.get(cap.name))
+        if why:
+            return f"cap {cap.name!r}: only an admin {why}"
+    return ""
+
+
+def _raised(old: Envelope, new: Envelope) -> str:
+    """Return how ``new`` gives more than ``old``, or is for something else; empty where neither."""
+    kept = {"sharing", "lending"}
+    if new.concurrency > old.concurrency:
+        return f"raises its concurrency from {old.concurrency} to {new.concurrency}"
+    if new.gpu_ms_granted > old.gpu_ms_granted:
+        return "raises its GPU-hours"
+    if new.start_ms < old.start_ms or new.end_ms > old.end_ms:
+        return "extends its window"
+    lowered = replace(
+        new,
+        concurrency=old.concurrency,
+        gpu_ms_max=old.gpu_ms_max,
+        start_ms=old.start_ms,
+        end_ms=old.end_ms,
+        **{field: getattr(old, field) for field in kept},
+    )
+    return "" if lowered == old else "changes what it is for"
+
+
+def _loosened(old: Cap, new: Cap | None) -> str:
+    if new is None:
+        return "removes it"
+    if set(old.envelopes) - set(new.envelopes) or new.flavor != old.flavor:
+        return "takes envelopes out of it"
+    for field, what in (("concurrency_max", "concurrency"), ("gpu_ms_max", "GPU-hours")):
+        was, now = getattr(old, field), getattr(new, field)
+        if was is not None and (now is None or now > was):
+            return f"raises its {what}"
+    return ""
+
+
+def _of_update(view: StateView, caller: Caller, command: UpdateOwner) -> str:
+    owner = view.owners.get(command.name)
+    if caller.role is not Role.TENANT_ADMIN or owner is None:
+        return "only an admin changes tenants"
+    if not sees_owner(view, caller, command.name):
+        return f"tenant {command.name!r} is not yours"
+    if command.parents is not None:
+        return "parents: only an admin sets them"
+    for field, value in command.quota:
+        why = _of_quota(owner, owner.quota, field, value)
+        if why:
+            return why
+    return ""
+
+
+def _of_quota(owner: Owner, quota: Quota, field: str, value: int | None) -> str:
+    if field not in _LOWERED:
+        return f"{field}: only an admin sets it"
+    now = getattr(quota, field)
+    if value is None or (now is not None and value > now):
+        return f"{field}: only an admin raises it; {owner.name!r} may lower its own"
+    return ""

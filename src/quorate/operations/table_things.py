@@ -1,0 +1,193 @@
+"""The operations that list, show, describe, put and patch things: the same for every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.operations import asked, given
+from quorate.operations.caller import ADMINS, ANYBODY, MANAGERS, Role
+from quorate.operations.operation import Area, Effect, Operation, Repeat
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """``kind`` is its name in documents, ``path`` and ``plural`` its names where it is asked."""
+
+    kind: str
+    path: str
+    area: Area
+    plural: str = ""
+    putters: frozenset[Role] = frozenset()
+
+    @property
+    def title(self) -> str:
+        return self.plural or f"{self.kind}s"
+
+
+_KINDS: Final = (
+    _Kind("node", "nodes", Area.FLEET, putters=ADMINS),
+    _Kind("domain", "domains", Area.FLEET),
+    _Kind("pool", "pools", Area.FLEET, putters=ADMINS),
+    _Kind("owner", "owners", Area.TENANTS, putters=ADMINS),
+    _Kind("tenant", "tenants", Area.TENANTS),
+    _Kind("budget", "budgets", Area.MONEY, putters=MANAGERS),
+    _Kind("envelope", "envelopes", Area.MONEY),
+    _Kind("cap", "caps", Area.MONEY),
+    _Kind("run", "runs", Area.RUNS),
+    _Kind("queue", "queue", Area.RUNS, plural="queue"),
+    _Kind("reservation", "reservations", Area.RUNS),
+    _Kind("resolveroutcome", "resolver/outcomes", Area.CONTENTION),
+    _Kind("lease", "leases", Area.RUNS),
+    _Kind("claim", "claims", Area.RUNS),
+    _Kind("charge", "charges", Area.MONEY),
+)
+_LISTED_AS_RUNS: Final = ("run", "queue")
+
+
+def _of(kind: _Kind) -> Iterator[Operation]:
+    takes = asked.ListRuns if kind.kind in _LISTED_AS_RUNS else asked.ListThings
+    yield Operation(
+        name=f"list-{kind.title}",
+        area=kind.area,
+        summary=f"List {kind.title}." if kind.kind != "queue" else "List who waits, in order.",
+        takes=takes,
+        gives=given.Listing,
+        roles=ANYBODY,
+        method="GET",
+        path=f"/{kind.path}",
+        handler="quorate.operations.listing:list_things",
+        refusals=("stale-cursor", "unknown-name"),
+        about=kind.kind,
+        cli=("get",),
+    )
+    if kind.kind != "queue":
+        yield Operation(
+            name=f"get-{kind.kind}",
+            area=kind.area,
+            summary=f"Show one {kind.kind}.",
+            takes=asked.GetThing,
+            gives=given.Thing | given.Listing,
+            roles=ANYBODY,
+            method="GET",
+            path=f"/{kind.path}/{{name}}",
+            handler="quorate.operations.listing:get_thing",
+            refusals=("unknown-name",),
+            about=kind.kind,
+            cli=("get",),
+        )
+        yield Operation(
+            name=f"describe-{kind.kind}",
+            area=kind.area,
+            summary=f"Tell everything about one {kind.kind}.",
+            takes=asked.GetThing,
+            gives=given.Description,
+            roles=ANYBODY,
+            method="GET",
+            path=f"/{kind.path}/{{name}}/description",
+            handler="quorate.operations.listing:describe_thing",
+            refusals=("unknown-name",),
+            about=kind.kind,
+            cli=("describe",),
+        )
+    if kind.putters:
+        yield from _changes(kind)
+
+
+def _changes(kind: _Kind) -> Iterator[Operation]:
+    yield Operation(
+        name=f"put-{kind.kind}",
+        area=kind.area,
+        summary=f"Create or replace one {kind.kind}.",
+        takes=asked.PutDocument,
+        gives=given.Outcome,
+        roles=kind.putters,
+        method="PUT",
+        path=f"/{kind.path}/{{name}}",
+        handler="quorate.operations.applying:put_document",
+        effect=Effect.WRITE,
+        repeat=Repeat.SAME,
+        refusals=("invalid", "unknown-name", "conflict", "stale-version"),
+        about=kind.kind,
+        cli=("apply",),
+    )
+    yield Operation(
+        name=f"patch-{kind.kind}",
+        area=kind.area,
+        summary=f"Change fields of one {kind.kind}.",
+        takes=asked.PatchDocument,
+        gives=given.Outcome,
+        roles=kind.putters,
+        method="PATCH",
+        path=f"/{kind.path}/{{name}}",
+        handler="quorate.operations.applying:patch_document",
+        effect=Effect.WRITE,
+        repeat=Repeat.SAME,
+        refusals=("invalid", "unknown-name", "conflict", "stale-version"),
+        about=kind.kind,
+        cli=("patch",),
+    )
+
+
+_SYSTEM: Final = (
+    Operation(
+        name="get-system",
+        area=Area.SERVICE,
+        summary="Show the settings of the installation.",
+        takes=asked.GetSystem,
+        gives=given.Thing,
+        roles=ANYBODY,
+        method="GET",
+        path="/system",
+        handler="quorate.operations.listing:get_system",
+        about="system",
+        cli=("get",),
+    ),
+    Operation(
+        name="describe-system",
+        area=Area.SERVICE,
+        summary="Tell everything about the settings of the installation.",
+        takes=asked.GetSystem,
+        gives=given.Description,
+        roles=ANYBODY,
+        method="GET",
+        path="/system/description",
+        handler="quorate.operations.listing:describe_system",
+        about="system",
+        cli=("describe",),
+    ),
+    Operation(
+        name="put-system",
+        area=Area.SERVICE,
+        summary="Replace the settings of the installation.",
+        takes=asked.PutSystem,
+        gives=given.Outcome,
+        roles=ADMINS,
+        method="PUT",
+        path="/system",
+        handler="quorate.operations.applying:put_system",
+        effect=Effect.WRITE,
+        repeat=Repeat.SAME,
+        refusals=("invalid", "stale-version"),
+        about="system",
+        cli=("apply",),
+    ),
+    Operation(
+        name="patch-system",
+        area=Area.SERVICE,
+        summary="Change settings of the installation.",
+        takes=asked.PatchSystem,
+        gives=given.Outcome,
+        roles=ADMINS,
+        method="PATCH",
+        path="/system",
+        handler="quorate.operations.applying:patch_system",
+        effect=Effect.WRITE,
+        repeat=Repeat.SAME,
+        refusals=("invalid", "stale-version"),
+        about="system",
+        cli=("patch",),
+    ),
+)
+THINGS: Final = (*(each for kind in _KINDS for each in _of(kind)), *_SYSTEM)

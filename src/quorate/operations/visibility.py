@@ -1,0 +1,72 @@
+"""What may be seen by whom: the fleet and its rules by all, tenants' own things by their own.
+
+A tenant sees itself and what is below it. Admins and auditors see everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from quorate.answers.kind import Kind
+from quorate.model.specs import CapId, EnvelopeId
+from quorate.model.view import StateView
+from quorate.operations.caller import Caller
+
+
+def tenants_of(view: StateView, caller: Caller) -> frozenset[str]:
+    """Return the tenants whose things ``caller`` sees: its own and all below it."""
+    found: set[str] = set()
+    todo = [caller.tenant] if caller.tenant in view.owners else []
+    while todo:
+        name = todo.pop()
+        if name not in found:
+            found.add(name)
+            todo.extend(view.children.get(name, ()))
+    return frozenset(found)
+
+
+def sees_owner(view: StateView, caller: Caller, owner: str) -> bool:
+    """Return whether the things of ``owner`` are to be seen by ``caller``."""
+    return caller.oversees or owner in tenants_of(view, caller)
+
+
+def _run_owner(view: StateView, name: str) -> str:
+    return view.runs[name].spec.owner
+
+
+def _reservation_owner(view: StateView, name: str) -> str:
+    return _run_owner(view, view.reservations[name].made.run)
+
+
+def _lease_owner(view: StateView, name: str) -> str:
+    return _run_owner(view, view.leases[name].fact.run)
+
+
+def _cap_owner(view: StateView, name: str) -> str:
+    return view.budgets[CapId(name).partition("/")[0]].owner
+
+
+OWNERS: Final[dict[str, Callable[[StateView, str], str]]] = {
+    "owner": lambda view, name: name if name in view.owners else "",
+    "tenant": lambda view, name: name if name in view.owners else "",
+    "budget": lambda view, name: view.budgets[name].owner,
+    "envelope": lambda view, name: view.envelopes[EnvelopeId(name)].owner,
+    "cap": _cap_owner,
+    "run": _run_owner,
+    "queue": _run_owner,
+    "reservation": _reservation_owner,
+    "lease": _lease_owner,
+    "claim": _run_owner,
+    "charge": lambda view, name: _run_owner(view, name.partition("/")[0]),
+}
+"""Kind -> whose a thing is. What is not here is the fleet's, and everybody's to see."""
+
+
+def visible(view: StateView, caller: Caller, kind: Kind, names: Sequence[str]) -> list[str]:
+    """Return those of ``names`` that ``caller`` may see."""
+    owner_of = OWNERS.get(kind.name)
+    if caller.oversees or owner_of is None:
+        return list(names)
+    mine = tenants_of(view, caller)
+    return [name for name in names if owner_of(view, name) in mine]
