@@ -3,7 +3,6 @@
 Follows docs/reference/export.md and lottery.md with the standard library alone. Exit status: 0 and
 the conflicts; 1 and the first event that is wrong; 2 when there is no export to read.
 """
-# ruff: noqa: INP001 - a script by itself
 
 from __future__ import annotations
 

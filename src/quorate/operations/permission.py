@@ -30,8 +30,8 @@ from quorate.operations.visibility import sees_owner
 
 FORBIDDEN: Final = "forbidden"
 _LOWERED: Final = (
-    "max_nodes",
-    "max_concurrent_runs",
+    "nodes_max",
+    "concurrent_runs_max",
     "gpu_ms_budget",
     "node_ms_budget",
 )
@@ -114,9 +114,9 @@ def _of_budget(view: StateView, caller: Caller, new: Budget) -> str:
         why = _raised(known, line)
         if why:
             return f"envelope {line.name!r}: only an admin {why}"
-    caps = {cap.name: cap for cap in new.caps}
+    caps, kept = {cap.name: cap for cap in new.caps}, {line.name for line in new.envelopes}
     for cap in old.caps:
-        why = _loosened(cap, caps.get(cap.name))
+        why = _loosened(cap, caps.get(cap.name), kept)
         if why:
             return f"cap {cap.name!r}: only an admin {why}"
     return ""
@@ -142,10 +142,13 @@ def _raised(old: Envelope, new: Envelope) -> str:
     return "" if lowered == old else "changes what it is for"
 
 
-def _loosened(old: Cap, new: Cap | None) -> str:
+def _loosened(old: Cap, new: Cap | None, kept: set[str]) -> str:
+    """Return how ``new`` binds less than ``old``, of the envelopes that are ``kept``."""
+    if not kept.intersection(old.envelopes):
+        return ""
     if new is None:
         return "removes it"
-    if set(old.envelopes) - set(new.envelopes) or new.flavor != old.flavor:
+    if kept.intersection(old.envelopes).difference(new.envelopes) or new.flavor != old.flavor:
         return "takes envelopes out of it"
     for field, what in (("concurrency_max", "concurrency"), ("gpu_ms_max", "GPU-hours")):
         was, now = getattr(old, field), getattr(new, field)

@@ -1,0 +1,56 @@
+"""Write docs/reference/operations.md from the table: ``python -m tools.operations_page``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from quorate.operations.caller import ANYBODY, Role
+from quorate.operations.operation import Area, Operation
+from quorate.operations.table import OPERATIONS
+
+PAGE: Final = Path("docs/reference/operations.md")
+_TITLES: Final = {
+    Area.RUNS: "Runs",
+    Area.FLEET: "The fleet",
+    Area.MONEY: "Money",
+    Area.TENANTS: "Tenants",
+    Area.CONTENTION: "Contention",
+    Area.LEDGER: "The ledger",
+    Area.SERVICE: "The service",
+}
+_HEAD: Final = (
+    "| operation | what it does | REST | asked by | again | command |\n|---|---|---|---|---|---|"
+)
+
+
+def page(written: str) -> str:
+    """Return the page as it is ``written`` up to its first table, with all tables made anew."""
+    above, _, _ = written.partition("\n## ")
+    return f"{above}\n" + "\n".join(_parts()).rstrip() + "\n"
+
+
+def _parts() -> Iterator[str]:
+    for area in Area:
+        found = [each for each in OPERATIONS.values() if each.area is area]
+        if found:
+            yield f"## {_TITLES[area]}\n\n{_HEAD}"
+            yield from map(_row, found)
+            yield ""
+
+
+def _row(operation: Operation) -> str:
+    commands = ", ".join(f"`quorate {each}`" for each in operation.cli) or "-"
+    return (
+        f"| `{operation.name}` | {operation.summary} | `{operation.method} {operation.path}` | "
+        f"{_roles(operation.roles)} | {operation.repeat} | {commands} |"
+    )
+
+
+def _roles(roles: frozenset[Role]) -> str:
+    return "anybody" if roles == ANYBODY else ", ".join(role for role in Role if role in roles)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
