@@ -54,10 +54,15 @@ StopDelay = Callable[[int], int | None]
 
 @dataclass(slots=True)
 class _Held:
-    """A lease as the machine room sees it."""
+    """A lease as the machine room sees it.
+
+    ``lost`` are the nodes without power at any time since it started: nothing of it runs there,
+    even when the power is back.
+    """
 
     fact: LeaseStarted
     gpus: int
+    lost: set[str]
     is_broken: bool = False
     stopping_since_ms: int | None = None
     stops: int = 0
@@ -194,6 +199,7 @@ class SimExecutor:
         self._lost_nodes.add(node)
         for name in tuple(self._on_node.get(node, ())):
             held = self._held[name]
+            held.lost.add(node)
             if all(place in self._lost_nodes for place, _ in held.fact.slots):
                 self._let_go(name)
             if held.fact.role is not Role.SPARE:
@@ -253,7 +259,8 @@ class SimExecutor:
             self._by_slot[slot] = fact.lease
         self._use(fact)
         gpus = sum(mask.bit_count() for _, mask in fact.slots)
-        held = self._held[fact.lease] = _Held(fact, gpus)
+        lost = {node for node, _ in fact.slots if node in self._lost_nodes}
+        held = self._held[fact.lease] = _Held(fact, gpus, lost)
         for node, _ in fact.slots:
             self._on_node.setdefault(node, {})[fact.lease] = None
         work = self._work.get(fact.run)
@@ -262,7 +269,7 @@ class SimExecutor:
             work.since_ms = self._timeline.now_ms
         work.leases[fact.lease] = None
         self._touched[fact.run] = None
-        if fact.role is not Role.SPARE and any(n in self._lost_nodes for n, _ in fact.slots):
+        if fact.role is not Role.SPARE and lost:
             self._break(held)
 
     def _use(self, fact: LeaseStarted) -> None:
@@ -324,8 +331,9 @@ class SimExecutor:
             return True
         if self._work[held.fact.run].has_exited:
             return True
+        # Who waits for a spare is told to stop only when its node is back; that comes back empty.
         return all(
-            node in self._lost_nodes or (held.fact.run, node, ordinal) in kept
+            node in held.lost or (held.fact.run, node, ordinal) in kept
             for node, ordinal in _slots_of(held.fact)
         )
 

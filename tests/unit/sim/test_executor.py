@@ -161,6 +161,36 @@ def test_slots_given_away_before_the_work_is_gone_are_wrong() -> None:
     assert executor.wrongs
 
 
+def test_work_is_gone_once_its_node_has_lost_its_power_even_when_that_is_back() -> None:
+    _, executor = room()
+    executor.carry_out([start("r/0", "n", 3, run("r", 2))])
+    executor.lose_node("n")
+    executor.carry_out([start("s/0", "n", 12, run("s", 2))])
+    executor.restore_node("n")
+    for lease in ("r/0", "s/0"):
+        executor.carry_out([StopLease(lease, NOW_MS), EndLease(lease, EndReason.FAIL)])
+    assert executor.wrongs == []
+
+
+def test_work_that_came_after_the_power_was_back_is_not_gone() -> None:
+    _, executor = room()
+    executor.lose_node("n")
+    executor.restore_node("n")
+    executor.carry_out([start("r/0", "n", 3, run("r", 2)), StopLease("r/0", NOW_MS)])
+    executor.carry_out([EndLease("r/0", EndReason.FAIL)])
+    assert executor.wrongs == ["r/0 ended by Fail before it was gone"]
+
+
+def test_work_is_not_gone_where_only_another_of_its_nodes_lost_its_power() -> None:
+    _, executor = room()
+    order = start("r/0", "n", 3, run("r", 4))
+    both = replace(order.lease, slots=(("n", 3), ("m", 3)))
+    executor.carry_out([StartLease(both, order.run)])
+    executor.lose_node("n")
+    executor.carry_out([StopLease("r/0", NOW_MS), EndLease("r/0", EndReason.FAIL)])
+    assert executor.wrongs == ["r/0 ended by Fail before it was gone"]
+
+
 def test_a_lease_that_starts_twice_is_wrong() -> None:
     _, executor = room()
     again = start("r/0", "n", 3, run("r", 2))
