@@ -16,7 +16,6 @@ from quorate.core.conflicts import lost_gpu_ms
 from quorate.core.forecast import shares_of, slice_of
 from quorate.core.goals import Start
 from quorate.core.lottery import dummy_seed
-from quorate.core.promises import room_left
 from quorate.core.question import Prepared, matured
 from quorate.core.quota import HARD, refuses_ever_so
 from quorate.core.resolver import Resolver
@@ -131,8 +130,7 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
         return None
     # With all of them gone: whoever pays then pays there, and perhaps nowhere else.
     emptied = resolver.view_without(resolver.tokens(enters))
-    room = room_left(emptied, goal.run, at_ms, before_seq=before_seq)
-    answer = admit(room, goal.run, at_ms, has_executor=has_executor)
+    answer = admit(goal.left_in(emptied, at_ms), goal.run, at_ms, has_executor=has_executor)
     if not isinstance(answer, Admitted):
         return None
     paid = shares_of(answer)
@@ -195,8 +193,7 @@ def is_for_headroom(  # noqa: PLR0913 - as foresee_conflict
         before_seq=before_seq,
     )
     emptied = resolver.view_without(resolver.tokens(lambda _: True))
-    room = room_left(emptied, goal.run, now_ms, before_seq=before_seq)
-    answer = admit(room, goal.run, now_ms, has_executor=has_executor)
+    answer = admit(goal.left_in(emptied, now_ms), goal.run, now_ms, has_executor=has_executor)
     return isinstance(answer, Refusal) and answer.code in HARD
 
 

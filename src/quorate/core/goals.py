@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from quorate.core.admit import Admitted, admit, cover_request
 from quorate.core.cover import payer_phases
+from quorate.core.holds import hold_duration_ms
 from quorate.core.layout import pack_request
 from quorate.core.promises import room_left
 from quorate.core.purse import names_racks
@@ -123,7 +124,8 @@ class Start:
         # A divisible run has its spares at least once, and the parts they go with are not known.
         size = 0 if first.divisible else first.gpus + spares
         scope = set(domains)
-        left = room_left(view, run, at_ms, before_seq=before_seq)
+        until_ms = needed_until_ms(view, run, at_ms, has_executor=has_executor)
+        left = room_left(view, run, at_ms, before_seq=before_seq, until_ms=until_ms)
         islands = _payable(left, run, flavor, at_ms)
         inside = [island for island in islands if island.key.domain in scope]
         outside = [i.gpus_free for i in islands if i.key.domain not in scope]
@@ -194,8 +196,13 @@ class Start:
         short = self._short(state)
         if short:
             return short
-        left = room_left(state, self.run, self.at_ms, before_seq=self.before_seq)
+        left = self.left_in(state, self.at_ms)
         return 0 if left is state else self._short(left)
+
+    def left_in(self, view: StateView, at_ms: int) -> StateView:
+        """Return ``view`` without what others are promised while the run, cut for then, runs."""
+        until_ms = needed_until_ms(view, self.run, at_ms, has_executor=self.has_executor)
+        return room_left(view, self.run, at_ms, before_seq=self.before_seq, until_ms=until_ms)
 
     def _short(self, view: StateView) -> int:
         answer = admit(view, self.run, self.at_ms, has_executor=self.has_executor)
@@ -205,6 +212,16 @@ class Start:
             return 1  # Counting told that already, as far as it is known.
         room = answer if answer.code in _NO_ROOM else answer.also
         return 1 if room is None else max(1, room.short)
+
+
+def needed_until_ms(view: StateView, run: Run, at_ms: int, *, has_executor: bool) -> int:
+    """Return until when ``run`` needs its room if others are cut for it at ``at_ms``.
+
+    With an executor what is cut takes its grace to go, and the start is timed by the longest.
+    """
+    pool = view.pools[run.pool]
+    lead_ms = pool.grace_max_ms if has_executor else 0
+    return at_ms + lead_ms + hold_duration_ms(run, pool)
 
 
 def _asks_for_racks(view: StateView, run: Run, flavor: str, at_ms: int) -> bool:

@@ -37,11 +37,11 @@ def pool(lost_max_hours: int) -> Pool:
     return Pool(name="default", disruption_gpu_ms_per_day=lost_max_hours * HOUR_MS)
 
 
-def life_of(lost_max_hours: int) -> Life:
-    """Return a ledger of one domain of 8 GPUs and three owners, with a lottery."""
+def life_of(lost_max_hours: int, gpus: int = 8) -> Life:
+    """Return a ledger of one domain of ``gpus`` and three owners, with a lottery."""
     owners = ("one", "two", "three")
     life = Life(
-        nodes=fleet({"A": 8}),
+        nodes=fleet({"A": gpus}),
         budgets=[budget(f"b-{name}", name, envelope("e", 8)) for name in owners],
         pools=[pool(lost_max_hours)],
     )
@@ -130,6 +130,35 @@ def test_a_start_comes_no_sooner_by_a_conflict_in_front_of_which_another_could_n
     life.do(Complete("short"), next_ms)
     assert life.phase("next") is Phase.RUNNING
     assert life.state.reservations["wide@1"].planned_start_ms == next_ms + 15 * MINUTE_MS
+
+
+@pytest.mark.parametrize(
+    ("has_executor", "minutes", "planned_ms"),
+    [
+        (False, 75, START_MS),
+        (False, 74, None),
+        (True, 80, START_MS + 5 * MINUTE_MS),
+        (True, 79, None),
+    ],
+)
+def test_no_conflict_makes_room_that_a_promise_before_needs_when_what_is_cut_has_gone(
+    has_executor: bool,  # noqa: FBT001 - a parameter
+    minutes: int,
+    planned_ms: int | None,
+) -> None:
+    life = life_of(100, gpus=5)
+    life.has_executor = has_executor
+    # Its owner is at its share, so it waits for its turn.
+    life.do(Apply((Owner(name="two", quota=Quota(fair_share_target_ppm=1)),)))
+    first_ms = MADE_MS + minutes * MINUTE_MS
+    life.do(Submit(run("x", 4, "one", expected_duration_ms=first_ms - NOW_MS)))
+    life.do(Submit(of("first", 5, "two")))
+    assert life.state.reservations["first@1"].planned_start_ms == first_ms
+    # One hour, from when x is cut or (with an executor) from when it is gone.
+    life.do(Submit(of("second", 2, "three", 1, checkpoint_ms=0)), MADE_MS)
+    second = life.state.reservations["second@1"]
+    assert second.by_conflict is (planned_ms is not None)
+    assert second.planned_start_ms == (planned_ms or first_ms + 9 * HOUR_MS)
 
 
 def test_a_start_comes_no_sooner_where_its_payer_would_keep_the_whole_domain() -> None:
