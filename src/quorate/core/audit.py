@@ -301,9 +301,11 @@ class _Books:
             line = self.lines[fact.payer] = _Line(None, Tally())
         line.tally.add(fact.tier, gpus=gpus, gpu_ms=gpu_ms)
         more = gpus > 0 or gpu_ms > 0
-        # What is new may not come under a limit that is still to be reached.
-        is_new = gpus > 0 and fact.reason in _NEW
-        excused = () if is_new else self.tightening | self.to_reach
+        excused = self.tightening | self.to_reach
+        if gpus > 0 and fact.reason in _NEW:
+            # What is new may not come under a limit that is still to be reached. What is not lent
+            # does not come under one of lending.
+            excused &= set() if fact.tier is Tier.BORROWED else {f"lending {fact.payer}"}
         if more and line.spec is not None:
             yield from check_envelope(fact.payer, line.spec, line.tally, excused)
         for cap in line.caps:

@@ -41,9 +41,11 @@ from quorate.model.events import (
     Event,
     LeaseEnded,
     LeaseEnding,
+    LeaseStarted,
     RunRequeued,
     RunSubmitted,
     StartReason,
+    Tier,
 )
 from quorate.model.records import ConflictRecord, Phase
 from quorate.model.refusal import RefusalCode, sentence
@@ -408,6 +410,23 @@ def test_lending_is_tightened_by_ending_what_was_lent() -> None:
     tight = budget("ada", "ada", envelope("own", 8, lending=lending(concurrency_max=1)))
     desk.do(Apply((tight,)))
     assert desk.state.conflicts["1"].declared.scope.limit == "lending ada/own"
+    assert [cut.run for cut in desk.draw().cuts] == ["b"]
+
+
+def test_what_is_not_lent_starts_while_lending_is_tightened() -> None:
+    lender = budget("ada", "ada", envelope("own", 8, lending=lending(concurrency_max=8)))
+    desk = Desk([lender, budget("ben", "ben", envelope("few", 1))])
+    desk.start(long("b", 4, "ben", funding=borrowing(4)))
+    tight = budget("ada", "ada", envelope("own", 8, lending=lending(concurrency_max=1)))
+    desk.do(Apply((tight,)))
+    assert desk.state.open_conflicts
+    desk.start(long("own", 2), LATER_MS)
+    # Lent, it would be more of what is too much already.
+    lent = [
+        replace(e, tier=Tier.BORROWED) if isinstance(e, LeaseStarted) and e.run == "own" else e
+        for e in desk.events
+    ]
+    assert "I2: ada/own: 5 lent GPUs of 1" in [str(v) for v in audit(lent)]
     assert [cut.run for cut in desk.draw().cuts] == ["b"]
 
 
