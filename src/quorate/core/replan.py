@@ -199,8 +199,7 @@ def _hasten(scribe: Scribe, record: ReservationRecord) -> None:
     if found is None or planned_ms is None:
         return
     others = scribe.view.reservations.values()
-    name = record.made.reservation
-    intent = with_conflict(scribe, record.made.run, found, name, goes_first=False)
+    intent = _intent(scribe, record, found, goes_first=False)
     if intent.by_conflict and any(_is_cleared(scribe.view, other, record) for other in others):
         return  # Room is being made for another, and is not to be taken from it.
     if intent.by_conflict and _puts_off(scribe, record, intent):
@@ -210,6 +209,20 @@ def _hasten(scribe: Scribe, record: ReservationRecord) -> None:
     ):
         why = "it may ask for a conflict" if intent.by_conflict else "room is expected sooner"
         _move(scribe, record, intent, ReservationStatus.PLANNED, why)
+
+
+def _intent(
+    scribe: Scribe, record: ReservationRecord, found: Found, *, goes_first: bool = True
+) -> Intent:
+    """Return the start of a reservation that ``found`` is the natural one of.
+
+    While what was cut for it is going no other conflict is called for it, so none is counted on:
+    it would be put off each time that one is due.
+    """
+    if _going_ms(scribe.view, record) is not None:
+        return Intent(found, found.start_ms, found.slice, by_conflict=False)
+    name = record.made.reservation
+    return with_conflict(scribe, record.made.run, found, name, goes_first=goes_first)
 
 
 def _puts_off(scribe: Scribe, record: ReservationRecord, intent: Intent) -> bool:
@@ -252,7 +265,7 @@ def _defer(scribe: Scribe, record: ReservationRecord, lacking: str) -> None:
     answer = try_reserved(scribe, record)
     intent = None
     if found is not None:
-        intent = with_conflict(scribe, record.made.run, found, record.made.reservation)
+        intent = _intent(scribe, record, found)
     if isinstance(answer, Refusal) and answer.code in HARD:
         answer = waiting(scribe.view, scribe.view.runs[record.made.run].spec, answer)
     cause = sentence(answer) if isinstance(answer, Refusal) else "it can start sooner"

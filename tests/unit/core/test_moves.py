@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from quorate.core.commands import Apply, Complete, Submit, Tick
+from quorate.core.commands import Apply, Complete, Confirm, Draw, Submit, Tick
 from quorate.core.lottery import chain_link
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.apply import apply_all
@@ -159,6 +160,40 @@ def test_no_conflict_makes_room_that_a_promise_before_needs_when_what_is_cut_has
     second = life.state.reservations["second@1"]
     assert second.by_conflict is (planned_ms is not None)
     assert second.planned_start_ms == (planned_ms or first_ms + 9 * HOUR_MS)
+
+
+def test_a_start_counts_on_no_other_conflict_while_what_was_cut_for_it_is_going() -> None:
+    life = life_of(100)
+    life.has_executor = True
+    soon = replace(pool(100), notice_ms=MINUTE_MS)
+    life.do(Apply((soon, Owner(name="two", quota=Quota(fair_share_target_ppm=1)))))
+    first_ms = MADE_MS + 2 * MINUTE_MS
+    life.do(Submit(run("late", 2, "one", expected_duration_ms=first_ms - NOW_MS)))
+    life.do(Submit(of("x", 3, "one")))
+    life.do(Submit(of("w", 2, "three")))
+    life.do(Submit(of("first", 3, "two")))
+    life.do(Submit(of("second", 3, "three", 1)), MADE_MS)
+    life.do(Tick(), MADE_MS + MINUTE_MS)
+    link = chain_link(LOTTERY_SECRET, 1, length=LOTTERY_LENGTH).hex()
+    life.do(Draw("1", link))
+    assert life.state.reservations["second@1"].conflict == "1"
+    gone_ms = life.state.reservations["second@1"].planned_start_ms
+    # The first is late, and takes what is going, which is late too.
+    moved: list[ReservationMoved] = []
+    while life.now_ms < MADE_MS + 30 * MINUTE_MS:
+        decision = life.do(Tick(), life.due_ms())
+        moved += [
+            event
+            for event in decision.events
+            if isinstance(event, ReservationMoved) and event.reservation == "second@1"
+        ]
+    assert [(event.at_ms, event.by_conflict) for event in moved] == [(gone_ms, False)]
+    life.do(Confirm("x/0"))
+    for name in ("first@1", "second@1"):
+        life.do(Tick(), life.state.reservations[name].planned_start_ms)
+    # The first has started; the second may ask again.
+    assert life.phase("first") is Phase.RUNNING
+    assert life.state.reservations["second@1"].by_conflict
 
 
 def test_a_start_comes_no_sooner_where_its_payer_would_keep_the_whole_domain() -> None:
