@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import Final
 
 from quorate.core.expected import is_overdue
+from quorate.core.holds import expected_ms
 from quorate.core.limits import Limit, payers_of
 from quorate.core.lottery import chain_link, seed_of, seed_parts
 from quorate.core.lottery_audit import Lotteries
@@ -27,6 +28,7 @@ from quorate.model.events import (
     Event,
     HoldExtended,
     LeaseEnded,
+    LeaseEnding,
     NodeApplied,
     NodeMarked,
     OwnerApplied,
@@ -148,7 +150,9 @@ class PromiseBooks:
         """Note what has changed, is late, or takes longer than was said."""
         if any(isinstance(event, _CHANGES) for event in events) or _is_late(view):
             self.shaken()
-        elif any(isinstance(event, HoldExtended) for event in events) or _has_overdue(view):
+        elif any(isinstance(e, HoldExtended) or _outlasts(e, view) for e in events) or (
+            _has_overdue(view)
+        ):
             self._excuses += 1
 
     def _move(self, event: ReservationMoved, moved: set[str], view: StateView) -> Iterator[str]:
@@ -271,6 +275,20 @@ def _is_late(view: StateView) -> bool:
         lease.ending is not None and lease.ending.deadline_ms < view.at_ms
         for lease in view.leases.values()
     )
+
+
+def _outlasts(event: Event, view: StateView) -> bool:
+    """Return whether a stop may take longer than its run would have been expected to.
+
+    Plans count on a run that is about to end. One that is told to stop just before that, as its
+    window closes or somebody cancels it, works no more, and has its grace to go all the same.
+    """
+    if not isinstance(event, LeaseEnding) or event.lease not in view.leases:
+        return False
+    record = view.runs[view.leases[event.lease].fact.run]
+    assert record.since_ms is not None, record
+    said_ms = record.since_ms + expected_ms(record.spec, view.pools[record.spec.pool])
+    return event.deadline_ms > said_ms
 
 
 def _has_overdue(view: StateView) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from quorate.core.commands import Apply, Complete, Confirm, Draw, Submit, Tick
+from quorate.core.commands import Apply, Cancel, Complete, Confirm, Draw, Submit, Tick
 from quorate.core.lottery import chain_link
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.apply import apply_all
@@ -270,6 +270,22 @@ def test_only_a_start_by_conflict_may_move_when_another_promise_is_gone(
     assert list(books.enter(1, first, state)) == []
     faults = list(books.enter(2, [later("no conflict: it would cost too much")], state))
     assert bool(faults) is not (by_conflict and outcome is not None)
+
+
+@pytest.mark.parametrize(("minutes", "is_excused"), [(55, False), (56, True)])
+def test_a_stop_that_may_outlast_what_a_run_said_excuses_who_counts_on_its_end(
+    minutes: int,
+    is_excused: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    life = life_of(0)
+    life.has_executor = True
+    life.do(Submit(of("x", 8, "one", 1, checkpoint_ms=5 * MINUTE_MS)))
+    books = PromiseBooks(LOTTERY_SECRET, LOTTERY_LENGTH)
+    assert list(books.enter(1, [made("r", by_conflict=False)], life.state)) == []
+    decision = life.do(Cancel("x", ""), NOW_MS + minutes * MINUTE_MS)
+    assert list(books.enter(2, decision.events, life.state)) == []
+    faults = list(books.enter(3, [later("nodes are short by 8 of 8 GPUs")], life.state))
+    assert bool(faults) is not is_excused
 
 
 def test_a_promise_is_none_of_headroom_under_a_hard_quota() -> None:
