@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Self
@@ -41,6 +42,11 @@ class MemoryStore:
     def _between(self, start: int, end: int) -> Iterator[Block]:
         for index in range(start, end):
             yield self._blocks[index]
+
+    def height_at(self, seq: int) -> int:
+        """Return the height of the block that holds event ``seq``; see ``EventStore``."""
+        assert 1 <= seq <= self.head().seq, seq
+        return bisect_right(self._blocks, seq, key=lambda block: block.first_seq)
 
     def save_snapshot(self, head: Head, payload: bytes) -> None:
         """Keep ``payload`` as the state at ``head``."""

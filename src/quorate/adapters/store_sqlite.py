@@ -148,6 +148,24 @@ class SqliteStore:
         assert from_height >= 1, from_height
         return self._pages(from_height, self.head().height)
 
+    def height_at(self, seq: int) -> int:
+        """Return the height of the block that holds event ``seq``; see ``EventStore``.
+
+        Looked for by height, which is the key of the table: nothing has to be indexed for it.
+        """
+        with translated(self._path):
+            head = self._head()
+            assert 1 <= seq <= head.seq, (seq, head.seq)
+            low, high = 1, head.height
+            while low < high:
+                middle = (low + high) // 2
+                found = self._head_at(middle)
+                if found is None:
+                    what = f"block {middle} is missing or its row is unreadable"
+                    raise damaged(self._path, what, height=middle)
+                low, high = (low, middle) if seq <= found.seq else (middle + 1, high)
+        return low
+
     def save_snapshot(self, head: Head, payload: bytes) -> None:
         """Keep ``payload`` as the state at ``head``."""
         self._check_writable()

@@ -35,6 +35,14 @@ class EventStore(Protocol):
         """
         ...
 
+    def height_at(self, seq: int) -> int:
+        """Return the height of the block that holds event ``seq``, which must be in the log.
+
+        Raises ``CorruptLedgerError`` where a block on the way cannot be read. Looks at few blocks,
+        however long the log is.
+        """
+        ...
+
     def save_snapshot(self, head: Head, payload: bytes) -> None:
         """Keep ``payload``, the state at ``head``, in place of an earlier one."""
         ...

@@ -66,6 +66,10 @@ class CrashingStore:
         """Yield the blocks from ``from_height`` on."""
         return self._inner.blocks(from_height=from_height)
 
+    def height_at(self, seq: int) -> int:
+        """Return the height of the block that holds event ``seq``."""
+        return self._inner.height_at(seq)
+
     def save_snapshot(self, head: Head, payload: bytes) -> None:
         """Keep ``payload`` as the state at ``head``."""
         self._inner.save_snapshot(head, payload)

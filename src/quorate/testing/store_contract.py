@@ -57,6 +57,15 @@ def refuses(store: EventStore, block: Block, *, expected: Head) -> StaleHeadErro
     return None
 
 
+def knows(store: EventStore, seq: int) -> bool:
+    """Return whether ``store`` looks for event ``seq``; it must not where there is none."""
+    try:
+        store.height_at(seq)
+    except AssertionError:
+        return False
+    return True
+
+
 class StoreContract(ABC):
     """What holds for every store."""
 
@@ -93,6 +102,20 @@ class StoreContract(ABC):
             assert list(store.blocks(from_height=33)) == added[32:]
             assert list(store.blocks(from_height=40)) == added[39:]
             assert list(store.blocks(from_height=41)) == []
+
+    def test_every_event_is_found_in_the_block_that_holds_it(self) -> None:
+        with self.make_store() as store:
+            for count in (1, 3, 1, 7, 2, 50, 1, 1, 4):
+                fill(store, blocks=1, events_per_block=count)
+                for block in store.blocks():
+                    seqs = range(block.first_seq, block.first_seq + block.count)
+                    assert {store.height_at(seq) for seq in seqs} == {block.height}
+
+    def test_an_event_that_is_not_in_the_log_is_not_looked_for(self) -> None:
+        with self.make_store() as store:
+            assert not knows(store, 1)
+            fill(store, blocks=2, events_per_block=3)
+            assert [seq for seq in range(-1, 9) if knows(store, seq)] == [1, 2, 3, 4, 5, 6]
 
     def test_stale_head_is_refused_and_nothing_is_written(self) -> None:
         with self.make_store() as store:

@@ -435,6 +435,16 @@ def test_rows_changed_behind_the_stores_back_are_found(path: Path, damage: str, 
     assert said in found
 
 
+def test_looking_for_an_event_finds_a_missing_row(path: Path) -> None:
+    with database(path) as db:
+        db.execute("DELETE FROM block WHERE height = 20")
+    with (
+        SqliteStore.read(path) as store,
+        pytest.raises(CorruptLedgerError, match="block 20 is missing"),
+    ):
+        store.height_at(1)
+
+
 def test_verify_answers_instead_of_raising_for_a_missing_row(path: Path) -> None:
     with database(path) as db:
         db.execute("DELETE FROM block WHERE height = 17")
