@@ -22,6 +22,7 @@ from quorate.model.events import (
     Role,
     StartReason,
     Tier,
+    TokenRole,
 )
 from quorate.model.refusal import RefusalCode
 from tests.tidy.tree import (
@@ -159,6 +160,7 @@ def test_the_events_page_lists_exactly_the_tags_and_fields_of_the_model() -> Non
         ("Conflict causes", ConflictCause),
         ("Conflict outcomes", ConflictOutcome),
         ("Cut steps", CutStep),
+        ("Token roles", TokenRole),
     ],
 )
 def test_the_events_page_lists_exactly_the_words_of(heading: str, words: type[StrEnum]) -> None:

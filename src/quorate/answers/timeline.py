@@ -32,6 +32,7 @@ from quorate.model.events import (
     OwnerRemoved,
     PledgeClosed,
     PoolApplied,
+    RequestKept,
     ReservationClosed,
     ReservationMade,
     ReservationMoved,
@@ -44,6 +45,8 @@ from quorate.model.events import (
     SpareFilled,
     SystemApplied,
     ThresholdCrossed,
+    TokenIssued,
+    TokenRevoked,
     lease_gpus,
     tag_of,
 )
@@ -246,8 +249,25 @@ def said(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per ev
             return f"run/{event.run} waits again: {ended(event.reason)}"
         case RunEnded():
             return f"run/{event.run} {event.outcome}{_noted(event.note)}"
+        case RequestKept() | TokenIssued() | TokenRevoked():
+            return _said_of_requests(event)
         case _:
             return _said_of_plans(event)
+
+
+def _said_of_requests(event: RequestKept | TokenIssued | TokenRevoked) -> str:
+    match event:
+        case RequestKept():
+            return f"request/{event.key} carried out by {counted(event.count, 'event')}"
+        case TokenIssued():
+            whose = ", ".join(part for part in (event.tenant, event.user) if part)
+            until = "" if event.expires_ms is None else f", until {time_text(event.expires_ms)}"
+            of = f" for {whose}" if whose else ""
+            return f"token/{event.token} issued: {event.role}{of}{until}{_noted(event.note)}"
+        case TokenRevoked():
+            return f"token/{event.token} revoked{_noted(event.note)}"
+        case _:
+            assert_never(event)
 
 
 def _said_of_plans(  # noqa: PLR0911 - one line per event, nothing else

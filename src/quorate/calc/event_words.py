@@ -70,6 +70,12 @@ def told(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per ev
             return f"run {event.run} waits again ({event.reason})"
         case e.RunEnded():
             return f"run {event.run} is over: {event.outcome}"
+        case e.RequestKept():
+            return f"request {event.key} was carried out by {counted(event.count, 'event')}"
+        case e.TokenIssued():
+            return f"token {event.token} was issued ({event.role})"
+        case e.TokenRevoked():
+            return f"token {event.token} was revoked"
         case _:
             return _told_of_plans(event)
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from quorate.model.events import Event, NodeStatus
+from quorate.model.records import RequestRecord
 from quorate.model.refusal import Refusal
 from quorate.model.specs import Budget, Node, Owner, Pool, Run, System
 
@@ -157,6 +158,31 @@ class RemoveOwner:
 
 
 @dataclass(frozen=True, slots=True)
+class IssueToken:
+    """Take an access token from now on; the ledger is given the digest of its secret only.
+
+    ``role`` is a ``TokenRole``. No ``scopes`` means all that its role may do.
+    """
+
+    token: str
+    digest: str
+    role: str
+    tenant: str
+    user: str
+    scopes: tuple[str, ...] = ()
+    expires_ms: int | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RevokeToken:
+    """Do not take an access token any more."""
+
+    token: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Do what is due: renew or end holds that ran out, and try what waits."""
 
@@ -177,10 +203,26 @@ Immediate = (
     | CreateOwner
     | UpdateOwner
     | RemoveOwner
+    | IssueToken
+    | RevokeToken
     | Tick
 )
 """What is carried out at once, whoever waits."""
-Command = Submit | Immediate
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """Carry out ``command`` once, however often it is asked for with this idempotency key.
+
+    ``digest`` tells its content from that of another request: the same key with another is refused.
+    """
+
+    command: Submit | Immediate
+    key: str
+    digest: str
+
+
+Command = Submit | Immediate | Keyed
 
 
 class Change(StrEnum):
@@ -194,9 +236,13 @@ class Change(StrEnum):
 
 
 class Decision(Struct, frozen=True):
-    """What to commit. A refused command has refusals and no events: nothing is half done."""
+    """What to commit. A refused command has refusals and no events: nothing is half done.
+
+    One that was carried out before, by its idempotency key, ``repeats`` that and has no events.
+    """
 
     events: tuple[Event, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     changes: tuple[tuple[str, str, Change], ...] = ()
     warnings: tuple[str, ...] = ()
+    repeats: RequestRecord | None = None

@@ -24,10 +24,13 @@ from quorate.core.commands import (
     Draw,
     Fail,
     Immediate,
+    IssueToken,
+    Keyed,
     MarkNode,
     Release,
     RemoveOwner,
     Resolve,
+    RevokeToken,
     Shrink,
     Submit,
     Tick,
@@ -43,12 +46,14 @@ from quorate.core.held_back import release_due_ms
 from quorate.core.lifecycle import complete_run, try_start, try_waiting
 from quorate.core.quota import refuses_ever_so
 from quorate.core.replan import replan
+from quorate.core.requests import kept, repeated
 from quorate.core.reserve import reserve_waiting
 from quorate.core.scribe import Scribe
 from quorate.core.settle import settle_holds
 from quorate.core.stops import confirm, stop_run
 from quorate.core.tenants import change_owner
 from quorate.core.thresholds import settle_thresholds
+from quorate.core.tokens import issue_token, revoke_token
 from quorate.model.events import (
     EndReason,
     HoldExtended,
@@ -56,6 +61,8 @@ from quorate.model.events import (
     Outcome,
     RunRefused,
     RunSubmitted,
+    TokenIssued,
+    TokenRevoked,
 )
 from quorate.model.records import TERMINAL, Phase, RunRecord
 from quorate.model.refusal import Refusal, RefusalCode
@@ -64,6 +71,8 @@ from quorate.model.view import StateView
 
 _PASSES_MAX: Final = 16
 """How often starts are tried again in one decision because another promise has moved."""
+_STARTS_NOBODY: Final = (HoldExtended, TokenIssued, TokenRevoked)
+"""What happens and lets nobody start."""
 
 
 def decide(
@@ -74,6 +83,15 @@ def decide(
     ``has_executor`` says that somebody runs the work, and confirms when a stop is done.
     """
     scribe = Scribe(view, now_ms=now_ms, actor=actor, has_executor=has_executor)
+    if not isinstance(command, Keyed):
+        return _decide(scribe, command)
+    before = repeated(view, command, scribe.now_ms)
+    if before is not None:
+        return before
+    return kept(command, _decide(scribe, command.command), scribe.now_ms, actor)
+
+
+def _decide(scribe: Scribe, command: Submit | Immediate) -> Decision:
     _settle(scribe)
     settle_thresholds(scribe)
     if isinstance(command, Submit):
@@ -159,7 +177,7 @@ def _give_out(scribe: Scribe) -> None:
 
 def _stirs(scribe: Scribe) -> bool:
     """Return whether anything happened that may let somebody start: a longer hold never does."""
-    if any(not isinstance(event, HoldExtended) for event in scribe.events):
+    if any(not isinstance(event, _STARTS_NOBODY) for event in scribe.events):
         return True
     view = scribe.view
     let_go_ms = release_due_ms(view, scribe.began_ms)
@@ -200,6 +218,10 @@ def _carry_out(  # noqa: PLR0911 - one answer per command
             return _change_node(scribe, command)
         case CreateOwner() | UpdateOwner() | RemoveOwner():
             return change_owner(scribe, command)
+        case IssueToken():
+            return issue_token(scribe, command)
+        case RevokeToken():
+            return revoke_token(scribe, command)
         case Resolve() | Draw() | Tick():
             return _resolve(scribe, command)
         case _:
@@ -238,8 +260,9 @@ def _submit(scribe: Scribe, command: Submit) -> Decision:
     run = command.run
     known = scribe.view.runs.get(run.name)
     if known is not None and known.spec == run:
-        # The very same run is there already, as when a command is typed twice.
-        if scribe.events:
+        # The very same run is there already, as when a command is typed twice. Its key may be new,
+        # and is recorded then: what has become possible until now must not be passed over.
+        if scribe.events or _stirs(scribe):
             _give_out(scribe)
         return Decision(tuple(scribe.events), changes=(("Run", run.name, Change.UNCHANGED),))
     refusals = check_run(scribe.view, run)

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from quorate.core.commands import Change, CreateOwner, Decision, RemoveOwner, UpdateOwner
 from quorate.core.owner_checks import check_owners, share_warnings
 from quorate.core.scribe import Scribe
+from quorate.core.tokens import KIND, revoke_of_tenant
 from quorate.model.amounts import hours_text
 from quorate.model.events import OwnerApplied, OwnerRemoved
 from quorate.model.records import EnvelopeAccount
@@ -80,10 +81,14 @@ def _remove_owner(scribe: Scribe, command: RemoveOwner) -> Decision:
     if refusals:
         return Decision(refusals=refusals)
     warnings = (*_retired(view, name), *_lent_to(view, name))
+    tokens = revoke_of_tenant(scribe, name)
+    if tokens:
+        warnings += (f"{counted(len(tokens), 'access token')} revoked with it: {_listed(tokens)}",)
     scribe.write(
         OwnerRemoved(at_ms=scribe.now_ms, actor=scribe.actor, owner=name, reason=command.reason)
     )
-    return Decision(changes=(("Owner", name, Change.REMOVED),), warnings=warnings)
+    revoked = ((KIND, token, Change.REMOVED) for token in tokens)
+    return Decision(changes=(("Owner", name, Change.REMOVED), *revoked), warnings=warnings)
 
 
 def _write(scribe: Scribe, owner: Owner, reason: str, change: Change) -> Decision:

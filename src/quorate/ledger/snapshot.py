@@ -40,8 +40,10 @@ from quorate.model.records import (
     Lottery,
     Phase,
     PledgeRecord,
+    RequestRecord,
     ReservationRecord,
     RunRecord,
+    TokenRecord,
     UnwipedNode,
 )
 from quorate.model.refusal import Refusal
@@ -59,7 +61,7 @@ from quorate.model.specs import (
 )
 from quorate.model.state import State
 
-SNAPSHOT_FORMAT: Final = 5
+SNAPSHOT_FORMAT: Final = 6
 """Raised whenever the shape below or the meaning of a counter changes."""
 
 
@@ -176,6 +178,8 @@ class _Snapshot(Struct, array_like=True):
     meters: list[_Meter]
     node_meters: list[_NodeMeter]
     thresholds: dict[str, int]
+    requests: dict[str, RequestRecord]
+    tokens: dict[str, TokenRecord]
 
 
 class _Format(Struct, array_like=True):
@@ -209,6 +213,8 @@ def fingerprint(state: State) -> bytes:
     packed.pledges.sort(key=lambda entry: entry.pledge)
     packed.meters.sort(key=lambda entry: (entry.owner, entry.flavor))
     packed.node_meters.sort(key=lambda entry: entry.owner)
+    packed.requests = dict(sorted(packed.requests.items()))
+    packed.tokens = dict(sorted(packed.tokens.items()))
     return sha256(_ENCODER.encode(packed)).digest()
 
 
@@ -246,6 +252,9 @@ def _packed(state: State) -> _Snapshot:
             for owner, nodes in state.node_meters.items()
         ],
         dict(sorted(state.thresholds.items())),
+        # In their order: the oldest requests are looked for in front.
+        dict(state.requests.items()),
+        dict(state.tokens.items()),
     )
 
 
@@ -306,6 +315,8 @@ def _restore_plans(state: State, found: _Snapshot) -> None:
     state.losses.update(found.losses)
     state.barred.update(found.barred)
     state.thresholds.update(found.thresholds)
+    state.requests.update(found.requests)
+    state.tokens.update(found.tokens)
     for meter in found.meters:
         state.meters[meter.owner, meter.flavor] = Meter.of(meter.told)
         state.metered[meter.flavor] = None

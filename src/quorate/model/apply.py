@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from quorate.model import events as e
 from quorate.model.apply_plans import PLANS, hold_money, leave_running
+from quorate.model.apply_requests import REQUESTS
 from quorate.model.crossings import PERCENTS
 from quorate.model.island import all_slots
 from quorate.model.meters import Meter
@@ -443,4 +444,5 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     e.RunRequeued: _run_requeued,
     e.RunEnded: _run_ended,
     **PLANS,
+    **REQUESTS,
 }

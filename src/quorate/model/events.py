@@ -127,6 +127,15 @@ class CutStep(Word):
     LOTTERY = "Lottery"
 
 
+class TokenRole(Word):
+    """What whoever shows an access token may do at most."""
+
+    ADMIN = "admin"
+    TENANT_ADMIN = "tenant-admin"
+    USER = "user"
+    AUDITOR = "auditor"
+
+
 class Part(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
     """A value inside an event, stored by position like the event itself."""
 
@@ -478,6 +487,43 @@ class ConflictResolved(Fact, frozen=True, tag="conflict-resolved/1"):
     lost_gpu_ms: int
 
 
+class RequestKept(Fact, frozen=True, tag="request-kept/1"):
+    """A request that carried an idempotency key was carried out by the ``count`` events before.
+
+    ``digest`` tells its content from that of another request. ``changes`` and ``warnings`` are what
+    was answered beside the events, so that a repeated request is given the same answer.
+    """
+
+    key: str
+    digest: str
+    count: int
+    changes: tuple[tuple[str, str, str], ...]
+    warnings: tuple[str, ...]
+
+
+class TokenIssued(Fact, frozen=True, tag="token-issued/1"):
+    """An access token was issued. Its secret is not recorded: ``digest`` is its SHA-256 in hex.
+
+    ``token`` is its public id. No ``tenant`` means none, no ``scopes`` all that its role may do.
+    """
+
+    token: str
+    digest: str
+    role: TokenRole
+    tenant: str
+    user: str
+    scopes: tuple[str, ...]
+    expires_ms: int | None
+    note: str
+
+
+class TokenRevoked(Fact, frozen=True, tag="token-revoked/1"):
+    """An access token is not taken any more."""
+
+    token: str
+    note: str
+
+
 Event = (
     LedgerOpened
     | LotteryCommitted
@@ -509,6 +555,9 @@ Event = (
     | ReservationClosed
     | ConflictDeclared
     | ConflictResolved
+    | RequestKept
+    | TokenIssued
+    | TokenRevoked
 )
 
 

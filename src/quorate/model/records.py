@@ -6,9 +6,11 @@ Only ``model/apply.py`` changes them, and only after asking their table to ``own
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from msgspec import Struct
 
+from quorate.model.amounts import HOUR_MS
 from quorate.model.events import (
     ConflictDeclared,
     ConflictResolved,
@@ -21,6 +23,7 @@ from quorate.model.events import (
     Slice,
     Slots,
     Tier,
+    TokenIssued,
 )
 from quorate.model.island import IslandKey
 from quorate.model.refusal import Refusal, RefusalCode
@@ -28,6 +31,9 @@ from quorate.model.specs import Cap, CapId, Envelope, EnvelopeId, Node, Run
 from quorate.model.words import Word
 
 _WAITING_FOR_QUOTA = RefusalCode.WAITING_FOR_QUOTA
+
+REQUESTS_KEPT_MS: Final = 24 * HOUR_MS
+"""How long a request that carried an idempotency key is known."""
 
 
 class Phase(Word):
@@ -341,3 +347,36 @@ class PledgeRecord(Record):
     def copy(self) -> PledgeRecord:
         """Return itself: it never changes."""
         return self
+
+
+class RequestRecord(Record):
+    """A request that was carried out: ``seq`` is that of its request-kept event.
+
+    Its ``count`` events end right before that one.
+    """
+
+    digest: str
+    seq: int
+    count: int
+    changes: tuple[tuple[str, str, str], ...]
+    warnings: tuple[str, ...]
+    at_ms: int
+
+    def copy(self) -> RequestRecord:
+        """Return itself: it never changes."""
+        return self
+
+    def is_forgotten(self, now_ms: int) -> bool:
+        """Return whether the request is too long ago to be known at ``now_ms``."""
+        return now_ms - self.at_ms > REQUESTS_KEPT_MS
+
+
+class TokenRecord(Record):
+    """An access token: how it was issued, and when it was revoked, if it was."""
+
+    issued: TokenIssued
+    revoked_ms: int | None = None
+
+    def copy(self) -> TokenRecord:
+        """Return a record that may be changed alone."""
+        return TokenRecord(self.issued, self.revoked_ms)

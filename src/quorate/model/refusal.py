@@ -37,6 +37,7 @@ class RefusalCode(Word):
     ALREADY_EXISTS = "already-exists"
     CONFLICT = "conflict"
     STALE_VERSION = "stale-version"
+    KEY_REUSED = "key-reused"
     NOT_RUNNING = "not-running"
     UNSUPPORTED = "unsupported"
 
@@ -135,6 +136,7 @@ def sentence(refusal: Refusal) -> str:  # noqa: C901, PLR0911, PLR0912 - one lin
             | RefusalCode.ALREADY_EXISTS
             | RefusalCode.CONFLICT
             | RefusalCode.STALE_VERSION
+            | RefusalCode.KEY_REUSED
             | RefusalCode.NOT_RUNNING
             | RefusalCode.UNSUPPORTED
         ):

@@ -25,8 +25,10 @@ from quorate.model.records import (
     NodeRecord,
     Phase,
     PledgeRecord,
+    RequestRecord,
     ReservationRecord,
     RunRecord,
+    TokenRecord,
     UnwipedNode,
 )
 from quorate.model.selector import matches
@@ -95,12 +97,14 @@ class State:
         "pools",
         "public_key",
         "queued",
+        "requests",
         "reservations",
         "runs",
         "seq",
         "spares",
         "system",
         "thresholds",
+        "tokens",
         "unwiped",
     )
 
@@ -141,6 +145,8 @@ class State:
         self.barred: Table[str, int] = Table()
         self.backfilled: Table[str, None] = Table()
         self.spares: Table[str, None] = Table()
+        self.requests: Table[str, RequestRecord] = Table()
+        self.tokens: Table[str, TokenRecord] = Table()
         self._owner_leases: Table[str, dict[str, None]] = Table()
         self._payer_leases: Table[EnvelopeId, dict[str, None]] = Table()
         self.leases_indexed = False
@@ -765,4 +771,6 @@ _TABLES = (
     "barred",
     "backfilled",
     "spares",
+    "requests",
+    "tokens",
 )

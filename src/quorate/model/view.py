@@ -23,8 +23,10 @@ from quorate.model.records import (
     Lottery,
     NodeRecord,
     PledgeRecord,
+    RequestRecord,
     ReservationRecord,
     RunRecord,
+    TokenRecord,
     UnwipedNode,
 )
 from quorate.model.specs import (
@@ -350,6 +352,16 @@ class StateView(Protocol):
     @property
     def ends_cache(self) -> Ends:
         """Expected ends found so far; what a lease has part in is dropped when it changes."""
+        ...
+
+    @property
+    def requests(self) -> Mapping[str, RequestRecord]:
+        """Requests by idempotency key, the oldest first; some may be too old to be known."""
+        ...
+
+    @property
+    def tokens(self) -> Mapping[str, TokenRecord]:
+        """Access tokens by id, those that have expired or were revoked included."""
         ...
 
     def domains(self, pool: str, flavor: str) -> DomainIndex:

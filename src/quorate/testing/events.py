@@ -357,11 +357,43 @@ def _conflicts() -> st.SearchStrategy[ev.Event]:
     )
 
 
+def _requests() -> st.SearchStrategy[ev.Event]:
+    """Return a strategy for requests that are kept, and access tokens."""
+    digests = st.binary(min_size=32, max_size=32).map(bytes.hex)
+    return st.one_of(
+        st.builds(
+            ev.RequestKept,
+            times_ms,
+            texts,
+            key=names,
+            digest=digests,
+            count=st.integers(0, 1 << 20),
+            changes=st.lists(st.tuples(names, names, names), max_size=2).map(tuple),
+            warnings=st.lists(texts, max_size=2).map(tuple),
+        ),
+        st.builds(
+            ev.TokenIssued,
+            times_ms,
+            texts,
+            token=names,
+            digest=digests,
+            role=st.sampled_from(ev.TokenRole),
+            tenant=texts,
+            user=texts,
+            scopes=name_lists,
+            expires_ms=st.none() | times_ms,
+            note=texts,
+        ),
+        st.builds(ev.TokenRevoked, times_ms, texts, names, note=texts),
+    )
+
+
 def events() -> st.SearchStrategy[ev.Event]:
     """Return a strategy that draws from every type of event."""
     return st.one_of(
         _plans(),
         _conflicts(),
+        _requests(),
         st.builds(ev.LedgerOpened, times_ms, texts, ledger_id=names, public_key=texts),
         st.builds(ev.SystemApplied, times_ms, texts, systems()),
         st.builds(
