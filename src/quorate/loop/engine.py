@@ -19,16 +19,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from quorate.core.commands import Command, Decision, Draw
+from quorate.core.commands import Change, Command, Decision, Draw
 from quorate.core.decide import decide
 from quorate.core.lottery import CHAIN_LENGTH
-from quorate.ledger.chain import GENESIS, Head, seal
+from quorate.ledger.chain import GENESIS, Head, open_block, seal
 from quorate.ledger.fold import replay
 from quorate.ledger.snapshot import restore, take
 from quorate.loop.orders import orders_of, standing_orders
 from quorate.loop.preimages import Preimages
 from quorate.model.apply import apply_all
-from quorate.model.events import ConflictDeclared, Event, LedgerOpened, LotteryCommitted
+from quorate.model.events import (
+    ConflictDeclared,
+    Event,
+    LedgerOpened,
+    LotteryCommitted,
+    RequestKept,
+)
+from quorate.model.records import RequestRecord
 from quorate.model.state import State
 from quorate.model.view import StateView
 from quorate.ports.clock import Clock
@@ -49,11 +56,23 @@ DRAW_ACTOR: Final = "lottery"
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """A command, and who asks for it."""
+
+    command: Command
+    actor: str
+
+
+@dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of a command: its decision, and the head under which it is recorded."""
+    """What became of a command: its decision, and the head under which it is recorded.
+
+    ``first_seq`` is the sequence that its events begin at; where it has none, the next one.
+    """
 
     decision: Decision
     head: Head
+    first_seq: int
 
 
 class Engine:
@@ -172,40 +191,50 @@ class Engine:
         return self.execute_all([command], actor=actor)[0]
 
     def execute_all(self, commands: Sequence[Command], *, actor: str) -> list[Receipt]:
-        """Decide ``commands`` in order and commit them as one block; return when it is durable.
+        """Decide ``commands`` in order and commit them as one block; see ``execute_group``."""
+        return self.execute_group([Asked(command, actor) for command in commands])
+
+    def execute_group(self, asked: Sequence[Asked]) -> list[Receipt]:
+        """Decide what is ``asked`` in order and commit it as one block; return when it is durable.
 
         A refused command records nothing and does not keep the others from being recorded. Raises
         a ``StoreError`` when the block cannot be committed; then none of them happened. Conflicts
-        that are due are settled after it, unless everything was refused: then nothing is recorded.
+        that are due are settled after it, unless everything was refused or is a repetition: then
+        nothing is recorded.
         """
-        receipts = self.execute_block(commands, actor=actor)
-        if not all(receipt.decision.refusals for receipt in receipts):
+        receipts = self.commit_group(asked)
+        decisions = (receipt.decision for receipt in receipts)
+        if any(not decision.refusals and decision.repeats is None for decision in decisions):
             self.settle_due()
         return receipts
 
     def execute_block(self, commands: Sequence[Command], *, actor: str) -> list[Receipt]:
+        """Decide and commit one block as ``commit_group`` does, all of it asked by one."""
+        return self.commit_group([Asked(command, actor) for command in commands])
+
+    def commit_group(self, asked: Sequence[Asked]) -> list[Receipt]:
         """Decide and commit one block, and leave the conflicts that are due alone.
 
         Raises ``StaleHeadError`` when others were faster each time.
         """
         for _ in range(ATTEMPTS_MAX - 1):
             try:
-                return self._attempt(commands, actor)
+                return self._attempt(asked)
             except StaleHeadError:
                 _LOG.info("somebody else committed first; deciding again")
-        return self._attempt(commands, actor)
+        return self._attempt(asked)
 
-    def _attempt(self, commands: Sequence[Command], actor: str) -> list[Receipt]:
-        decisions: list[Decision] = []
+    def _attempt(self, asked: Sequence[Asked]) -> list[Receipt]:
+        decided: list[tuple[Decision, int]] = []
         events: list[Event] = []
         self._reload_if_unsure()
         try:
-            for command in commands:
-                decision = self._decide(command, actor)
+            for each in asked:
+                decision, first_seq = self._decide(each.command, each.actor), self._state.seq + 1
                 # From here until the block is durable the state runs ahead of the ledger.
                 self._is_sure = False
                 apply_all(self._state, decision.events)
-                decisions.append(decision)
+                decided.append((decision, first_seq))
                 events.extend(decision.events)
             if events:
                 self._append(events)
@@ -216,7 +245,23 @@ class Engine:
         if self.executor is not None and events:
             self.executor.carry_out(orders_of(self._state, events))
         self._maybe_snapshot()
-        return [Receipt(decision, self._head) for decision in decisions]
+        return [Receipt(decision, self._head, first_seq) for decision, first_seq in decided]
+
+    def answer_kept(self, record: RequestRecord) -> Receipt:
+        """Return the receipt of the request that ``record`` is of, read back from the store.
+
+        It is the one that was given when the request was carried out, if anybody was left to give
+        it. Raises ``CorruptLedgerError`` when its block cannot be read.
+        """
+        height = self._store.height_at(record.seq)
+        block = next(self._store.blocks(from_height=height))
+        before = Head(height=height - 1, seq=block.first_seq - 1, hash=block.prev_hash)
+        first_seq = record.seq - record.count
+        start, end = first_seq - block.first_seq, record.seq - block.first_seq + 1
+        events = tuple(open_block(block, after=before)[start:end])
+        assert isinstance(events[-1], RequestKept), (record, events[-1])
+        changes = tuple((kind, name, Change(change)) for kind, name, change in record.changes)
+        return Receipt(Decision(events, (), changes, record.warnings), block.head, first_seq)
 
     def settle_due(self) -> None:
         """Settle every conflict that is due, each in a block of its own.

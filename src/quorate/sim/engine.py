@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from quorate.core.commands import Command
 from quorate.loop.driver import Driver
-from quorate.loop.engine import SNAPSHOT_EVENTS, Engine, Receipt
+from quorate.loop.engine import SNAPSHOT_EVENTS, Asked, Engine, Receipt
 from quorate.model.view import StateView
 from quorate.ports.executor import Executor, Order, Report
 from quorate.ports.store import EventStore
@@ -101,11 +101,12 @@ class WatchedEngine(Engine):
 
     observers: Sequence[Observer] = ()
 
-    def execute_block(self, commands: Sequence[Command], *, actor: str) -> list[Receipt]:
+    def commit_group(self, asked: Sequence[Asked]) -> list[Receipt]:
         """Decide and commit as ``Engine`` does, and tell the observers before and after."""
+        commands = [each.command for each in asked]
         for observer in self.observers:
             observer.asked(commands, self.now_ms())
-        receipts = super().execute_block(commands, actor=actor)
+        receipts = super().commit_group(asked)
         for observer in self.observers:
             for command, receipt in zip(commands, receipts, strict=True):
                 observer.decided(command, receipt, self.view)
