@@ -115,6 +115,24 @@ BUGS: Final = (
         "    return max(0, room - 1 - max(0, least))\n",
     ),
     Bug(
+        "carry a request out twice",
+        "core/requests.py",
+        "    if known is None or known.is_forgotten(now_ms):\n",
+        "    if known is None or known.is_forgotten(now_ms + 23 * HOUR_MS):\n",
+    ),
+    Bug(
+        "answer a repeated request with too little",
+        "loop/engine.py",
+        "        first_seq = record.seq - record.count\n",
+        "        first_seq = record.seq - min(record.count, 2)\n",
+    ),
+    Bug(
+        "leave a removed tenant its tokens",
+        "core/tenants.py",
+        "    tokens = revoke_of_tenant(scribe, name)\n",
+        "    tokens = revoke_of_tenant(scribe, name) if name == 'owl' else ()\n",
+    ),
+    Bug(
         "skip a node quota",
         "core/quota.py",
         "            if current + new > limit:\n",

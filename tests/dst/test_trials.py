@@ -125,6 +125,7 @@ def _possible() -> set[Happened]:
         *(Happened("start", reason.value) for reason in StartReason),
         *(Happened("end", reason.value) for reason in EndReason if reason not in _NOT_YET),
         *(Happened("refusal", code.value) for code in RefusalCode),
+        Happened("answer", "repeated"),
     }
 
 

@@ -19,6 +19,7 @@ from quorate.sim.demand import START_MS, Size
 from quorate.sim.engine import Observer, Simulation, Timeline, VirtualClock
 from quorate.sim.executor import SimExecutor, Truth
 from quorate.sim.faults import Courier, CrashingStore, FaultRates, Faults, stop_delays, wipes
+from quorate.sim.requests import draw_requests
 from quorate.sim.world import World, draw_world
 
 CALM_MS: Final = 24 * HOUR_MS
@@ -37,7 +38,9 @@ class Trial:
         self, seed: int, *, size: Size | None = None, observers: Sequence[Observer] = ()
     ) -> None:
         self.seed = seed
-        self.world: World = draw_world(Random(f"{seed}/world"), Size() if size is None else size)
+        size = Size() if size is None else size
+        self.world: World = draw_world(Random(f"{seed}/world"), size)
+        self.requests = draw_requests(Random(f"{seed}/requests"), size, self.world)
         rates = draw_rates(Random(f"{seed}/rates"))
         self.rates = FaultRates() if self.world.is_honest else rates
         self.timeline = Timeline(VirtualClock(START_MS))
@@ -65,11 +68,16 @@ class Trial:
         courier = Courier(self.simulation, self.executor, self.rates, chance)
         courier.insist(Apply(world.specs), actor="operator")
         for arrival in world.arrivals:
-            timeline.at(arrival.at_ms, partial(courier.send, Submit(arrival.run)))
+            submit = self.requests.submits.get(arrival.run.name, Submit(arrival.run))
+            timeline.at(arrival.at_ms, partial(courier.send, submit))
             give_up = partial(self._give_up, courier, arrival.run.name)
             timeline.at(arrival.at_ms + arrival.patience_ms, give_up)
         for wish in world.wishes:
             timeline.at(wish.at_ms, partial(courier.send, wish.command))
+        chance = Random(f"{self.seed}/requests-courier")
+        other = Courier(self.simulation, self.executor, self.rates, chance)
+        for wish in self.requests.wishes:
+            timeline.at(wish.at_ms, partial(other.send, wish.command))
         Faults(
             self.simulation,
             self.executor,

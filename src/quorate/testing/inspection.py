@@ -1,9 +1,10 @@
 """An inspection: a trial of one seed, looked at from all sides while it happens.
 
 After every commit what was touched holds, every so often everything does; a second tick at the same
-instant changes nothing; the executor was told nothing impossible. After every crash whatever was
-answered is still there. At the end the whole history is audited, replayed and compared, and nothing
-hangs. What has happened is counted, so that a test can insist that everything does.
+instant changes nothing; the executor was told nothing impossible. A request that comes again is
+given the first answer and does nothing. After every crash whatever was answered is still there. At
+the end the whole history is audited, replayed and compared, and nothing hangs. What has happened is
+counted, so that a test can insist that everything does.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final
 
 from quorate.core.audit import audit
 from quorate.core.beside import admit_beside
-from quorate.core.commands import Command, Tick
+from quorate.core.commands import Command, Keyed, Tick
 from quorate.core.decide import decide
 from quorate.core.due import next_due_ms
 from quorate.core.invariants import Violation, sweep
@@ -24,7 +25,7 @@ from quorate.core.touched import check_touched
 from quorate.ledger.chain import GENESIS, Head, open_blocks
 from quorate.ledger.fold import fold
 from quorate.ledger.snapshot import restore, take
-from quorate.loop.engine import Receipt
+from quorate.loop.engine import Engine, Receipt
 from quorate.model.events import Event, LeaseEnded, LeaseStarted, RunRefused, tag_of
 from quorate.model.refusal import Refusal
 from quorate.model.view import StateView
@@ -33,6 +34,7 @@ from quorate.sim.engine import LOTTERY_LENGTH, LOTTERY_SECRET
 from quorate.sim.faults import RESCUE_AFTER_MS
 from quorate.sim.trial import Trial
 from quorate.testing.promise_books import PromiseBooks
+from quorate.testing.request_books import RequestBooks
 from quorate.testing.shrinking import Deed, unsettled
 from quorate.testing.states import same
 
@@ -82,6 +84,7 @@ class Inspection:
         self._commits = 0
         self._answered: dict[int, Head] = {}
         self._books = PromiseBooks(LOTTERY_SECRET, LOTTERY_LENGTH)
+        self._requests = RequestBooks()
         self._read: Head = GENESIS
         self.deeds: list[Deed] = []
         self._unanswered = 0
@@ -106,6 +109,11 @@ class Inspection:
             self.findings.happened[Happened("refusal", refusal.code.value)] += 1
         if decision.events:
             self._answered[receipt.head.height] = receipt.head
+        if decision.repeats is not None:
+            self.findings.happened[Happened("answer", "repeated")] += 1
+        if isinstance(command, Keyed):
+            faults = list(self._requests.answered(command.key, receipt, self._engine))
+            assert not faults, faults
         if isinstance(command, Tick):
             again = decide(view, command, now_ms=view.at_ms, actor="again", has_executor=True)
             assert not decision.events or not unsettled(view, again), ("a second tick", again)
@@ -123,6 +131,7 @@ class Inspection:
         self._read_on(view)
         self._see_the_executor(view)
         _expect_waiting(view)
+        _expect_tenants(view)
 
     def reopened(self, view: StateView) -> None:
         """See that nothing that was answered is gone, and that the state is whole."""
@@ -140,7 +149,15 @@ class Inspection:
             block = next(self.trial.store.blocks(from_height=last.height), None)
             assert block is not None, ("answered, and lost", last)
             assert block.head == last, ("answered, and changed", last, block.head)
+        faults = list(self._requests.look(view, self._engine))
+        assert not faults, faults[:5]
         self._see_the_executor(view)
+
+    @property
+    def _engine(self) -> Engine:
+        engine = self.trial.simulation.engine
+        assert engine is not None, "nobody answers while it is down"
+        return engine
 
     def _read_on(self, view: StateView) -> None:
         """Read the blocks that have come, and see that every promise in them is kept."""
@@ -149,6 +166,7 @@ class Inspection:
             self._read = head
             self._count(events)
             faults = list(self._books.enter(head.height, events, view))
+            faults += self._requests.enter(head, events)
             assert not faults, faults[:5]
 
     def _see_the_executor(self, view: StateView) -> None:
@@ -208,6 +226,12 @@ def _expect_waiting(view: StateView) -> None:
         for name in names:
             answer = admit_beside(view, view.runs[name].spec, view.at_ms, has_executor=True)
             assert isinstance(answer, Refusal), ("not woken", name, view.runs[name].refusal)
+
+
+def _expect_tenants(view: StateView) -> None:
+    """See that no access token outlives its tenant."""
+    tenants = {known.issued.tenant for known in view.tokens.values() if known.revoked_ms is None}
+    assert tenants <= {"", *view.owners}, ("tokens of nobody", tenants)
 
 
 def _expect_none(found: Sequence[Violation]) -> None:

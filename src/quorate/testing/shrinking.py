@@ -26,6 +26,7 @@ from quorate.core.commands import (
     Drain,
     Draw,
     Fail,
+    Keyed,
     MarkNode,
     Release,
     RemoveOwner,
@@ -245,7 +246,11 @@ def _deed(command: Command | None) -> dict[str, object]:  # noqa: C901, PLR0911,
             return {"resolve": _resolve(command)}
         case CreateOwner() | UpdateOwner() | RemoveOwner():
             return _tenant_deed(command)
+        case Keyed():
+            # A run that is there already is not submitted twice without its key either.
+            return _deed(command.command)
         case _:
+            # Scenarios know no access tokens, which let nobody start.
             return {"tick": True}
 
 
