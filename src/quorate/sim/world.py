@@ -226,6 +226,7 @@ def _maze(until_ms: int) -> Budget:
         name="all",
         flavor="H100",
         envelopes=tuple(line.name for line in lines),
+        concurrency_max=len(lines),
         gpu_ms_max=3_800 * HOUR_MS,
     )
     return Budget(name="b-maze", owner="maze", envelopes=lines, caps=(cap,))
