@@ -82,11 +82,11 @@ def _of_run(view: StateView, caller: Caller, run: Run) -> str:
 
 def _of_known(view: StateView, caller: Caller, name: str) -> str:
     record = view.runs.get(name)
-    # What may not be seen is refused as if it were not there, so that nobody can find out.
+    # What may not be seen is refused in the words for what is not there: nobody can find out.
     if record is not None and not sees_owner(view, caller, record.spec.owner):
         raise CommandError(
             Exit.REFUSED,
-            f"there is no run {name!r}; list them: quorate get runs",
+            f"no run {name!r}; list them: quorate get runs",
             fault="unknown-name",
         )
     return ""

@@ -61,6 +61,8 @@ def test_the_worst_of_several_refusals_decides() -> None:
     )
     assert error.code is Exit.INVALID
     assert error.lines == ("no x; apply it", "bad y")
+    assert error.fault == "unknown-name"
+    assert [each.subject for each in error.refusals] == ["no x", "bad y"]
 
 
 def test_an_error_of_the_system_names_its_file() -> None:

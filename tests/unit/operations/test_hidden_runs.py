@@ -1,0 +1,34 @@
+"""Runs of others: refused in the very words for runs that are not there."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import Struct
+
+from quorate.operations.asked import EndRun, ShrinkRun
+from tests.unit.operations.office import ADA, ADMIN, BEN, Office
+
+
+@pytest.mark.parametrize(
+    ("name", "hidden", "absent"),
+    [
+        *((f"{verb}-run", EndRun(run="see"), EndRun(run="sea")) for verb in ("cancel", "fail")),
+        ("complete-run", EndRun(run="see"), EndRun(run="sea")),
+        ("shrink-run", ShrinkRun(run="see", gpus=1), ShrinkRun(run="sea", gpus=1)),
+    ],
+)
+def test_a_run_of_others_is_refused_like_one_that_is_not_there(
+    name: str, hidden: Struct, absent: Struct
+) -> None:
+    office = Office()
+    found, missing = office.refused(BEN, name, hidden), office.refused(BEN, name, absent)
+    assert (found.code, found.fault) == (missing.code, missing.fault)
+    assert found.fault == "unknown-name"
+    assert [line.replace("see", "sea") for line in found.lines] == list(missing.lines)
+
+
+def test_its_own_tenant_and_an_admin_may_end_it() -> None:
+    for caller in (ADA, ADMIN):
+        office = Office()
+        office.ask(caller, "cancel-run", EndRun(run="see"))
+        assert not office.engine.view.runs["see"].leases
