@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import click
 
 from quorate.answers.exits import CommandError, Exit
 from quorate.cli.settings import Settings, examples, writer
 
-if TYPE_CHECKING:
-    from quorate.documents import Document
-    from quorate.model.view import StateView
-
-_PREFIX: Final = "claim-"
 _OPTIONS: Final = {
     "metadata.name": "NAME",
     "spec.owner": "--owner",
@@ -84,51 +79,30 @@ def claim(
     early is theirs again. Nobody else is placed on these nodes, nothing there is cut or drawn, and
     each node is wiped before anybody else gets it. Who claimed what is recorded first.
     """
-    from quorate.answers.readiness import ready
-    from quorate.cli.carry_out import carry_out
-    from quorate.cli.session import writing
-    from quorate.core.commands import Submit
+    from quorate.cli.asking import ask
+    from quorate.operations.asked_fleet import ClaimNodes
+    from quorate.operations.claims import claim_document
 
     if (nodes is None) == (gpus is None):
         raise click.UsageError("give either --nodes N or --gpus N")
-    selector = _selector(labels)
-    with writing(settings, dry_run=dry_run) as engine:
-        view = engine.view
-        if nodes is not None:
-            gpus = nodes * _node_size(view, pool or "default", flavor, selector)
-        spec: dict[str, Any] = {
-            "owner": owner,
-            "resources": {"gpuType": flavor, "totalGPUs": gpus},
-            "runtime": {"expectedDuration": duration},
-            "locality": {"allowCrossGroupSpread": not one_domain},
-            "sensitive": True,
-        }
-        if selector:
-            spec["locality"]["selector"] = selector
-        if checkpoint is not None:
-            spec["runtime"]["checkpoint"] = checkpoint
-        spec |= {} if user is None else {"user": user}
-        spec |= {} if pool is None else {"pool": pool}
-        run = ready(_document(name, spec), view, settings.actor(), set())
-        carry_out(settings, engine, Submit(run), dry_run=dry_run)
-
-
-def _document(name: str | None, spec: dict[str, Any]) -> Document:
-    """Return the claim as a document; raises ``CommandError`` with every option that is wrong."""
-    from quorate.documents import API_VERSION, Invalid, parse_tree
-
-    metadata = {"generateName": _PREFIX} if name is None else {"name": name}
-    tree = {"apiVersion": API_VERSION, "kind": "Run", "metadata": metadata, "spec": spec}
-    parsed = parse_tree(None, tree, source="options")
-    if isinstance(parsed, Invalid):
-        raise CommandError(
-            Exit.INVALID,
-            *(
-                f"{_OPTIONS.get(each.path, each.path)}: {each.message}; {each.remedy}"
-                for each in parsed.problems
-            ),
-        )
-    return parsed.items[0]
+    asked = ClaimNodes(
+        name=name,
+        owner=owner,
+        flavor=flavor,
+        nodes=nodes,
+        gpus=gpus,
+        duration=duration,
+        user=user,
+        pool=pool,
+        selector=_selector(labels),
+        one_domain=one_domain,
+        checkpoint=checkpoint,
+        dry_run=dry_run,
+    )
+    # Judged here first, so that what is wrong is called by its flag; how many GPUs a node has is
+    # not known here, and one will do.
+    claim_document(asked, gpus or 1, words=_OPTIONS)
+    ask(settings, "claim-nodes", asked)
 
 
 def _selector(labels: tuple[str, ...]) -> dict[str, str]:
@@ -139,31 +113,6 @@ def _selector(labels: tuple[str, ...]) -> dict[str, str]:
             raise CommandError(Exit.USAGE, f"--select: {label!r} is not LABEL=VALUE")
         found[key] = value
     return found
-
-
-def _node_size(view: StateView, pool: str, flavor: str, selector: dict[str, str]) -> int:
-    """Return how many GPUs the nodes have that may be meant; raises where they differ."""
-    from quorate.model.selector import matches, selector_of
-
-    wanted = selector_of(selector)
-    sizes = {
-        record.spec.gpus
-        for record in view.nodes.values()
-        if record.island.pool == pool
-        and record.spec.flavor == flavor
-        and matches(wanted, dict(record.spec.labels) | record.spec.location)
-    }
-    if len(sizes) == 1:
-        return sizes.pop()
-    if sizes:
-        counts = " or ".join(str(size) for size in sorted(sizes))
-        raise CommandError(
-            Exit.REFUSED, f"nodes with {flavor} have {counts} GPUs here: say --gpus N instead"
-        )
-    raise CommandError(
-        Exit.REFUSED,
-        f"pool {pool!r} has no such node with flavor {flavor!r}; list them: quorate get nodes",
-    )
 
 
 @click.command(
@@ -183,8 +132,10 @@ def release(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
     What was held for the rest of its time is released. The nodes are given to nobody before they
     have been wiped: whoever runs the work does that, or somebody says: quorate node wiped NODE.
     """
-    from quorate.cli.finish import checked_note, do, run_name
-    from quorate.core.commands import Release
+    from quorate.cli.asking import ask
+    from quorate.cli.finish import checked_note, run_name
+    from quorate.operations.asked_fleet import ReleaseClaim
 
     claimed = run_name(name.removeprefix("claim/"))
-    do(settings, Release(claimed, checked_note(note)), dry_run=dry_run)
+    asked = ReleaseClaim(claim=claimed, note=checked_note(note), dry_run=dry_run)
+    ask(settings, "release-claim", asked)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
 from quorate.cli.settings import Settings, examples, one_line, writer
-
-if TYPE_CHECKING:
-    from quorate.core.commands import Command
 
 NOTE_CHARS_MAX: Final = 1000
 
@@ -83,19 +80,10 @@ def tick(settings: Settings, dry_run: bool) -> None:
     what cannot be kept moves, with its cause; runs that wait are tried, and malleable ones grow
     when nobody waits. Every command that writes does this too.
     """
-    from quorate.answers.words import until
-    from quorate.cli.carry_out import carry_out
-    from quorate.cli.session import writing
-    from quorate.core.commands import Tick
-    from quorate.core.due import next_due_ms
+    from quorate.cli.asking import ask
+    from quorate.operations.asked_fleet import Tick
 
-    with writing(settings, dry_run=dry_run) as engine:
-        now_ms = engine.now_ms()
-        due_ms = next_due_ms(engine.view, has_executor=False, after_ms=now_ms)
-        unchanged = "nothing is due, and nothing will be by time alone"
-        if due_ms is not None:
-            unchanged = f"nothing is due before {until(due_ms, now_ms)}"
-        carry_out(settings, engine, Tick(), dry_run=dry_run, unchanged=unchanged)
+    ask(settings, "tick", Tick(dry_run=dry_run))
 
 
 def _end(settings: Settings, name: str, run: str, note: str, *, dry_run: bool) -> None:
@@ -114,12 +102,3 @@ def run_name(run: str) -> str:
 def checked_note(note: str) -> str:
     """Return ``note``, which may be empty and is else one line; raises ``CommandError``."""
     return one_line(note, "--note", NOTE_CHARS_MAX) if note else ""
-
-
-def do(settings: Settings, command: Command, *, dry_run: bool) -> None:
-    """Carry out ``command`` on the ledger and print what came of it."""
-    from quorate.cli.carry_out import carry_out
-    from quorate.cli.session import writing
-
-    with writing(settings, dry_run=dry_run) as engine:
-        carry_out(settings, engine, command, dry_run=dry_run)

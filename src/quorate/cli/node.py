@@ -6,14 +6,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from quorate.answers.exits import CommandError, Exit
 from quorate.cli.settings import Settings, examples, writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from quorate.core.commands import Drain, MarkNode
-    from quorate.model.events import NodeStatus
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -56,9 +52,7 @@ def fail(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
     goes on narrower, as long as its minimum is whole; any other run waits again, in its old place,
     and starts from its last checkpoint when it can.
     """
-    from quorate.model.events import NodeStatus
-
-    _mark(settings, name, NodeStatus.FAILED, note, dry_run=dry_run)
+    _mark(settings, "fail-node", name, note, dry_run=dry_run)
 
 
 @node.command(epilog=examples("quorate node recover a1", 'quorate node recover a1 --note "fixed"'))
@@ -70,16 +64,7 @@ def recover(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
     It is given work at once. To have it back without work, cordon it instead: a failed node that
     is cordoned counts as repaired.
     """
-    from quorate.model.events import NodeStatus
-
-    _mark(
-        settings,
-        name,
-        NodeStatus.READY,
-        note,
-        dry_run=dry_run,
-        unless=(NodeStatus.CORDONED, "uncordon"),
-    )
+    _mark(settings, "recover-node", name, note, dry_run=dry_run)
 
 
 @node.command(
@@ -89,9 +74,7 @@ def recover(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
 @click.pass_obj
 def cordon(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
     """Place nothing new on a node; what is on it goes on."""
-    from quorate.model.events import NodeStatus
-
-    _mark(settings, name, NodeStatus.CORDONED, note, dry_run=dry_run)
+    _mark(settings, "cordon-node", name, note, dry_run=dry_run)
 
 
 @node.command(epilog=examples("quorate node uncordon a1"))
@@ -99,16 +82,7 @@ def cordon(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
 @click.pass_obj
 def uncordon(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
     """Let a cordoned node be given work again."""
-    from quorate.model.events import NodeStatus
-
-    _mark(
-        settings,
-        name,
-        NodeStatus.READY,
-        note,
-        dry_run=dry_run,
-        unless=(NodeStatus.FAILED, "recover"),
-    )
+    _mark(settings, "uncordon-node", name, note, dry_run=dry_run)
 
 
 @node.command(
@@ -126,12 +100,7 @@ def drain(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
     there; any other run waits again, in its old place, and starts elsewhere as soon as it can. A
     claim stays until its end.
     """
-    from quorate.cli.finish import checked_note
-    from quorate.core.commands import Drain
-    from quorate.model.events import NodeStatus
-
-    command = Drain(_node_name(name), checked_note(note))
-    _do(settings, command, NodeStatus.CORDONED, dry_run=dry_run, unless=None)
+    _mark(settings, "drain-node", name, note, dry_run=dry_run)
 
 
 @node.command(
@@ -158,12 +127,18 @@ def wiped(
     Nobody is given a node that a claim has had before it was wiped. One that could not be wiped is
     quarantined until somebody says, with this command, that it is clean.
     """
-    from quorate.cli.finish import checked_note, do
-    from quorate.core.commands import Wiped
+    from quorate.cli.asking import ask
+    from quorate.cli.finish import checked_note
+    from quorate.operations.asked_fleet import NodeWiped
 
-    claim = None if after is None else after.removeprefix("claim/")
-    command = Wiped(_node_name(name), not failed, claim, checked_note(note))
-    do(settings, command, dry_run=dry_run)
+    asked = NodeWiped(
+        node=_node_name(name),
+        failed=failed,
+        after=None if after is None else after.removeprefix("claim/"),
+        note=checked_note(note),
+        dry_run=dry_run,
+    )
+    ask(settings, "mark-node-wiped", asked)
 
 
 def _node_name(name: str) -> str:
@@ -171,46 +146,11 @@ def _node_name(name: str) -> str:
     return name.removeprefix("node/")
 
 
-def _mark(
-    settings: Settings,
-    name: str,
-    status: NodeStatus,
-    note: str,
-    *,
-    dry_run: bool,
-    unless: tuple[NodeStatus, str] | None = None,
-) -> None:
+def _mark(settings: Settings, operation: str, name: str, note: str, *, dry_run: bool) -> None:
+    """Ask for one of the operations that say what a node is."""
+    from quorate.cli.asking import ask
     from quorate.cli.finish import checked_note
-    from quorate.core.commands import MarkNode
+    from quorate.operations.asked_fleet import MarkNode
 
-    command = MarkNode(_node_name(name), status, checked_note(note))
-    _do(settings, command, status, dry_run=dry_run, unless=unless)
-
-
-def _do(
-    settings: Settings,
-    command: MarkNode | Drain,
-    wanted: NodeStatus,
-    *,
-    dry_run: bool,
-    unless: tuple[NodeStatus, str] | None,
-) -> None:
-    """Carry out ``command``; ``unless`` the node has a status for which there is another verb."""
-    from quorate.cli.carry_out import carry_out
-    from quorate.cli.session import writing
-    from quorate.model.events import NodeStatus
-
-    name = command.node
-    with writing(settings, dry_run=dry_run) as engine:
-        now = engine.view.node_status.get(name, NodeStatus.READY)
-        if unless is not None and now is unless[0]:
-            raise CommandError(
-                Exit.REFUSED, f"node {name!r} is {now}; use: quorate node {unless[1]} {name}"
-            )
-        carry_out(
-            settings,
-            engine,
-            command,
-            dry_run=dry_run,
-            unchanged=f"node/{name} is {wanted} already",
-        )
+    asked = MarkNode(node=_node_name(name), note=checked_note(note), dry_run=dry_run)
+    ask(settings, operation, asked)

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
 from quorate.answers.exits import CommandError, Exit
 from quorate.cli.settings import Settings, examples, writer
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from quorate.core.commands import Resolve
-    from quorate.loop.engine import Engine
-    from quorate.model.view import StateView
-
 _KEYS: Final = ("flavor", "domain", "pool")
-_DEFAULT_POOL: Final = "default"
 
 
 @click.command(
@@ -52,22 +44,18 @@ def resolve(settings: Settings, *, scope: str, deficit: int, dry_run: bool) -> N
 
     With --dry-run: what would be cut, who would enter with which odds, and a dummy draw.
     """
-    from quorate.cli.carry_out import carry_out
-    from quorate.cli.session import writing
+    from quorate.cli.asking import ask
+    from quorate.operations.asked_fleet import Resolve
 
     wanted = _parsed(scope)
-    with writing(settings, dry_run=dry_run) as engine:
-        command = _command(engine.view, wanted, deficit)
-        if dry_run:
-            _foretell(settings, engine, command)
-            return
-        carry_out(
-            settings,
-            engine,
-            command,
-            dry_run=False,
-            unchanged="a conflict over this is open already; see: quorate get resolveroutcomes",
-        )
+    asked = Resolve(
+        flavor=wanted["flavor"][0],
+        domains=tuple(wanted.get("domain", ())),
+        pool=wanted.get("pool", ["default"])[0],
+        deficit=deficit,
+        dry_run=dry_run,
+    )
+    ask(settings, "resolve", asked)
 
 
 def _parsed(scope: str) -> dict[str, list[str]]:
@@ -93,63 +81,3 @@ def _parsed(scope: str) -> dict[str, list[str]]:
 
 def _wrong(what: str) -> CommandError:
     return CommandError(Exit.USAGE, f"--scope: {what}")
-
-
-def _command(view: StateView, wanted: dict[str, list[str]], deficit: int) -> Resolve:
-    """Return the command; raises ``CommandError`` for what is not there."""
-    from quorate.core.commands import Resolve
-
-    (pool,) = wanted.get("pool", [_DEFAULT_POOL])
-    (flavor,) = wanted["flavor"]
-    if pool not in view.pools:
-        raise _missing(f"there is no pool {pool!r}", sorted(view.pools))
-    islands = {record.island for record in view.nodes.values()}
-    known = sorted(key.domain for key in islands if (key.pool, key.flavor) == (pool, flavor))
-    if not known:
-        flavors = sorted({key.flavor for key in islands if key.pool == pool})
-        raise _missing(f"pool {pool!r} has no node of flavor {flavor!r}", flavors)
-    domains = tuple(_domain(word, known, flavor) for word in wanted.get("domain", ()))
-    return Resolve(pool, flavor, domains, deficit)
-
-
-def _domain(word: str, known: Sequence[str], flavor: str) -> str:
-    """Return the key of the domain that ``word`` means, by its whole key or its last part."""
-    if word in known:
-        return word
-    matching = [key for key in known if key.endswith(f"/{word}")]
-    if len(matching) == 1:
-        return matching[0]
-    if matching:
-        raise _missing(f"domain {word!r} is not clear", matching)
-    raise _missing(f"there is no {flavor} in domain {word!r}", known)
-
-
-def _missing(what: str, known: Sequence[str]) -> CommandError:
-    return CommandError(
-        Exit.REFUSED, f"--scope: {what}; there are: {', '.join(known) if known else 'none'}"
-    )
-
-
-def _foretell(settings: Settings, engine: Engine, command: Resolve) -> None:
-    """Print what the conflict would come to, as things are; nothing is written."""
-    from quorate.answers.contests import contest_lines, contest_tree
-    from quorate.answers.failures import refused
-    from quorate.cli.printing import print_tree
-    from quorate.core.contest import foresee
-    from quorate.core.question import Question
-    from quorate.model.events import ConflictCause, Scope
-    from quorate.model.refusal import Refusal
-
-    view, now_ms = engine.view, engine.now_ms()
-    scope = Scope(command.pool, command.flavor, tuple(sorted(set(command.domains))))
-    question = Question(ConflictCause.BY_HAND, scope, gpus=command.gpus)
-    found = foresee(view, question, now_ms + view.pools[command.pool].notice_ms)
-    if isinstance(found, Refusal):
-        raise refused([found])
-    assert found is not None, "somebody asked for one GPU or more"
-    if not settings.is_table:
-        print_tree(settings, {"dryRun": True, "contest": contest_tree(found)})
-        return
-    for line in contest_lines(found, now_ms):
-        click.echo(line)
-    click.echo("dry run: nothing was recorded")

@@ -16,7 +16,6 @@ from pathlib import Path
 import click
 
 from quorate.adapters.clock_system import SystemClock
-from quorate.adapters.key_file import load_lottery_secret, lottery_path
 from quorate.adapters.store_sqlite import SqliteStore
 from quorate.answers.exits import CommandError, Exit
 from quorate.answers.moment import Moment
@@ -100,15 +99,3 @@ def as_of(view: StateView, now_ms: int, *, notify: bool = False) -> Moment:
             err=True,
         )
     return Moment(settled, now_ms, view.seq)
-
-
-@contextmanager
-def writing(settings: Settings, *, dry_run: bool) -> Iterator[Engine]:
-    """Open the ledger for writing; a dry run opens it for reading, and so cannot write.
-
-    Where the lottery's secret lies beside it, conflicts that are due are settled too.
-    """
-    lottery = lottery_path(Path(settings.ledger))
-    secret = load_lottery_secret(lottery) if lottery.exists() and not dry_run else None
-    with open_to_read(settings) if dry_run else open_to_write(settings) as store:
-        yield Engine.open(store, clock_of(settings), lottery_secret=secret)

@@ -10,6 +10,7 @@ from typing import Final
 from quorate.operations import asked, given
 from quorate.operations.caller import ADMINS, MANAGERS, SUBMITTERS
 from quorate.operations.operation import Area, Effect, Operation, Repeat
+from quorate.operations.table_fleet import FLEET
 from quorate.operations.table_things import THINGS
 
 RUNS: Final = (
@@ -161,5 +162,5 @@ TENANTS: Final = (
     ),
 )
 
-OPERATIONS: Final = {operation.name: operation for operation in (*THINGS, *RUNS, *TENANTS)}
+OPERATIONS: Final = {operation.name: operation for operation in (*THINGS, *RUNS, *TENANTS, *FLEET)}
 """Name -> operation."""

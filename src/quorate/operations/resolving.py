@@ -1,0 +1,90 @@
+"""Room made by hand, one notice ahead; and what time has made due, done now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from quorate.answers.contests import contest_lines, contest_tree
+from quorate.answers.exits import UNKNOWN_NAME, CommandError, Exit
+from quorate.answers.failures import refused
+from quorate.answers.words import until
+from quorate.core.commands import Resolve, Tick
+from quorate.core.contest import foresee
+from quorate.core.due import next_due_ms
+from quorate.core.question import Question
+from quorate.model.events import ConflictCause, Scope
+from quorate.model.refusal import Refusal
+from quorate.model.view import StateView
+from quorate.operations import asked_fleet as ask
+from quorate.operations.answer import Answer, Order
+from quorate.operations.desk import Desk
+from quorate.operations.operation import Operation
+
+
+def resolve(desk: Desk, asked: ask.Resolve, operation: Operation) -> Answer | Order:
+    """Return the order to make room in a scope, or for a dry run what that would come to."""
+    del operation
+    command = _command(desk.recorded, asked)
+    if asked.dry_run:
+        return _foretold(desk, command)
+    return Order(
+        command=command,
+        unchanged="a conflict over this is open already; see: quorate get resolveroutcomes",
+    )
+
+
+def tick(desk: Desk, asked: ask.Tick, operation: Operation) -> Order:
+    """Return the order to do what time has made due."""
+    del asked, operation
+    has_executor = desk.engine.executor is not None
+    due_ms = next_due_ms(desk.recorded, has_executor=has_executor, after_ms=desk.now_ms)
+    unchanged = "nothing is due, and nothing will be by time alone"
+    if due_ms is not None:
+        unchanged = f"nothing is due before {until(due_ms, desk.now_ms)}"
+    return Order(command=Tick(), unchanged=unchanged)
+
+
+def _command(view: StateView, asked: ask.Resolve) -> Resolve:
+    """Return the command; raises ``CommandError`` for what is not there."""
+    pool, flavor = asked.pool, asked.flavor
+    if pool not in view.pools:
+        raise _missing(f"there is no pool {pool!r}", sorted(view.pools))
+    islands = {record.island for record in view.nodes.values()}
+    known = sorted(key.domain for key in islands if (key.pool, key.flavor) == (pool, flavor))
+    if not known:
+        flavors = sorted({key.flavor for key in islands if key.pool == pool})
+        raise _missing(f"pool {pool!r} has no node of flavor {flavor!r}", flavors)
+    domains = tuple(_domain(word, known, flavor) for word in asked.domains)
+    return Resolve(pool, flavor, domains, asked.deficit)
+
+
+def _domain(word: str, known: Sequence[str], flavor: str) -> str:
+    """Return the key of the domain that ``word`` means, by its whole key or its last part."""
+    if word in known:
+        return word
+    matching = [key for key in known if key.endswith(f"/{word}")]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        raise _missing(f"domain {word!r} is not clear", matching)
+    raise _missing(f"there is no {flavor} in domain {word!r}", known)
+
+
+def _missing(what: str, known: Iterable[str]) -> CommandError:
+    there = ", ".join(known) or "none"
+    return CommandError(Exit.REFUSED, f"{what}; there are: {there}", fault=UNKNOWN_NAME)
+
+
+def _foretold(desk: Desk, command: Resolve) -> Answer:
+    """Return what the conflict would come to, as things are; nothing is written."""
+    view, now_ms = desk.recorded, desk.now_ms
+    scope = Scope(command.pool, command.flavor, tuple(sorted(set(command.domains))))
+    question = Question(ConflictCause.BY_HAND, scope, gpus=command.gpus)
+    found = foresee(view, question, now_ms + view.pools[command.pool].notice_ms)
+    if isinstance(found, Refusal):
+        raise refused([found])
+    assert found is not None, "somebody asked for one GPU or more"
+    return Answer(
+        tree=lambda: {"dryRun": True, "contest": contest_tree(found)},
+        lines=lambda _: [*contest_lines(found, now_ms), "dry run: nothing was recorded"],
+    )
