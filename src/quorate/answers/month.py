@@ -48,11 +48,11 @@ def month_of(at_ms: int) -> Month:
     return Month(at.year, at.month)
 
 
-def month_named(text: str) -> Month:
-    """Return the month written as ``text``; raises ``CommandError`` when it is none."""
+def month_named(text: str, field: str) -> Month:
+    """Return the month written as ``text``; raises ``CommandError``, naming ``field``."""
     found = _MONTH.fullmatch(text)
     if found is None or int(found[1]) not in _YEARS:
         raise CommandError(
-            Exit.USAGE, f"--month: must be a month like 2026-11, from 1970 to 2199, got {text!r}"
+            Exit.USAGE, f"{field}: must be a month like 2026-11, from 1970 to 2199, got {text!r}"
         )
     return Month(int(found[1]), int(found[2]))

@@ -10,6 +10,7 @@ import click
 from msgspec import Struct
 
 from quorate.adapters.key_file import load_lottery_secret, lottery_path
+from quorate.cli.csv_option import CSV
 from quorate.cli.printing import print_tree, telling
 from quorate.cli.session import clock_of, open_to_read, open_to_write
 from quorate.cli.settings import Settings
@@ -60,6 +61,10 @@ def print_answer(settings: Settings, found: Answer) -> None:
     with telling(found.done) if found.done else nullcontext():
         for note in found.notes:
             click.echo(note, err=True)
+        if settings.output == CSV:
+            assert found.csv is not None, "only who has this form offers it"
+            click.echo(found.csv(), nl=False)
+            return
         if not settings.is_table:
             print_tree(settings, found.tree())
             return

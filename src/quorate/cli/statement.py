@@ -44,6 +44,14 @@ def statement(
     it in the month, and what was borrowed from whom. Tables show GPU-hours with two decimals; json,
     yaml and csv have exact GPU-milliseconds. A past month says the same whenever it is asked for.
     """
-    from quorate.cli.statement_report import show_statement
+    from quorate.answers.month import month_named
+    from quorate.cli.asking import ask
+    from quorate.operations.asked_money import GetStatement
+    from quorate.operations.statements import prices_named
 
-    show_statement(settings, month=month, budget=budget, owner=tenant, prices=prices)
+    # Judged here first, so that what is wrong is called by its flag.
+    prices_named(prices, "--price")
+    if month is not None:
+        month_named(month, "--month")
+    asked = GetStatement(month=month, budget=budget, tenant=tenant, prices=prices)
+    ask(settings, "statement", asked)

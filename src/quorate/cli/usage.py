@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import click
 
 from quorate.cli.csv_option import csv_reader
-from quorate.cli.settings import Settings, actor_option, examples, ledger_options
-
-DAYS_MAX: Final = 3_660
+from quorate.cli.settings import (
+    ACTOR_CHARS_MAX,
+    Settings,
+    actor_option,
+    examples,
+    ledger_options,
+    one_line,
+)
+from quorate.operations.asked_money import DAYS_MAX, TenantUsage, UserUsage
 
 
 @click.command(
@@ -39,11 +43,12 @@ def usage(settings: Settings, tenant: str | None, user: str | None, days: int | 
     or to now, inside the last N days; a node that several leases share counts once. Tables show
     hours with two decimals; json, yaml and csv have exact milliseconds besides.
     """
-    from quorate.cli.usage_report import show_tenant, show_user
+    from quorate.cli.asking import ask
 
     if tenant is not None and user is not None:
         raise click.UsageError("give --tenant or --user, not both")
     if tenant is not None:
-        show_tenant(settings, tenant, days)
-    else:
-        show_user(settings, user, days)
+        ask(settings, "tenant-usage", TenantUsage(id=tenant, days=days))
+        return
+    name = None if user is None else one_line(user, "--user", ACTOR_CHARS_MAX)
+    ask(settings, "user-usage", UserUsage(user=name, days=days))

@@ -136,21 +136,28 @@ class Statement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What is to be stated: a period, and in it one budget, one owner, or all; at what prices."""
+    """What is to be stated: a period, and in it one budget, one owner, or all; at what prices.
+
+    ``owners`` are those whose money may be told of; None is everybody.
+    """
 
     from_ms: int
     until_ms: int
     budget: str | None = None
     owner: str | None = None
+    owners: frozenset[str] | None = None
     prices: Prices = field(default_factory=dict)
 
     def takes(self, line: Line) -> bool:
         """Return whether ``line`` is to be stated."""
-        return self.budget in (None, line.budget) and self.owner in (None, line.owner)
+        return self.budget in (None, line.budget) and self._takes_owner(line.owner)
 
     def takes_borrower(self, borrower: str) -> bool:
         """Return whether what ``borrower`` borrowed is to be stated: never for one budget."""
-        return self.budget is None and self.owner in (None, borrower)
+        return self.budget is None and self._takes_owner(borrower)
+
+    def _takes_owner(self, name: str) -> bool:
+        return self.owner in (None, name) and (self.owners is None or name in self.owners)
 
 
 def make_statement(events: Iterable[Event], view: StateView, asked: Asked) -> Statement:

@@ -14,12 +14,14 @@ from quorate.core.commands import Command
 class Answer:
     """``tree`` is for programs, ``lines`` (wide or not) for people: made when they are asked for.
 
-    ``notes`` is said aside. ``done`` says what was recorded, for when the rest cannot be told any
-    more. ``etag`` is the version of the one thing that is shown.
+    ``csv`` is for spreadsheets, where the answer fits one. ``notes`` is said aside. ``done`` says
+    what was recorded, for when the rest cannot be told any more. ``etag`` is the version of the one
+    thing that is shown.
     """
 
     tree: Callable[[], Any]
     lines: Callable[[bool], Iterable[str]]
+    csv: Callable[[], str] | None = None
     notes: tuple[str, ...] = ()
     done: str = ""
     etag: str = ""

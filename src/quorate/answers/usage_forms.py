@@ -1,103 +1,21 @@
-"""Usage as rows, documents and spreadsheets. The names of fields are those of the tenant API."""
+"""Usage as rows, documents and spreadsheets; fields are called as in the tenant API. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from difflib import get_close_matches
 from typing import Final
 
-import click
-
 from quorate.answers.csv_text import Cell, to_csv
-from quorate.answers.exits import CommandError, Exit
 from quorate.answers.kind import Tree, document
 from quorate.answers.numbers import fraction_number, hours_number
 from quorate.answers.table import Column, right, table, wide
 from quorate.answers.words import hours, names, percent
-from quorate.cli.accounting import Accounts, accounts
-from quorate.cli.csv_option import CSV
-from quorate.cli.printing import print_tree
-from quorate.cli.settings import ACTOR_CHARS_MAX, Settings, one_line
-from quorate.core.usage import BudgetUse, Usage, UsageBooks, UserUsage, budget_uses
+from quorate.core.usage import BudgetUse, Usage, UserUsage, budget_uses
 from quorate.documents import API_VERSION
 from quorate.documents.times import time_text
-from quorate.model.amounts import DAY_MS
 from quorate.model.specs import Quota
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Period:
-    days: int
-    from_ms: int
-    until_ms: int
-
-    def tree(self) -> Tree:
-        return {
-            "period_start": time_text(self.from_ms),
-            "period_end": time_text(self.until_ms),
-            "period_days": self.days,
-        }
-
-
-def show_tenant(settings: Settings, tenant: str, days: int | None) -> None:
-    """Print what an owner's runs used, against its soft budgets."""
-    with accounts(settings) as opened:
-        books, period = _books(opened, days)
-    owner = opened.view.owners.get(tenant)
-    users = books.users(owner=tenant, from_ms=period.from_ms, until_ms=period.until_ms)
-    if owner is None and not users:
-        near = get_close_matches(tenant, opened.view.owners, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "list them: quorate get owners"
-        raise CommandError(Exit.REFUSED, f"there is no owner {tenant!r}; {hint}")
-    report = _Tenant(
-        name=tenant,
-        period=period,
-        own=books.owner(tenant, from_ms=period.from_ms, until_ms=period.until_ms),
-        family=books.family(tenant, from_ms=period.from_ms, until_ms=period.until_ms),
-        users=users,
-        quota=Quota() if owner is None else owner.quota,
-    )
-    tree = report.tree()
-    if settings.is_table:
-        click.echo(table(_TENANT_COLUMNS, [report.row()], show_wide=settings.wide))
-    elif settings.output == CSV:
-        flat = {"tenant": tenant, **{k: v for k, v in tree.items() if not _is_nested(v)}}
-        click.echo(to_csv(list(flat), [list(flat.values())]), nl=False)
-    else:
-        print_tree(settings, document("TenantUsage", tenant, status=tree))
-
-
-def show_user(settings: Settings, user: str | None, days: int | None) -> None:
-    """Print what the runs of ``user``, or of whoever asks, used: one row for each owner."""
-    name = settings.actor() if user is None else one_line(user, "--user", ACTOR_CHARS_MAX)
-    with accounts(settings) as opened:
-        books, period = _books(opened, days)
-    found = books.users(user=name, from_ms=period.from_ms, until_ms=period.until_ms)
-    trees = [{"tenant": each.owner, **_user_tree(each, period)} for each in found]
-    if settings.output == CSV:
-        rows: list[list[Cell]] = [[tree[column] for column in _USER_CSV] for tree in trees]
-        click.echo(to_csv(_USER_CSV, rows), nl=False)
-    elif not settings.is_table:
-        items = [document("UserUsage", name, status=tree) for tree in trees]
-        print_tree(settings, {"apiVersion": API_VERSION, "kind": "List", "items": items})
-    elif found:
-        rows_shown = [_user_row(each, period) for each in found]
-        click.echo(table(_USER_COLUMNS, rows_shown, show_wide=settings.wide))
-    else:
-        click.echo(f"{name} has used nothing since {time_text(period.from_ms)}", err=True)
-
-
-def _books(opened: Accounts, days: int | None) -> tuple[UsageBooks, _Period]:
-    """Return the books of the whole ledger, and the days back from now that are asked for."""
-    asked = opened.view.system.budget_period_days if days is None else days
-    books = UsageBooks(window_ms=asked * DAY_MS)
-    books.fold_all(opened.events)
-    until_ms = opened.end_ms
-    from_ms = max(0, until_ms - asked * DAY_MS)
-    return books, _Period(days=asked, from_ms=from_ms, until_ms=until_ms)
-
 
 _PERIOD_COLUMNS: Final = (Column("PERIOD-START"), Column("PERIOD-END"), right("DAYS"))
 _TENANT_COLUMNS: Final = (
@@ -135,17 +53,47 @@ _USER_CSV: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Tenant:
+class Period:
+    """So many days, from an instant until another."""
+
+    days: int
+    from_ms: int
+    until_ms: int
+
+    def tree(self) -> Tree:
+        """Return it for programs."""
+        return {
+            "period_start": time_text(self.from_ms),
+            "period_end": time_text(self.until_ms),
+            "period_days": self.days,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantReport:
     """What there is to say about one owner."""
 
     name: str
-    period: _Period
+    period: Period
     own: Usage
     family: Usage
     users: Sequence[UserUsage]
     quota: Quota
 
     def tree(self) -> Tree:
+        """Return it as a document."""
+        return document("TenantUsage", self.name, status=self._status())
+
+    def csv(self) -> str:
+        """Return it as one row, without what has parts."""
+        flat = {k: v for k, v in self._status().items() if not isinstance(v, dict | list)}
+        return to_csv(("tenant", *flat), [(self.name, *flat.values())])
+
+    def lines(self, show_wide: bool) -> list[str]:  # noqa: FBT001 - as every answer is asked
+        """Return it as a table."""
+        return [table(_TENANT_COLUMNS, [self._row()], show_wide=show_wide)]
+
+    def _status(self) -> Tree:
         uses = budget_uses(self.quota, self.own)
         gpu, node = (None, None) if uses is None else (uses.gpu, uses.node)
         worse = None if uses is None else uses.worse
@@ -166,7 +114,7 @@ class _Tenant:
             "users": [_user_tree(each, None) for each in self.users],
         }
 
-    def row(self) -> tuple[str, ...]:
+    def _row(self) -> tuple[str, ...]:
         uses = budget_uses(self.quota, self.own)
         return (
             self.name,
@@ -181,7 +129,36 @@ class _Tenant:
         )
 
 
-def _user_tree(found: UserUsage, period: _Period | None) -> Tree:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserReport:
+    """What the runs of one user used, for each owner."""
+
+    name: str
+    period: Period
+    found: Sequence[UserUsage]
+
+    def tree(self) -> Tree:
+        """Return it as a list of documents."""
+        items = [document("UserUsage", self.name, status=status) for status in self._statuses()]
+        return {"apiVersion": API_VERSION, "kind": "List", "items": items}
+
+    def csv(self) -> str:
+        """Return a row for each owner."""
+        rows: list[list[Cell]] = [
+            [status[column] for column in _USER_CSV] for status in self._statuses()
+        ]
+        return to_csv(_USER_CSV, rows)
+
+    def lines(self, show_wide: bool) -> list[str]:  # noqa: FBT001 - as every answer is asked
+        """Return it as a table; of nobody there is none."""
+        rows = [_user_row(each, self.period) for each in self.found]
+        return [table(_USER_COLUMNS, rows, show_wide=show_wide)] if rows else []
+
+    def _statuses(self) -> list[Tree]:
+        return [{"tenant": each.owner, **_user_tree(each, self.period)} for each in self.found]
+
+
+def _user_tree(found: UserUsage, period: Period | None) -> Tree:
     return {
         "user": found.user,
         **({} if period is None else period.tree()),
@@ -190,7 +167,7 @@ def _user_tree(found: UserUsage, period: _Period | None) -> Tree:
     }
 
 
-def _user_row(found: UserUsage, period: _Period) -> tuple[str, ...]:
+def _user_row(found: UserUsage, period: Period) -> tuple[str, ...]:
     return (
         found.owner,
         found.user or "-",
@@ -210,7 +187,7 @@ def _amounts(usage: Usage) -> Tree:
     }
 
 
-def _period_cells(period: _Period) -> tuple[str, str, str]:
+def _period_cells(period: Period) -> tuple[str, str, str]:
     return time_text(period.from_ms), time_text(period.until_ms), str(period.days)
 
 
@@ -225,10 +202,6 @@ def _against(use: BudgetUse | None) -> tuple[str, str]:
     if not use.budget_ms:
         return hours(0), "over" if use.used_ms else "0.0 %"
     return hours(use.budget_ms), percent(use.used_ms, use.budget_ms)
-
-
-def _is_nested(value: object) -> bool:
-    return isinstance(value, dict | list)
 
 
 def _fraction(use: BudgetUse | None) -> int | Decimal | None:

@@ -1,0 +1,126 @@
+"""The statement of a month: of which budgets, at which prices, and for whose eyes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
+from difflib import get_close_matches
+from typing import Final
+
+from quorate.answers.exits import UNKNOWN_NAME, CommandError, Exit
+from quorate.answers.kind import document
+from quorate.answers.month import Month, month_named, month_of
+from quorate.answers.numbers import MICROS
+from quorate.answers.statement_forms import statement_csv, statement_tree
+from quorate.answers.statement_text import statement_text
+from quorate.core.statement import Asked, make_statement
+from quorate.documents.times import time_text
+from quorate.model.view import StateView
+from quorate.operations.accounting import accounts
+from quorate.operations.answer import Answer
+from quorate.operations.asked_money import GetStatement
+from quorate.operations.desk import Desk
+from quorate.operations.operation import Operation
+from quorate.operations.visibility import tenants_of
+
+_PRICE: Final = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?")
+
+
+def prices_named(texts: Sequence[str], field: str) -> dict[str, int]:
+    """Return what a GPU-hour of each flavor costs, in millionths; errors name ``field``."""
+    found: dict[str, int] = {}
+    for text in texts:
+        flavor, _, price = text.rpartition("=")
+        if not flavor or not _PRICE.fullmatch(price):
+            raise CommandError(
+                Exit.USAGE,
+                f"{field}: must be a flavor and what a GPU-hour of it costs, with at most 6 "
+                f"decimals, like H100=2.40, got {text!r}",
+            )
+        if flavor in found:
+            raise CommandError(Exit.USAGE, f"{field}: {flavor} has two prices; give it one")
+        found[flavor] = int(Decimal(price) * MICROS)
+    return found
+
+
+def get_statement(desk: Desk, asked: GetStatement, operation: Operation) -> Answer:
+    """Return the statement of a month: of one budget, of one owner, or of all that may be seen."""
+    del operation
+    prices = prices_named(asked.prices, "prices")
+    named = None if asked.month is None else month_named(asked.month, "month")
+    opened = accounts(desk, end_ms=_end_ms(named, desk.now_ms))
+    # Whose books somebody may read is as of now, also where those of an earlier month are read.
+    mine = None if desk.caller.oversees else tenants_of(desk.recorded, desk.caller)
+    _check(opened.view, asked, prices, mine)
+    month = month_of(opened.end_ms) if named is None else named
+    period = Asked(
+        from_ms=month.from_ms,
+        until_ms=opened.end_ms,
+        budget=asked.budget,
+        owner=asked.tenant,
+        owners=mine,
+        prices=prices,
+    )
+    found = make_statement(opened.events, opened.view, period)
+    notes = list(desk.notes)
+    if found.unpriced:
+        flavors = ", ".join(found.unpriced)
+        notes.append(f"note: no price was given for {flavors}; add --price FLAVOR=PRICE")
+    return Answer(
+        tree=lambda: document("Statement", month.name, status=statement_tree(month, found)),
+        lines=lambda wide: [statement_text(month, found, show_wide=wide)],
+        csv=lambda: statement_csv(found),
+        notes=tuple(notes),
+    )
+
+
+def _end_ms(named: Month | None, now_ms: int) -> int | None:
+    """Return where the month that was ``named`` ends; a month still to come is refused."""
+    if named is None:
+        return None
+    if named.from_ms > now_ms:
+        raise CommandError(
+            Exit.REFUSED,
+            f"{named.name} is still to come: it is {time_text(now_ms)} now; ask for a month that "
+            "has begun",
+            fault="invalid",
+        )
+    return named.until_ms
+
+
+def _check(
+    view: StateView,
+    asked: GetStatement,
+    prices: Mapping[str, int],
+    mine: frozenset[str] | None,
+) -> None:
+    """Raise ``CommandError`` for names nobody has: a typing error is no empty statement.
+
+    What is not ``mine`` is not there; None is everything.
+    """
+    flavors = {account.spec.flavor for account in view.envelopes.values()}
+    flavors |= {record.spec.flavor for record in view.nodes.values()}
+    wanted: list[tuple[str, str, Collection[str], str]] = []
+    if asked.budget is not None:
+        budgets = [
+            name for name, budget in view.budgets.items() if mine is None or budget.owner in mine
+        ]
+        wanted.append(("budget", asked.budget, budgets, "get budgets"))
+    if asked.tenant is not None:
+        owners = [name for name in view.owners if mine is None or name in mine]
+        wanted.append(("owner", asked.tenant, owners, "get owners"))
+    wanted += [("flavor", flavor, flavors, "get envelopes") for flavor in prices]
+    missing = [
+        _missing(kind, name, known, listing)
+        for kind, name, known, listing in wanted
+        if name not in known
+    ]
+    if missing:
+        raise CommandError(Exit.REFUSED, *missing, fault=UNKNOWN_NAME)
+
+
+def _missing(kind: str, name: str, known: Collection[str], listing: str) -> str:
+    near = get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"list them: quorate {listing}"
+    return f"there is no {kind} {name!r}; {hint}"

@@ -1,0 +1,226 @@
+"""Usage and statements: told to whom they belong, in every form."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+from msgspec import Struct
+
+from quorate.answers.exits import Exit
+from quorate.core.commands import RemoveOwner
+from quorate.model.amounts import DAY_MS, HOUR_MS
+from quorate.operations.asked import EndRun, ListRuns
+from quorate.operations.asked_money import GetStatement, TenantUsage, UserUsage
+from quorate.operations.caller import Caller
+from tests.unit.operations.office import ADA, ADMIN, AUDITOR, BEN, LAB_ADMIN, STRANGER, Office
+
+EVERYBODY = (ADMIN, AUDITOR, LAB_ADMIN, ADA, BEN, STRANGER)
+DAYS = 30
+
+
+@pytest.fixture
+def office() -> Office:
+    return Office()
+
+
+def _owners(office: Office, caller: Caller, user: str | None) -> list[str]:
+    items = office.tree(caller, "user-usage", UserUsage(user=user))["items"]
+    return [each["status"]["tenant"] for each in items]
+
+
+# --- of a tenant ---
+
+
+@pytest.mark.parametrize("caller", [ADMIN, AUDITOR, LAB_ADMIN, ADA], ids=lambda each: each.actor)
+def test_a_tenants_usage_is_told_to_it_and_those_above_it(office: Office, caller: Caller) -> None:
+    told = office.tree(caller, "tenant-usage", TenantUsage(id="vision", days=DAYS))
+    status = told["status"]
+    assert (told["kind"], told["metadata"]["name"]) == ("TenantUsage", "vision")
+    assert (status["gpu_hours_used"], status["period_days"]) == (160, DAYS)
+    assert [each["user"] for each in status["users"]] == ["ada", "ben"]
+
+
+@pytest.mark.parametrize("caller", [ADA, BEN, STRANGER], ids=lambda each: each.actor)
+def test_a_tenant_that_may_not_be_seen_is_not_there(office: Office, caller: Caller) -> None:
+    hidden = "speech" if caller is ADA else "vision"
+    found = office.refused(caller, "tenant-usage", TenantUsage(id=hidden))
+    absent = office.refused(caller, "tenant-usage", TenantUsage(id="a-b-c-d"))
+    assert found.fault == absent.fault == "unknown-name"
+    assert found.lines[0].replace(hidden, "a-b-c-d") == absent.lines[0]
+    # A name that is nearly one of others is not completed for them.
+    near = office.refused(caller, "tenant-usage", TenantUsage(id=f"{hidden}s"))
+    assert "did you mean" not in near.lines[0]
+
+
+def test_a_tenant_does_not_see_above_itself(office: Office) -> None:
+    assert office.refused(ADA, "tenant-usage", TenantUsage(id="lab")).fault == "unknown-name"
+    told = office.tree(LAB_ADMIN, "tenant-usage", TenantUsage(id="lab"))["status"]
+    assert (told["gpu_hours_used"], told["with_descendants"]["gpu_hours_used"]) == (0, 160)
+
+
+def test_what_a_removed_tenant_used_is_told_to_those_who_oversee(office: Office) -> None:
+    for name in ("hear", "see", "help"):
+        office.ask(ADMIN, "cancel-run", EndRun(run=name))
+    removed = office.engine.execute(RemoveOwner("speech"), actor="test").decision
+    assert not removed.refusals
+    told = office.tree(AUDITOR, "tenant-usage", TenantUsage(id="speech"))["status"]
+    assert told["gpu_hours_used"] == 80
+    assert office.refused(BEN, "tenant-usage", TenantUsage(id="speech")).fault == "unknown-name"
+
+
+# --- of a user ---
+
+
+@pytest.mark.parametrize(
+    ("caller", "user", "owners"),
+    [
+        (ADA, None, ["vision"]),
+        (BEN, None, ["speech", "vision"]),
+        (BEN, "ben", ["speech", "vision"]),
+        (ADMIN, "ben", ["speech", "vision"]),
+        (AUDITOR, "ada", ["vision"]),
+        (LAB_ADMIN, "ben", ["vision"]),
+        (LAB_ADMIN, "ada", ["vision"]),
+        (LAB_ADMIN, "nobody", []),
+        (LAB_ADMIN, None, []),
+        (STRANGER, None, []),
+    ],
+)
+def test_a_users_usage_is_told_to_them_and_by_tenant_to_its_admin(
+    office: Office, caller: Caller, user: str | None, owners: list[str]
+) -> None:
+    assert _owners(office, caller, user) == owners
+
+
+def test_other_users_are_not_there_for_a_user(office: Office) -> None:
+    found = office.refused(ADA, "user-usage", UserUsage(user="ben"))
+    absent = office.refused(ADA, "user-usage", UserUsage(user="nobody"))
+    assert found.fault == absent.fault == "unknown-name"
+    assert found.lines[0].replace("ben", "nobody") == absent.lines[0]
+
+
+def test_a_name_hides_nothing(office: Office) -> None:
+    error = office.refused(ADMIN, "user-usage", UserUsage(user="a\x1b[2J"))
+    assert (error.code, error.lines) == (Exit.INVALID, ("user: must be one printable line",))
+
+
+# --- statements ---
+
+
+@pytest.mark.parametrize(
+    ("caller", "budgets"),
+    [
+        (ADMIN, ["lab", "speech", "vision"]),
+        (AUDITOR, ["lab", "speech", "vision"]),
+        (LAB_ADMIN, ["lab", "vision"]),
+        (ADA, ["vision"]),
+        (BEN, ["speech"]),
+        (STRANGER, []),
+    ],
+)
+def test_a_statement_is_of_the_budgets_that_may_be_seen(
+    office: Office, caller: Caller, budgets: list[str]
+) -> None:
+    found = office.ask(caller, "statement", GetStatement())
+    status = office.tree(caller, "statement", GetStatement())["status"]
+    assert [each["name"] for each in status["budgets"]] == budgets
+    assert {each["budget"] for each in status["envelopes"]} == set(budgets)
+    assert status["total"]["grantedGPUMs"] == sum(
+        each["grantedGPUMs"] for each in status["envelopes"]
+    )
+    assert found.csv is not None
+    rows = list(csv.DictReader(io.StringIO(found.csv())))
+    assert {row["budget"] for row in rows if row["budget"]} == set(budgets)
+    hidden = {"lab", "speech", "vision"} - set(budgets)
+    text = "\n".join(office.lines(caller, "statement", GetStatement()))
+    assert not [name for name in hidden if f"{name}/all" in text]
+
+
+def test_what_was_borrowed_is_stated_to_both_sides_and_nobody_else(office: Office) -> None:
+    office.borrow()
+    lent = {
+        caller.actor: office.tree(caller, "statement", GetStatement())["status"]
+        for caller in EVERYBODY
+    }
+    amount = 8 * 10 * HOUR_MS
+    assert [each["lender"] for each in lent["ada"]["borrowed"]] == ["speech"]
+    assert lent["ada"]["total"]["borrowedGPUMs"] == amount
+    assert lent["ben"]["borrowed"] == []
+    assert lent["ben"]["total"]["lentGPUMs"] == amount
+    assert lent["sid"]["borrowed"] == []
+    assert lent["eve"]["total"]["lentGPUMs"] == amount
+    assert "speech" not in json.dumps(lent["sid"])
+
+
+@pytest.mark.parametrize(
+    ("caller", "asked", "missing"),
+    [
+        (ADA, GetStatement(budget="speech"), "there is no budget 'speech'; list them"),
+        (ADA, GetStatement(tenant="lab"), "there is no owner 'lab'; list them"),
+        (ADA, GetStatement(budget="speechs"), "there is no budget 'speechs'; list them"),
+        (ADA, GetStatement(budget="visio"), "there is no budget 'visio'; did you mean 'vision'?"),
+        (ADMIN, GetStatement(budget="speechs"), "did you mean 'speech'?"),
+    ],
+)
+def test_a_budget_that_may_not_be_seen_is_not_there(
+    office: Office, caller: Caller, asked: GetStatement, missing: str
+) -> None:
+    error = office.refused(caller, "statement", asked)
+    assert error.fault == "unknown-name"
+    assert missing in error.lines[0]
+
+
+def test_an_earlier_month_has_the_same_walls(office: Office) -> None:
+    month = office.tree(ADMIN, "statement", GetStatement())["metadata"]["name"]
+    office.clock.ms += 40 * DAY_MS
+    asked = GetStatement(month=month)
+    told = office.tree(ADA, "statement", asked)["status"]
+    assert told["isOver"] is True
+    assert {each["budget"] for each in told["envelopes"]} == {"vision"}
+    assert office.refused(ADA, "statement", GetStatement(month=month, budget="speech")).fault == (
+        "unknown-name"
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        (GetStatement(month="2027-13"), "month: must be a month like 2026-11"),
+        (GetStatement(prices=("H100",)), "prices: must be a flavor"),
+        (GetStatement(prices=("H100=1", "H100=2")), "prices: H100 has two prices"),
+        (GetStatement(month="2199-01"), "2199-01 is still to come"),
+        (GetStatement(month="2001-01"), "the ledger had not begun before 2001-02-01"),
+        (GetStatement(prices=("H10=1",)), "there is no flavor 'H10'; did you mean 'H100'?"),
+    ],
+)
+def test_what_is_wrong_is_called_by_its_field(
+    office: Office, asked: GetStatement, text: str
+) -> None:
+    assert text in office.refused(ADMIN, "statement", asked).lines[0]
+
+
+def test_prices_make_costs_and_what_has_none_is_noted(office: Office) -> None:
+    asked = GetStatement(prices=("H100=2.5",), tenant="vision")
+    found = office.tree(ADA, "statement", asked)["status"]
+    assert found["total"]["cost"] == 400
+    assert found["unpricedFlavors"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "first"),
+    [
+        ("tenant-usage", TenantUsage(id="vision"), "tenant,period_start"),
+        ("user-usage", UserUsage(), "tenant,user"),
+        ("statement", GetStatement(), "period_start,period_end"),
+    ],
+)
+def test_every_account_fits_a_spreadsheet(
+    office: Office, name: str, asked: Struct, first: str
+) -> None:
+    found = office.ask(ADA, name, asked)
+    assert found.csv is not None
+    assert found.csv().startswith(first)
+    assert office.ask(ADA, "list-runs", ListRuns()).csv is None
