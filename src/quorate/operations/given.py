@@ -23,6 +23,17 @@ class Thing(Given, kw_only=True, frozen=True):
     status: Tree | UnsetType = UNSET
 
 
+class Found(Given, kw_only=True, frozen=True):
+    """One thing as a document; a List of ``items`` where several begin with the name asked for."""
+
+    api_version: str
+    kind: str
+    metadata: Tree | UnsetType = UNSET
+    spec: Tree | UnsetType = UNSET
+    status: Tree | UnsetType = UNSET
+    items: tuple[Thing, ...] | UnsetType = UNSET
+
+
 class Listing(Given, kw_only=True, frozen=True):
     """Things in order; ``next`` is there when there are more: ask again with it as ``cursor``."""
 

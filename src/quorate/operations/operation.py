@@ -51,7 +51,7 @@ class Operation:
     In ``path``, which stands under ``/api/v1``, a field of ``takes`` in braces is a part of it; the
     other fields are asked in the query, or in the body where something is changed. ``about`` is the
     kind of thing, where one handler serves several. ``cli`` are the commands that ask for it, and
-    ``rpc`` its service in gRPC.
+    ``rpc`` its name in gRPC where that is another.
     """
 
     name: str
@@ -68,6 +68,7 @@ class Operation:
     refusals: tuple[str, ...] = ()
     about: str = ""
     cli: tuple[str, ...] = ()
+    rpc: str = ""
 
     @property
     def function_name(self) -> str:
@@ -77,7 +78,7 @@ class Operation:
     @property
     def rpc_name(self) -> str:
         """Its name as a method of gRPC."""
-        return "".join(word.capitalize() for word in self.name.split("-"))
+        return self.rpc or "".join(word.capitalize() for word in self.name.split("-"))
 
     def handle(self) -> Callable[..., Any]:
         """Return the function that answers it."""

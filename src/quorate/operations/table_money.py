@@ -11,6 +11,7 @@ from quorate.operations.operation import Area, Operation
 MONEY: Final = (
     Operation(
         name="tenant-usage",
+        rpc="GetTenantUsage",
         area=Area.MONEY,
         summary="Tell what a tenant's runs used, against its soft budgets.",
         takes=asked_money.TenantUsage,
@@ -24,6 +25,7 @@ MONEY: Final = (
     ),
     Operation(
         name="user-usage",
+        rpc="GetUserUsage",
         area=Area.MONEY,
         summary="Tell what a user's runs used, for each tenant.",
         takes=asked_money.UserUsage,

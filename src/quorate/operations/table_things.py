@@ -68,7 +68,7 @@ def _of(kind: _Kind) -> Iterator[Operation]:
             area=kind.area,
             summary=f"Show one {kind.kind}.",
             takes=asked.GetThing,
-            gives=given.Thing | given.Listing,
+            gives=given.Found,
             roles=ANYBODY,
             method="GET",
             path=f"/{kind.path}/{{name}}",
