@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from quorate.cli.history import export_lines
 from quorate.core.lottery import chain_link, draw, seed_of, seed_parts, tokens_by_owner
 from quorate.ledger.chain import GENESIS, Block, seal
 from quorate.model.events import (
@@ -33,6 +32,7 @@ from quorate.model.events import (
     Token,
 )
 from quorate.model.specs import EnvelopeId, Run
+from quorate.operations.history import export_lines
 
 SECRET: Final = bytes(range(100, 132))
 LENGTH: Final = 6

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from quorate.answers.exits import CommandError
-from quorate.cli.history import export_lines
 from quorate.cli.restore import export_blocks
 from quorate.core.lottery import Draws, draw, dummy_seed, scope_text
 from quorate.core.lottery_audit import Lotteries
@@ -28,6 +27,7 @@ from quorate.model.events import (
     Event,
     Scope,
 )
+from quorate.operations.history import export_lines
 from tests.oracles.lotteries import (
     FLEET,
     LENGTH,

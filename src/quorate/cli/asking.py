@@ -14,11 +14,12 @@ from quorate.cli.csv_option import CSV
 from quorate.cli.printing import print_tree, telling
 from quorate.cli.session import clock_of, open_to_read, open_to_write
 from quorate.cli.settings import Settings
+from quorate.cli.signing import file_signer
 from quorate.loop.engine import Engine
 from quorate.operations.answer import Answer
 from quorate.operations.answering import answer
 from quorate.operations.caller import Caller
-from quorate.operations.desk import Desk
+from quorate.operations.desk import AnyDesk, BlockDesk, Desk
 from quorate.operations.operation import DRY_RUN, Effect, Operation
 from quorate.operations.table import OPERATIONS
 
@@ -40,10 +41,25 @@ def ask_each(settings: Settings, name: str, questions: Sequence[Struct]) -> None
 
 
 @contextmanager
-def desk_of(settings: Settings, operation: Operation, asked: Struct) -> Iterator[Desk]:
+def answered(settings: Settings, name: str, asked: Struct) -> Iterator[Answer]:
+    """Ask for the operation called ``name``; its answer can be read until this is left."""
+    operation = OPERATIONS[name]
+    with desk_of(settings, operation, asked) as desk:
+        yield answer(desk, operation, asked)
+
+
+@contextmanager
+def desk_of(settings: Settings, operation: Operation, asked: Struct) -> Iterator[AnyDesk]:
     """Open the ledger's file as the operation needs it; a dry run cannot write."""
     caller = Caller.owner_of_file(settings.actor())
     clock, secret = clock_of(settings), None
+    if operation.of_blocks:
+        signer = file_signer(Path(settings.ledger))
+        with open_to_read(settings) as store:
+            yield BlockDesk(
+                store=store, clock=clock, caller=caller, name=settings.ledger, signer=signer
+            )
+        return
     if operation.effect is not Effect.WRITE or getattr(asked, DRY_RUN):
         opened = open_to_read(settings)
     else:

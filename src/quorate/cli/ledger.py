@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from quorate.answers.exits import CommandError, Exit
 from quorate.cli.settings import Settings, examples, ledger_options, reader
 
 
@@ -34,31 +33,10 @@ def ledger() -> None:
 @click.pass_obj
 def log(settings: Settings, run: str | None, first: int | None, limit: int | None) -> None:
     """List the events."""
-    from collections import deque
-    from itertools import islice
+    from quorate.cli.asking import ask
+    from quorate.operations.asked_ledger import ListEvents
 
-    from quorate.answers.table import table
-    from quorate.answers.timeline import COLUMNS, entries, entry_tree, row, run_of
-    from quorate.cli.printing import print_tree
-    from quorate.cli.session import reading
-
-    with reading(settings) as read:
-        if run is not None and run not in read.recorded.runs:
-            raise CommandError(
-                Exit.REFUSED, f"there is no run {run!r}; list them: quorate get runs"
-            )
-        chosen = (
-            entry
-            for entry in entries(read.store.blocks())
-            if entry.seq >= (first or 1) and (run is None or run_of(entry.event) == run)
-        )
-        found = list(islice(chosen, limit) if first is not None else deque(chosen, maxlen=limit))
-    if not settings.is_table:
-        print_tree(settings, [entry_tree(entry) for entry in found])
-    elif found:
-        click.echo(table(COLUMNS, [row(entry) for entry in found], show_wide=settings.wide))
-    else:
-        click.echo("there are no such events", err=True)
+    ask(settings, "list-events", ListEvents(run=run, first=first, limit=limit))
 
 
 @ledger.command(
@@ -104,21 +82,26 @@ def verify(
     holds it takes a checkpoint or a receipt kept elsewhere. Exit code 5 when anything does not
     fit.
     """
-    from quorate.cli.printing import print_tree
-    from quorate.cli.verification import Asked, read_receipt, verify_ledger
+    from quorate.cli.asking import ask, print_answer
+    from quorate.cli.restore import export_blocks
+    from quorate.cli.salvaging import salvaging
+    from quorate.cli.sources import read_checkpoints
+    from quorate.operations.asked_ledger import VerifyAgainst, VerifyLedger
+    from quorate.operations.verification import Checks
+    from quorate.operations.verification import verify as verify_blocks
 
-    asked = Asked(
-        deep=deep,
-        checkpoints=checkpoints,
-        receipts=tuple(read_receipt(each) for each in receipts),
-        export=export,
-    )
-    found = verify_ledger(settings, asked)
-    if not settings.is_table:
-        print_tree(settings, found.tree())
+    asked, name = VerifyLedger(deep=deep, receipts=receipts), "verify-ledger"
+    if checkpoints:
+        kept = read_checkpoints(checkpoints)
+        asked = VerifyAgainst(deep=deep, receipts=receipts, checkpoints=kept)
+        name = "verify-ledger-against"
+    if export is not None:
+        title = f"the export {export}"
+        found = verify_blocks(title, lambda: export_blocks(export), Checks.of(asked))
+        print_answer(settings, found.answer())
         return
-    for line in found.lines():
-        click.echo(line)
+    with salvaging(settings):
+        ask(settings, name, asked)
 
 
 @ledger.command(
@@ -136,17 +119,19 @@ def checkpoint(settings: Settings, out: str | None) -> None:
     Keep checkpoints where whoever holds the ledger cannot change them. Needs the signing key
     beside the ledger; the chain is verified first.
     """
-    from quorate.cli.history import sign_ledger
+    from quorate.cli.asking import answered
     from quorate.cli.printing import telling
     from quorate.cli.sources import write_new
-    from quorate.ledger.checkpoint import write_checkpoint
+    from quorate.ledger.checkpoint import read_checkpoint
+    from quorate.operations.asked import Nothing
 
-    signed = sign_ledger(settings)
-    text = write_checkpoint(signed)
+    with answered(settings, "sign-checkpoint", Nothing()) as found:
+        text = "".join(f"{line}\n" for line in found.lines(False))  # noqa: FBT003 - as of every answer
     if out is None:
         click.echo(text, nl=False)
         return
     write_new(out, [text])
+    signed = read_checkpoint(text)
     done = f"signed block {signed.height}, sequence {signed.seq}, hash {signed.hash.hex()} in {out}"
     with telling(done):
         click.echo(done)
@@ -167,18 +152,19 @@ def export(settings: Settings, out: str | None) -> None:
     One line for each block: its hashes, its exact bytes in base64, and its events decoded, so that
     anybody can recompute every hash with no part of Quorate. Format: docs/reference/export.md.
     """
-    from quorate.cli.history import export_lines
+    from quorate.cli.asking import answered
     from quorate.cli.printing import telling
-    from quorate.cli.session import open_to_read
     from quorate.cli.sources import write_new
     from quorate.model.words import counted
+    from quorate.operations.asked import Nothing
 
-    with open_to_read(settings) as store:
+    with answered(settings, "export-ledger", Nothing()) as found:
+        assert found.stream is not None, "an export is sent line by line"
         if out is None:
-            for line in export_lines(store.blocks()):
+            for line in found.stream():
                 click.echo(line, nl=False)
             return
-        count = write_new(out, export_lines(store.blocks()))
+        count = write_new(out, found.stream())
     done = f"exported {counted(count, 'block')} to {out}"
     with telling(done):
         click.echo(done)

@@ -28,36 +28,10 @@ def lottery() -> None:
 @click.pass_obj
 def show(settings: Settings) -> None:
     """Show the commitment, and how far the chain is revealed."""
-    from quorate.answers.table import pairs
-    from quorate.cli.printing import print_tree
-    from quorate.cli.session import reading
+    from quorate.cli.asking import ask
+    from quorate.operations.asked import Nothing
 
-    with reading(settings) as read:
-        view = read.recorded
-        known, waiting = view.lottery, list(view.open_conflicts)
-    used, left = known.next_index - 1, known.length - known.next_index + 1
-    if not settings.is_table:
-        tree = {
-            "commitment": known.commitment or None,
-            "length": known.length,
-            "nextIndex": known.next_index if left > 0 else None,
-            "link": known.link or None,
-            "revealed": used,
-            "openConflicts": waiting,
-        }
-        print_tree(settings, tree)
-        return
-    if not known.commitment:
-        click.echo("this ledger has no lottery: nobody can be drawn, and no conflict is declared")
-        return
-    facts = [
-        ("Commitment", f"{known.commitment} (link 0)"),
-        ("Length", str(known.length)),
-        ("Last link", f"{known.link} (link {used})"),
-        ("Next link", f"{known.next_index}, known to nobody else yet" if left > 0 else "none left"),
-        ("Open conflicts", ", ".join(waiting) or "-"),
-    ]
-    click.echo(pairs(facts))
+    ask(settings, "show-lottery", Nothing())
 
 
 @lottery.command(
@@ -73,12 +47,15 @@ def verify(settings: Settings, export: str | None) -> None:
     lottery, that tokens are what was submitted, that every seed is the one its parts give, and that
     nobody was drawn but whom the seed gives. Exit code 5 when anything does not fit.
     """
-    from quorate.cli.printing import print_tree
-    from quorate.cli.redraw import redraw
+    from quorate.cli.asking import ask, print_answer
+    from quorate.cli.restore import export_blocks
+    from quorate.cli.salvaging import salvaging
+    from quorate.operations.asked import Nothing
+    from quorate.operations.lotteries import redraw
 
-    found = redraw(settings, export)
-    if not settings.is_table:
-        print_tree(settings, found.tree())
+    if export is not None:
+        found = redraw(f"the export {export}", lambda: export_blocks(export))
+        print_answer(settings, found.answer())
         return
-    for line in found.lines():
-        click.echo(line)
+    with salvaging(settings):
+        ask(settings, "verify-lottery", Nothing())

@@ -15,11 +15,11 @@ from msgspec import Struct
 from quorate.adapters.sqlite_file import remove_file
 from quorate.adapters.store_sqlite import SqliteStore
 from quorate.answers.exits import CommandError, Exit
-from quorate.cli.history import EXPORT_FORMAT
 from quorate.cli.sources import STDIN
 from quorate.ledger.chain import GENESIS, Block, Head, open_block
 from quorate.ledger.codec import event_to_json
 from quorate.model.events import LedgerOpened
+from quorate.operations.history import EXPORT_FORMAT
 from quorate.ports.errors import CorruptLedgerError
 
 LINE_BYTES_MAX: Final = 1 << 30

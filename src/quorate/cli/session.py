@@ -10,7 +10,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -27,21 +26,6 @@ from quorate.model.events import RunRequeued
 from quorate.model.view import StateView
 from quorate.ports.clock import Clock
 from quorate.ports.errors import LedgerNotFoundError
-from quorate.ports.store import EventStore
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """What a reader sees: ``recorded`` is the state in the ledger, ``moment`` has holds settled."""
-
-    moment: Moment
-    recorded: StateView
-    store: EventStore
-
-    @property
-    def now_ms(self) -> int:
-        """The time as of which it is read."""
-        return self.moment.now_ms
 
 
 def clock_of(settings: Settings) -> Clock:
@@ -72,18 +56,6 @@ def _advised(settings: Settings) -> Iterator[None]:
         raise CommandError(
             Exit.UNUSABLE, f"there is no ledger at {error.path}; create one with: {command}"
         ) from None
-
-
-@contextmanager
-def reading(settings: Settings) -> Iterator[Reading]:
-    """Open the ledger for reading; stderr says which runs time has stopped, not yet recorded."""
-    with open_to_read(settings) as store:
-        engine = Engine.open(store, clock_of(settings))
-        yield Reading(
-            moment=as_of(engine.view, engine.now_ms(), notify=True),
-            recorded=engine.view,
-            store=store,
-        )
 
 
 def as_of(view: StateView, now_ms: int, *, notify: bool = False) -> Moment:

@@ -12,8 +12,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from quorate.answers.exits import CommandError, Exit
 from quorate.documents import Document, Invalid, parse_documents, render
+from quorate.ledger.checkpoint import read_checkpoint
+from quorate.operations.asked_ledger import KeptCheckpoint
+from quorate.ports.errors import CheckpointError
 
 STDIN: Final = "-"
 BYTES_MAX: Final = 256 * 1024 * 1024
@@ -84,6 +89,19 @@ def tree_of(document: Document) -> dict[str, Any]:
     if document.generate_name is not None:
         tree["metadata"] = {"generateName": document.generate_name}
     return tree
+
+
+def read_checkpoints(files: Sequence[str]) -> tuple[KeptCheckpoint, ...]:
+    """Return the checkpoints that ``files`` hold; raises ``CommandError`` where one holds none."""
+    found: list[KeptCheckpoint] = []
+    for name in files:
+        text = read_bytes(name)
+        try:
+            read_checkpoint(text)
+        except CheckpointError as error:
+            raise CommandError(Exit.INVALID, f"{name}: {error}") from None
+        found.append(KeptCheckpoint(file=name, checkpoint=msgspec.json.decode(text)))
+    return tuple(found)
 
 
 def write_new(name: str, texts: Iterable[str]) -> int:

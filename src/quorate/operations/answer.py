@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,7 +16,8 @@ class Answer:
 
     ``csv`` is for spreadsheets, where the answer fits one. ``notes`` is said aside. ``done`` says
     what was recorded, for when the rest cannot be told any more. ``etag`` is the version of the one
-    thing that is shown.
+    thing that is shown. ``stream`` is there where an answer may be too long to be held: it is sent
+    line by line, each with its end, as it is made.
     """
 
     tree: Callable[[], Any]
@@ -25,6 +26,7 @@ class Answer:
     notes: tuple[str, ...] = ()
     done: str = ""
     etag: str = ""
+    stream: Callable[[], Iterator[str]] | None = None
 
 
 class Aside(Protocol):

@@ -8,16 +8,21 @@ from quorate.answers.exits import CommandError, Exit
 from quorate.operations.answer import Answer, Order
 from quorate.operations.caller import Caller
 from quorate.operations.carrying import carry_out
-from quorate.operations.desk import Desk
-from quorate.operations.operation import DRY_RUN, Operation
+from quorate.operations.desk import AnyDesk, Desk
+from quorate.operations.operation import DRY_RUN, Effect, Operation
 from quorate.operations.permission import FORBIDDEN, check_command
 
 
-def answer(desk: Desk, operation: Operation, asked: Struct) -> Answer:
-    """Return the answer to what was ``asked``; raises ``CommandError`` when it is refused."""
+def answer(desk: AnyDesk, operation: Operation, asked: Struct) -> Answer:
+    """Return the answer to what was ``asked``; raises ``CommandError`` when it is refused.
+
+    What is watched is not answered but followed: ``following.py``.
+    """
+    assert operation.effect is not Effect.STREAM, operation
     check_role(desk.caller, operation)
     found = operation.handle()(desk, asked, operation)
     if isinstance(found, Order):
+        assert isinstance(desk, Desk), operation
         check_command(desk.recorded, desk.caller, found.command)
         return carry_out(desk, found, dry_run=getattr(asked, DRY_RUN))
     assert isinstance(found, Answer), operation

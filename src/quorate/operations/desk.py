@@ -6,28 +6,43 @@ overlay, so that amounts are right to the millisecond; the next command that wri
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from quorate.answers.moment import Moment
 from quorate.core.scribe import Scribe
 from quorate.core.settle import settle_holds
+from quorate.ledger.chain import Head
+from quorate.ledger.checkpoint import Checkpoint
 from quorate.loop.engine import Engine
 from quorate.model.events import RunRequeued
+from quorate.model.state import State
 from quorate.model.view import StateView
 from quorate.operations.caller import Caller
+from quorate.operations.recent import Recent
+from quorate.ports.clock import Clock
 from quorate.ports.store import EventStore
+
+Signer = Callable[[State, Head, int], Checkpoint]
+"""Signs that a ledger with this state ends there, at this time; it holds the ledger's key."""
 
 
 @dataclass
 class Desk:
-    """Used for one question or order. ``prefix`` are the options that reach the same ledger."""
+    """Used for one question or order. ``prefix`` are the options that reach the same ledger.
+
+    Without a ``signer`` no checkpoint can be signed here. ``recent`` are the blocks that all who
+    follow the ledger read together; without it each reads the store.
+    """
 
     engine: Engine
     caller: Caller
     prefix: tuple[str, ...] = ()
     name: str = "the ledger"
     notes: list[str] = field(default_factory=list)
+    signer: Signer | None = None
+    recent: Recent | None = None
 
     @property
     def recorded(self) -> StateView:
@@ -56,3 +71,27 @@ class Desk:
                 "recorded; record it: quorate tick"
             )
         return Moment(scribe.view, self.now_ms, self.recorded.seq)
+
+    def aside(self) -> tuple[str, ...]:
+        """Return what is said aside, which runs time has stopped included."""
+        _ = self.moment
+        return tuple(self.notes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockDesk:
+    """A desk at which the blocks alone are looked at: a ledger that does not fold is asked here."""
+
+    store: EventStore
+    clock: Clock
+    caller: Caller
+    name: str = "the ledger"
+    signer: Signer | None = None
+
+    @property
+    def now_ms(self) -> int:
+        """The time; no state says that it never runs back."""
+        return self.clock.now_ms()
+
+
+AnyDesk = Desk | BlockDesk

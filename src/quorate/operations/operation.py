@@ -33,6 +33,11 @@ class Effect(StrEnum):
     STREAM = "stream"
 
 
+JSON: Final = "application/json"
+JSON_LINES: Final = "application/x-ndjson"
+EVENT_STREAM: Final = "text/event-stream"
+
+
 class Repeat(StrEnum):
     """What asking twice does."""
 
@@ -49,9 +54,11 @@ class Operation:
     """``handler`` is ``module:function``, imported when it is first needed.
 
     In ``path``, which stands under ``/api/v1``, a field of ``takes`` in braces is a part of it; the
-    other fields are asked in the query, or in the body where something is changed. ``about`` is the
+    other fields are asked in the query, or in the body where the method has one. ``about`` is the
     kind of thing, where one handler serves several. ``cli`` are the commands that ask for it, and
-    ``rpc`` its name in gRPC where that is another.
+    ``rpc`` its name in gRPC where that is another. ``media`` is what an answer of REST is; where it
+    is more than one document, ``gives`` is the shape of each. ``of_blocks`` is answered from the
+    blocks alone, so that a ledger whose state cannot be read is answered for, too.
     """
 
     name: str
@@ -69,6 +76,8 @@ class Operation:
     about: str = ""
     cli: tuple[str, ...] = ()
     rpc: str = ""
+    media: str = JSON
+    of_blocks: bool = False
 
     @property
     def function_name(self) -> str:

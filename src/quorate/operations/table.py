@@ -11,6 +11,7 @@ from quorate.operations import asked, given
 from quorate.operations.caller import ADMINS, MANAGERS, SUBMITTERS
 from quorate.operations.operation import Area, Effect, Operation, Repeat
 from quorate.operations.table_fleet import FLEET
+from quorate.operations.table_ledger import LEDGER
 from quorate.operations.table_money import MONEY
 from quorate.operations.table_things import THINGS
 
@@ -164,6 +165,7 @@ TENANTS: Final = (
 )
 
 OPERATIONS: Final = {
-    operation.name: operation for operation in (*THINGS, *RUNS, *TENANTS, *FLEET, *MONEY)
+    operation.name: operation
+    for operation in (*THINGS, *RUNS, *TENANTS, *FLEET, *MONEY, *LEDGER)
 }
 """Name -> operation."""

@@ -9,16 +9,11 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
-from pathlib import Path
 from typing import Any, Final
 
-from quorate.adapters.salvage import sound_head
-from quorate.adapters.sqlite_file import existing
+import msgspec
+
 from quorate.answers.exits import CommandError, Exit
-from quorate.cli.restore import export_blocks, sound_part
-from quorate.cli.session import open_to_read
-from quorate.cli.settings import Settings
-from quorate.cli.sources import read_bytes
 from quorate.core.audit import audit
 from quorate.core.invariants import sweep
 from quorate.documents.times import time_text
@@ -28,9 +23,14 @@ from quorate.ledger.fold import replay
 from quorate.ledger.snapshot import fingerprint, restore
 from quorate.model.events import Event
 from quorate.model.words import counted
-from quorate.ports.errors import CheckpointError, CorruptLedgerError
+from quorate.operations.answer import Answer
+from quorate.operations.asked_ledger import KeptCheckpoint, VerifyAgainst, VerifyLedger
+from quorate.operations.desk import AnyDesk
+from quorate.operations.operation import Operation
+from quorate.ports.errors import CheckpointError
 from quorate.ports.store import EventStore
 
+TITLE: Final = "the ledger"
 FAULTS_SHOWN_MAX: Final = 20
 RESTORE: Final = (
     "restore it from a backup, or from an export: quorate ledger import FILE --out NEW.db"
@@ -62,13 +62,22 @@ def read_receipt(text: str) -> Receipt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What is to be checked besides the chain. ``export`` is looked at instead of the ledger."""
+class Checks:
+    """What is to be checked besides the chain; checkpoints with what their files are called."""
 
     deep: bool = False
-    checkpoints: tuple[str, ...] = ()
+    checkpoints: tuple[tuple[str, Checkpoint], ...] = ()
     receipts: tuple[Receipt, ...] = ()
-    export: str | None = None
+
+    @classmethod
+    def of(cls, asked: VerifyLedger) -> Checks:
+        """Return what was ``asked`` for; raises ``CommandError`` when it cannot be read."""
+        kept = asked.checkpoints if isinstance(asked, VerifyAgainst) else ()
+        return cls(
+            deep=asked.deep,
+            checkpoints=tuple((each.file, _checkpoint(each)) for each in kept),
+            receipts=tuple(map(read_receipt, asked.receipts)),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,35 +125,32 @@ class Sound:
             "receipts": [str(receipt) for receipt in self.receipts],
         }
 
+    def answer(self) -> Answer:
+        """Return what was checked, as an answer."""
+        return Answer(tree=self.tree, lines=lambda _: self.lines())
 
-def verify_ledger(settings: Settings, asked: Asked) -> Sound:
+
+def verify_ledger(desk: AnyDesk, asked: VerifyLedger, operation: Operation) -> Answer:
     """Return what holds of the ledger; raises ``CommandError`` with every fault that was found."""
-    if asked.export is not None:
-        export = asked.export
-        return _verify(f"the export {export}", lambda: export_blocks(export), asked)
-    try:
-        with open_to_read(settings) as store:
-            sound = _verify("the ledger", store.blocks, asked, settings.ledger)
-            if asked.deep:
-                _check_snapshot(store, settings.ledger)
-            return sound
-    except CorruptLedgerError as error:
-        raise CommandError(
-            Exit.UNSOUND,
-            f"{settings.ledger} does not verify: {error.what}; "
-            f"{sound_part(sound_head(existing(Path(settings.ledger))))}; {RESTORE}",
-        ) from None
+    del operation
+    checks = Checks.of(asked)
+    sound = verify(TITLE, desk.store.blocks, checks, desk.name)
+    if asked.deep:
+        _check_snapshot(desk.store, desk.name)
+    return sound.answer()
 
 
-def _verify(
-    title: str, blocks: Callable[[], Iterable[Block]], asked: Asked, name: str | None = None
+def verify(
+    title: str, blocks: Callable[[], Iterable[Block]], checks: Checks, name: str | None = None
 ) -> Sound:
-    """Return what holds of ``blocks``, called ``title`` in the answer and ``name`` in faults."""
+    """Return what holds of ``blocks``, called ``title`` in the answer and ``name`` in faults.
+
+    Raises ``CommandError`` with every fault that was found.
+    """
     name = title if name is None else name
-    checkpoints = [(file, _checkpoint(file)) for file in asked.checkpoints]
     hashes: dict[int, bytes] = {}
-    wanted = {receipt.height for receipt in asked.receipts}
-    verified = verify_blocks(_watched(blocks(), wanted, hashes), deep=asked.deep)
+    wanted = {receipt.height for receipt in checks.receipts}
+    verified = verify_blocks(_watched(blocks(), wanted, hashes), deep=checks.deep)
     if isinstance(verified, Broken):
         raise CommandError(
             Exit.UNSOUND,
@@ -153,23 +159,23 @@ def _verify(
         )
     faults = [
         _receipt_fault(name, receipt, hashes.get(receipt.height), verified)
-        for receipt in asked.receipts
+        for receipt in checks.receipts
         if hashes.get(receipt.height) != receipt.hash
     ]
-    for file, checkpoint in checkpoints:
+    for file, checkpoint in checks.checkpoints:
         answer = compare(checkpoint, blocks())
         if isinstance(answer, Disagrees):
             faults.append(f"{name} is not what {file} signed ({answer.kind}): {answer.detail}")
-    if asked.deep:
+    if checks.deep:
         faults += _invariant_faults(blocks)
     if faults:
         raise CommandError(Exit.UNSOUND, *faults)
     return Sound(
         name=title,
         verified=verified,
-        deep=asked.deep,
-        checkpoints=tuple(checkpoints),
-        receipts=asked.receipts,
+        deep=checks.deep,
+        checkpoints=checks.checkpoints,
+        receipts=checks.receipts,
     )
 
 
@@ -216,26 +222,27 @@ def _receipt_fault(name: str, receipt: Receipt, found: bytes | None, verified: V
     )
 
 
-def _checkpoint(name: str) -> Checkpoint:
+def _checkpoint(kept: KeptCheckpoint) -> Checkpoint:
     try:
-        return read_checkpoint(read_bytes(name))
+        return read_checkpoint(msgspec.json.encode(kept.checkpoint))
     except CheckpointError as error:
-        raise CommandError(Exit.INVALID, f"{name}: {error}") from None
+        raise CommandError(Exit.INVALID, f"{kept.file}: {error}") from None
 
 
-def _events(blocks: Iterable[Block]) -> Iterator[Event]:
+def events_of(blocks: Iterable[Block]) -> Iterator[Event]:
+    """Yield the events of ``blocks``, checking everything on the way."""
     for _, events in open_blocks(blocks):
         yield from events
 
 
 def _invariant_faults(blocks: Callable[[], Iterable[Block]]) -> list[str]:
     """Return every invariant that did not hold somewhere in the history, first ones first."""
-    violations = audit(_events(blocks()))
+    violations = audit(events_of(blocks()))
     if not violations:
         # Only a history without a fault is sure to fold. Reading it again costs less than keeping
         # all of it in memory.
         state, _ = replay(blocks())
-        violations = [*audit(_events(blocks()), view=state), *sweep(state)]
+        violations = [*audit(events_of(blocks()), view=state), *sweep(state)]
     lines = [f"invariant {each}" for each in violations]
     if len(lines) > FAULTS_SHOWN_MAX:
         lines = [*lines[:FAULTS_SHOWN_MAX], f"and {len(lines) - FAULTS_SHOWN_MAX} more"]

@@ -1,0 +1,28 @@
+"""A ledger file that cannot be read to its end: how far it is sound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from quorate.adapters.salvage import sound_head
+from quorate.adapters.sqlite_file import existing
+from quorate.answers.exits import CommandError, Exit
+from quorate.cli.restore import sound_part
+from quorate.cli.settings import Settings
+from quorate.operations.verification import RESTORE
+from quorate.ports.errors import CorruptLedgerError
+
+
+@contextmanager
+def salvaging(settings: Settings) -> Iterator[None]:
+    """Say how far the ledger's file is sound, and what to do, where it cannot be read."""
+    try:
+        yield
+    except CorruptLedgerError as error:
+        raise CommandError(
+            Exit.UNSOUND,
+            f"{settings.ledger} does not verify: {error.what}; "
+            f"{sound_part(sound_head(existing(Path(settings.ledger))))}; {RESTORE}",
+        ) from None

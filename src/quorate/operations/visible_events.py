@@ -1,0 +1,91 @@
+"""Which events of the ledger may be seen by whom.
+
+The fleet, its rules and conflicts are everybody's; what happens to runs, budgets and tenants is
+their tenant's and those above it. An event that is not named here is for those who oversee.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quorate.answers.timeline import run_of
+from quorate.model.events import (
+    BudgetApplied,
+    ConflictDeclared,
+    ConflictResolved,
+    Event,
+    LedgerOpened,
+    LotteryCommitted,
+    NodeApplied,
+    NodeMarked,
+    OwnerApplied,
+    OwnerRemoved,
+    PledgeClosed,
+    PoolApplied,
+    RunSubmitted,
+    SpareFilled,
+    SystemApplied,
+    ThresholdCrossed,
+)
+from quorate.model.view import StateView
+from quorate.operations.caller import Caller
+from quorate.operations.visibility import tenants_of
+
+_EVERYBODYS: Final = (
+    LedgerOpened,
+    LotteryCommitted,
+    SystemApplied,
+    PoolApplied,
+    NodeApplied,
+    NodeMarked,
+    ConflictDeclared,
+    ConflictResolved,
+)
+
+
+class Sight:
+    """What one caller sees, as of the state ``view``."""
+
+    def __init__(self, view: StateView, caller: Caller) -> None:
+        self._view = view
+        self._sees_all = caller.oversees
+        self._mine = tenants_of(view, caller)
+
+    def sees(self, event: Event) -> bool:
+        """Return whether the caller may see ``event``."""
+        if self._sees_all or isinstance(event, _EVERYBODYS):
+            return True
+        return not self._mine.isdisjoint(self._owners_of(event))
+
+    def sees_run(self, name: str) -> bool:
+        """Return whether there is a run ``name`` that the caller may see."""
+        record = self._view.runs.get(name)
+        return record is not None and (self._sees_all or record.spec.owner in self._mine)
+
+    def _owners_of(self, event: Event) -> set[str]:
+        """Return the tenants that ``event`` is about; none where that is not known."""
+        match event:
+            case OwnerApplied():
+                return {event.owner.name}
+            case OwnerRemoved() | ThresholdCrossed():
+                return {event.owner}
+            case BudgetApplied():
+                return {event.budget.owner}
+            case RunSubmitted():
+                return {event.run.owner}
+            case _:
+                records = (self._view.runs.get(name) for name in _runs_of(event))
+                return {record.spec.owner for record in records if record is not None}
+
+
+def _runs_of(event: Event) -> set[str]:
+    """Return the runs that ``event`` is about; of a spare that is filled, both."""
+    match event:
+        case SpareFilled():
+            return {event.lease.partition("/")[0], event.filler}
+        case PledgeClosed():
+            # Called after its lease, which is called after its run.
+            return {event.pledge.partition("/")[0]}
+        case _:
+            name = run_of(event)
+            return set() if name is None else {name}

@@ -1,0 +1,92 @@
+"""A small ledger of two tenants, for tests of what each of them is told."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from quorate.adapters.store_memory import MemoryStore
+from quorate.core.commands import Apply, Command, MarkNode, Resolve, Submit, Tick
+from quorate.loop.engine import Engine
+from quorate.model.amounts import HOUR_MS
+from quorate.model.events import NodeStatus
+from quorate.model.specs import Owner
+from quorate.operations.answer import Answer
+from quorate.operations.answering import answer
+from quorate.operations.caller import Caller, Role
+from quorate.operations.desk import AnyDesk, Desk
+from quorate.operations.table import OPERATIONS
+from quorate.testing.engines import HandClock, memory_engine
+from quorate.testing.world import budget, envelope, fleet, run
+
+ADMIN = Caller(actor="root", role=Role.ADMIN, user="root")
+AUDITOR = Caller(actor="ann", role=Role.AUDITOR, user="ann")
+OF_LAB = Caller(actor="ada", role=Role.USER, user="ada", tenant="lab")
+OF_TEAM = Caller(actor="tim", role=Role.USER, user="tim", tenant="team")
+OF_OTHER = Caller(actor="eve", role=Role.TENANT_ADMIN, user="eve", tenant="other")
+OF_NONE = Caller(actor="zoe", role=Role.USER, user="zoe")
+EVERYBODY = (ADMIN, AUDITOR, OF_LAB, OF_TEAM, OF_OTHER, OF_NONE)
+
+DECLARED = Apply(
+    (
+        *fleet({"A": 16}),
+        Owner(name="lab"),
+        Owner(name="team", parents=("lab",)),
+        Owner(name="other"),
+        budget("labs", "lab", envelope("e", 16)),
+        budget("others", "other", envelope("e", 16)),
+    )
+)
+RUNNING = tuple(
+    Submit(run(name, 8, owner, expected_duration_ms=4 * HOUR_MS))
+    for name, owner in (("of-team", "team"), ("of-other", "other"))
+)
+WAITING = tuple(
+    Submit(run(f"{owner}-waits", 8, owner, expected_duration_ms=HOUR_MS))
+    for owner in ("lab", "other")
+)
+
+
+def engine_at_work(clock: HandClock | None = None) -> Engine:
+    """Return a ledger with runs that run and wait, a node that failed, and a settled conflict."""
+    clock = HandClock() if clock is None else clock
+    engine = memory_engine(MemoryStore(), clock)
+    steps: tuple[Command, ...] = (
+        DECLARED,
+        *RUNNING,
+        *WAITING,
+        MarkNode("a0000", NodeStatus.CORDONED, "smoke"),
+        # Nobody is drawn before it has run for four notices.
+        Resolve("default", "H100", (), 8),
+        Tick(),
+    )
+    for command in steps:
+        if isinstance(command, Resolve | Tick):
+            clock.ms += HOUR_MS
+        assert not engine.execute(command, actor="root").decision.refusals, command
+    return engine
+
+
+def desk_for(caller: Caller, engine: Engine | None = None) -> Desk:
+    """Return the desk at which ``caller`` asks."""
+    return Desk(engine_at_work() if engine is None else engine, caller)
+
+
+def ask(desk: AnyDesk, name: str, asked: Struct) -> Answer:
+    """Return the answer to the operation called ``name``."""
+    return answer(desk, OPERATIONS[name], asked)
+
+
+def lines_of(found: Answer, *, wide: bool = False) -> list[str]:
+    """Return what people are told."""
+    return list(found.lines(wide))
+
+
+SEEN = {
+    "root": range(1, 30),
+    "ann": range(1, 30),
+    "ada": [*range(1, 7), 8, 10, 11, 14, 15, 16, 20, 21, 22, 26, 27],
+    "tim": [*range(1, 5), 6, 10, 11, 20, 21, 22],
+    "eve": [*range(1, 5), 7, 9, 12, 13, *range(17, 26), 28, 29],
+    "zoe": [*range(1, 5), 20, 21, 22],
+}
+"""Actor -> the sequences of ``engine_at_work`` that are theirs to see."""
