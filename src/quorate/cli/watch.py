@@ -10,7 +10,7 @@ from quorate.answers.exits import CommandError, Exit
 from quorate.cli.settings import Settings, examples, ledger_options
 
 if TYPE_CHECKING:
-    from quorate.cli.watching import Watched
+    from quorate.operations.watching import Watched
 
 INTERVAL_DEFAULT: Final = "2s"
 _INTERVAL_MS_MIN: Final = 10
@@ -77,7 +77,7 @@ def watch(
 
 
 def _watched(what: str | None, pool: str | None) -> Watched:
-    from quorate.cli.watching import Watched
+    from quorate.operations.watching import Watched
 
     if what == _RESERVATIONS:
         return Watched(reservations=True, pool=pool)

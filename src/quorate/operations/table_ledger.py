@@ -1,4 +1,4 @@
-"""The operations that plan and explain, and those on the ledger itself."""
+"""The operations that plan, explain and watch, and those on the ledger itself."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from quorate.operations import asked, asked_ledger, given_ledger
 from quorate.operations.caller import ADMINS, ANYBODY, OVERSEERS
-from quorate.operations.operation import JSON_LINES, Area, Operation
+from quorate.operations.operation import EVENT_STREAM, JSON_LINES, Area, Effect, Operation
 
 _PLANS: Final = (
     Operation(
@@ -54,6 +54,34 @@ _PLANS: Final = (
         handler="quorate.operations.planning:explain_run",
         refusals=("unknown-name",),
         cli=("explain",),
+    ),
+    Operation(
+        name="picture",
+        area=Area.RUNS,
+        summary="Show how a run, the reservations or a pool stand now.",
+        takes=asked_ledger.Picture,
+        gives=given_ledger.Picture,
+        roles=ANYBODY,
+        method="GET",
+        path="/picture",
+        handler="quorate.operations.watching:picture",
+        refusals=("unknown-name",),
+        cli=("watch",),
+    ),
+    Operation(
+        name="watch-events",
+        area=Area.LEDGER,
+        summary="Follow what is recorded, from a sequence on.",
+        takes=asked_ledger.WatchEvents,
+        gives=given_ledger.EventTold,
+        roles=ANYBODY,
+        method="GET",
+        path="/watch",
+        handler="quorate.operations.following:watch_events",
+        effect=Effect.STREAM,
+        refusals=("unknown-name", "stale-cursor"),
+        cli=("watch",),
+        media=EVENT_STREAM,
     ),
 )
 _LEDGER: Final = (

@@ -1,0 +1,187 @@
+"""Following: every event that is theirs to see, once, in order, from any cursor on."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quorate.adapters.store_memory import MemoryStore
+from quorate.answers.exits import CommandError
+from quorate.answers.timeline import entries
+from quorate.core.commands import Complete, Submit, Tick
+from quorate.ledger.chain import GENESIS, seal
+from quorate.ledger.codec import event_to_json
+from quorate.ledger.fold import replay
+from quorate.loop.engine import Engine
+from quorate.model.amounts import HOUR_MS
+from quorate.model.events import OwnerApplied
+from quorate.model.specs import Owner
+from quorate.operations.asked_ledger import WatchEvents
+from quorate.operations.caller import Caller
+from quorate.operations.following import LOOKED_AT_MAX, Follower, follow
+from quorate.operations.recent import Recent
+from quorate.operations.table import OPERATIONS
+from quorate.operations.visible_events import Sight
+from quorate.operations.watching import Watched
+from quorate.testing.engines import HandClock
+from quorate.testing.world import NOW_MS, opening, run
+from tests.unit.operations.stage import (
+    ADMIN,
+    EVERYBODY,
+    OF_LAB,
+    OF_NONE,
+    OF_OTHER,
+    SEEN,
+    desk_for,
+    engine_at_work,
+)
+
+WATCH = OPERATIONS["watch-events"]
+BLOCKS = list(engine_at_work().store.blocks())
+by_caller = pytest.mark.parametrize("caller", EVERYBODY, ids=lambda each: each.actor)
+
+
+def told(follower: Follower, limit: int = 1_000) -> list[int]:
+    """Return the sequences of everything there is to read."""
+    found: list[int] = []
+    while follower.is_behind:
+        found += [seq for seq, _ in follower.read(limit)]
+    return found
+
+
+def visible(engine: Engine, caller: Caller) -> list[tuple[int, object]]:
+    """Return what ``caller`` is to be told, by looking at the whole ledger at once."""
+    sight = Sight(engine.view, caller)
+    return [
+        (entry.seq, event_to_json(entry.seq, entry.event))
+        for entry in entries(engine.store.blocks())
+        if sight.sees(entry.event)
+    ]
+
+
+@by_caller
+def test_everybody_is_told_what_is_theirs_and_everybodys(caller: Caller) -> None:
+    follower = follow(desk_for(caller), WATCH, WatchEvents(first=1))
+    assert told(follower) == list(SEEN[caller.actor])
+    assert follower.cursor == max(SEEN["root"])
+
+
+def test_without_a_sequence_only_what_is_new_is_told() -> None:
+    engine = engine_at_work()
+    follower = follow(desk_for(ADMIN, engine), WATCH, WatchEvents())
+    assert not follower.is_behind
+    assert follower.read(10) == []
+    engine.execute(Complete("of-team"), actor="root")
+    assert [event["tag"] for _, event in follower.read(2)] == ["lease-ended/1", "run-ended/1"]
+
+
+def test_a_run_a_pool_and_reservations_are_followed_alone() -> None:
+    def seen(**chosen: object) -> list[int]:
+        asked = WatchEvents(first=1, **chosen)  # type: ignore[arg-type]
+        return told(follow(desk_for(ADMIN), WATCH, asked))
+
+    assert seen(run="run/lab-waits") == [14, 15, 16, 26, 27]
+    assert seen(run="of-other") == [12, 13, 21, 22, 23, 24, 25, 28]
+    assert seen(reservations=True) == [16, 19, 21, 22, 26, 29]
+    assert seen(pool="default") == [*range(10, 20), *range(21, 30)]
+
+
+@pytest.mark.parametrize(
+    ("caller", "asked", "fault"),
+    [
+        (OF_LAB, WatchEvents(run="of-other"), "unknown-name"),
+        (OF_LAB, WatchEvents(run="nobody"), "unknown-name"),
+        (ADMIN, WatchEvents(pool="nowhere"), "unknown-name"),
+        (ADMIN, WatchEvents(run="of-other", pool="default"), "usage"),
+        (ADMIN, WatchEvents(first=31), "stale-cursor"),
+    ],
+)
+def test_what_cannot_be_followed_is_refused(caller: Caller, asked: WatchEvents, fault: str) -> None:
+    with pytest.raises(CommandError) as raised:
+        follow(desk_for(caller), WATCH, asked)
+    assert raised.value.fault == fault
+
+
+def test_the_next_event_can_be_asked_for_before_it_is_there() -> None:
+    follower = follow(desk_for(ADMIN), WATCH, WatchEvents(first=30))
+    assert follower.read(5) == []
+
+
+def test_hidden_events_hold_up_nobody_for_long() -> None:
+    other = OwnerApplied(at_ms=NOW_MS, actor="root", owner=Owner(name="other"))
+    first = seal(GENESIS, opening(owners=[Owner(name="lab"), Owner(name="other")]))
+    hidden = seal(first.head, [other] * (LOOKED_AT_MAX + 1))
+    state, head = replay([first, hidden])
+    recent = Recent(MemoryStore([first, hidden]))
+    follower = Follower(recent, lambda: state, OF_LAB, Watched(), first.head.seq)
+    assert follower.read(1) == []
+    assert follower.is_behind
+    assert follower.cursor == first.head.seq + LOOKED_AT_MAX
+    assert follower.read(1) == []
+    assert (follower.cursor, follower.is_behind) == (head.seq, False)
+
+
+def test_what_the_state_does_not_know_yet_waits() -> None:
+    engine = engine_at_work()
+    state, head = replay(engine.store.blocks())
+    engine.execute(Submit(run("later", 1, "other")), actor="eve")
+    follower = Follower(Recent(engine.store), lambda: state, OF_OTHER, Watched(), head.seq)
+    assert (follower.is_behind, follower.read(10)) == (False, [])
+
+
+@given(
+    data=st.data(),
+    caller=st.sampled_from(EVERYBODY),
+    first=st.integers(1, 30),
+    events_max=st.sampled_from([1, 5, 1_000]),
+)
+def test_any_reading_tells_every_visible_event_once_in_order(
+    data: st.DataObject, caller: Caller, first: int, events_max: int
+) -> None:
+    """In any pieces, with any pauses, by any number of followers one after the other."""
+    clock = HandClock(NOW_MS + 3 * HOUR_MS)
+    engine = Engine.open(MemoryStore(BLOCKS), clock)
+    recent = Recent(engine.store, events_max)
+
+    def new(cursor: int) -> Follower:
+        return Follower(recent, lambda: engine.view, caller, Watched(), cursor)
+
+    follower, found = new(first - 1), []
+    for number in range(data.draw(st.integers(0, 12), label="steps")):
+        match data.draw(st.sampled_from(["read", "append", "resume", "pass by"]), label="step"):
+            case "append":
+                owner = data.draw(st.sampled_from(["lab", "team", "other"]))
+                clock.ms += HOUR_MS
+                engine.execute_all([Submit(run(f"r{number}", 1, owner)), Tick()], actor="root")
+            case "resume":
+                follower = new(follower.cursor)
+            case "pass by":
+                # Others read too, elsewhere: what is kept for all serves none of them wrongly.
+                Follower(recent, lambda: engine.view, OF_NONE, Watched(), 0).read(3)
+            case _:
+                limit = data.draw(st.integers(1, 7), label="limit")
+                read = follower.read(limit)
+                assert len(read) <= limit
+                found += read
+    while follower.is_behind:
+        found += follower.read(3)
+    assert found == [each for each in visible(engine, caller) if each[0] >= first]
+
+
+def test_a_block_is_found_by_any_of_its_events_and_opened_once() -> None:
+    engine = engine_at_work()
+    recent = Recent(engine.store)
+    for block in engine.store.blocks():
+        for seq in range(block.first_seq, block.first_seq + block.count):
+            assert recent.height_of(seq) == block.height
+        assert recent.page(block.height) is recent.page(block.height)
+
+
+def test_only_so_many_events_are_kept_opened() -> None:
+    engine = engine_at_work()
+    recent = Recent(engine.store, 3)
+    first = recent.page(1)
+    assert len(first.events) == 2
+    recent.page(2)
+    assert recent.page(1) is not first
