@@ -21,7 +21,6 @@ from quorate.answers.moment import Moment
 from quorate.cli.settings import Settings
 from quorate.core.scribe import Scribe
 from quorate.core.settle import settle_holds
-from quorate.loop.engine import Engine
 from quorate.model.events import RunRequeued
 from quorate.model.view import StateView
 from quorate.ports.clock import Clock
