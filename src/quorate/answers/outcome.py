@@ -233,10 +233,14 @@ def _started(moment: Moment, run: str, facts: Sequence[LeaseStarted]) -> list[st
 
 def recorded_line(head: Head, count: int, blocks: int = 1) -> str:
     """Return where ``count`` events in ``blocks`` that end at ``head`` are recorded."""
+    return recorded_at(head, head.seq - count + 1, count, blocks)
+
+
+def recorded_at(head: Head, first: int, count: int, blocks: int = 1) -> str:
+    """Return where ``count`` events from sequence ``first`` on are recorded, others after them."""
     if count == 0:
         return "nothing to record"
-    first = head.seq - count + 1
-    where = f"sequence {first}" if count == 1 else f"sequence {first}-{head.seq}"
+    where = f"sequence {first}" if count == 1 else f"sequence {first}-{first + count - 1}"
     block = f"block {head.height}"
     if blocks > 1:
         block = f"blocks {head.height - blocks + 1}-{head.height}"

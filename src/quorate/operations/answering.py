@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from msgspec import Struct
 
 from quorate.answers.exits import CommandError, Exit
@@ -9,6 +11,7 @@ from quorate.operations.answer import Answer, Order
 from quorate.operations.caller import Caller
 from quorate.operations.carrying import carry_out
 from quorate.operations.desk import AnyDesk, Desk
+from quorate.operations.keys import keyed
 from quorate.operations.operation import DRY_RUN, Effect, Operation
 from quorate.operations.permission import FORBIDDEN, check_command
 
@@ -18,13 +21,25 @@ def answer(desk: AnyDesk, operation: Operation, asked: Struct) -> Answer:
 
     What is watched is not answered but followed: ``following.py``.
     """
+    found = ordered(desk, operation, asked)
+    if isinstance(found, Order):
+        assert isinstance(desk, Desk), operation
+        return carry_out(desk, found, dry_run=getattr(asked, DRY_RUN))
+    return found
+
+
+def ordered(desk: AnyDesk, operation: Operation, asked: Struct) -> Answer | Order:
+    """Return the answer to what was ``asked``, or the order that answers it once carried out.
+
+    Raises ``CommandError`` when the caller may not ask for it. The order has its idempotency key.
+    """
     assert operation.effect is not Effect.STREAM, operation
     check_role(desk.caller, operation)
     found = operation.handle()(desk, asked, operation)
     if isinstance(found, Order):
         assert isinstance(desk, Desk), operation
         check_command(desk.recorded, desk.caller, found.command)
-        return carry_out(desk, found, dry_run=getattr(asked, DRY_RUN))
+        return replace(found, command=keyed(desk.caller, operation, asked, found.command))
     assert isinstance(found, Answer), operation
     return found
 

@@ -11,7 +11,13 @@ from msgspec.structs import replace
 from quorate.answers.effects import effect_lines, effect_tree
 from quorate.answers.failures import refused
 from quorate.answers.moment import Moment
-from quorate.answers.outcome import outcome_lines, outcome_tree, receipt_line, recorded_line
+from quorate.answers.outcome import (
+    outcome_lines,
+    outcome_tree,
+    receipt_line,
+    recorded_at,
+    recorded_line,
+)
 from quorate.answers.timeline import entries
 from quorate.core.commands import (
     Apply,
@@ -19,6 +25,7 @@ from quorate.core.commands import (
     CreateOwner,
     Decision,
     Draw,
+    Keyed,
     RemoveOwner,
     Tick,
     UpdateOwner,
@@ -26,7 +33,7 @@ from quorate.core.commands import (
 from quorate.core.decide import decide
 from quorate.core.effect import Effect, Picture, effect_between
 from quorate.ledger.chain import Head
-from quorate.loop.engine import DRAW_ACTOR, Engine
+from quorate.loop.engine import DRAW_ACTOR, Engine, Receipt
 from quorate.model.apply import apply_all
 from quorate.model.records import Lease
 from quorate.model.specs import Run
@@ -34,6 +41,7 @@ from quorate.model.state import State
 from quorate.model.words import counted
 from quorate.operations.answer import Answer, Order
 from quorate.operations.desk import Desk
+from quorate.operations.keys import plain
 
 
 def carry_out(desk: Desk, order: Order, *, dry_run: bool) -> Answer:
@@ -44,15 +52,20 @@ def carry_out(desk: Desk, order: Order, *, dry_run: bool) -> Answer:
     engine, command, actor = desk.engine, order.command, desk.caller.actor
     # Copies, because committing changes the records in place.
     leases = {name: lease.copy() for name, lease in engine.view.leases.items()}
-    stood = _picture(engine, actor) if _changes_others(command) else None
+    stood = _picture(engine, actor) if _changes_others(plain(command)) else None
     before = engine.head
     head: Head | None = None
     if dry_run:
-        decision = engine.try_out(command, actor=actor)
+        decision = engine.try_out(plain(command), actor=actor)
     else:
-        decision = engine.execute(command, actor=actor).decision
-        head = engine.head
-        decision = _with_settled(engine, decision, before, head)
+        receipt = engine.execute(command, actor=actor)
+        decision, head = receipt.decision, receipt.head
+        if decision.repeats is not None:
+            return recorded_answer(engine.answer_kept(decision.repeats), is_repeated=True)
+        if not isinstance(command, Keyed):
+            # What a repetition is told can be read from the ledger: its own events, and no others.
+            head = engine.head
+            decision = _with_settled(engine, decision, before, head)
     if decision.refusals:
         raise refused(decision.refusals)
     moment = _moment(engine, decision, head)
@@ -60,6 +73,31 @@ def carry_out(desk: Desk, order: Order, *, dry_run: bool) -> Answer:
     if stood is not None:
         effect = effect_between(stood, Picture.of(moment.view, moment.now_ms), moment.view)
     return _Outcome(order, decision, before, head, moment, leases, effect).answer()
+
+
+def recorded_answer(receipt: Receipt, *, is_repeated: bool = False) -> Answer:
+    """Return what is told of a command by its ``receipt`` alone, wherever its block stands now.
+
+    Raises ``CommandError`` when it was refused.
+    """
+    decision, head, first = receipt.decision, receipt.head, receipt.first_seq
+    if decision.refusals:
+        raise refused(decision.refusals)
+    done = recorded_at(head, first, len(decision.events))
+    again = "note: this was asked before, and done once; here is the first answer"
+    return Answer(
+        tree=lambda: outcome_tree(decision, head, first - 1),
+        lines=lambda _: [
+            *(f"{kind.lower()}/{name} {change}" for kind, name, change in decision.changes),
+            done,
+            *([receipt_line(head)] if decision.events else []),
+        ],
+        notes=(
+            *([again] if is_repeated else []),
+            *(f"warning: {warning}" for warning in decision.warnings),
+        ),
+        done=done if decision.events else "",
+    )
 
 
 @dataclass(frozen=True, slots=True)

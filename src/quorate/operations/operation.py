@@ -97,7 +97,9 @@ class Operation:
         return found  # type: ignore[no-any-return]
 
 
-ASIDE: Final = {"if_match": "If-Match", "idempotency_key": "Idempotency-Key"}
+KEY: Final = "idempotency_key"
+"""The field that tells a repetition from another request."""
+ASIDE: Final = {"if_match": "If-Match", KEY: "Idempotency-Key"}
 """Fields that travel in a header of REST, not in the body."""
 DRY_RUN: Final = "dry_run"
 """The field of every write that travels in the query of REST."""

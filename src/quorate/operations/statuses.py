@@ -1,0 +1,84 @@
+"""The one table from what went wrong to how each way of asking says it: HTTP, gRPC, exit code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.answers.exits import CommandError, Exit
+from quorate.answers.failures import exit_of, text_of
+from quorate.model.refusal import RefusalCode
+
+FORBIDDEN: Final = "forbidden"
+UNAUTHENTICATED: Final = "unauthenticated"
+UNAVAILABLE: Final = "unavailable"
+TOO_LARGE: Final = "too-large"
+TOO_MANY_REQUESTS: Final = "too-many-requests"
+USAGE: Final = "usage"
+INVALID: Final = "invalid"
+BUG: Final = "bug"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """``grpc`` is the name of a status code of gRPC; ``title`` is the same for all of a code."""
+
+    http: int
+    grpc: str
+    exit: Exit
+    title: str
+
+
+def _invalid(title: str, http: int = 422) -> Status:
+    return Status(http, "INVALID_ARGUMENT", Exit.INVALID, title)
+
+
+def _refused(http: int, grpc: str, title: str) -> Status:
+    return Status(http, grpc, Exit.REFUSED, title)
+
+
+_CONFLICT: Final = _refused(409, "FAILED_PRECONDITION", "It cannot be done as things are")
+
+STATUSES: Final[dict[str, Status]] = {
+    **{code.value: _CONFLICT for code in RefusalCode},
+    "refused": _CONFLICT,
+    INVALID: _invalid("What was sent breaks a rule"),
+    USAGE: Status(400, "INVALID_ARGUMENT", Exit.USAGE, "The request is not well formed"),
+    "unknown-name": _refused(404, "NOT_FOUND", "There is no such thing"),
+    "already-exists": _refused(409, "ALREADY_EXISTS", "The name is taken"),
+    "stale-version": _refused(412, "ABORTED", "It has changed since you read it"),
+    "stale-cursor": _refused(410, "OUT_OF_RANGE", "The cursor does not lead anywhere any more"),
+    "key-reused": _invalid("The idempotency key was used for another request"),
+    "max-nodes": _refused(429, "RESOURCE_EXHAUSTED", "A quota does not allow it"),
+    "max-concurrent-runs": _refused(429, "RESOURCE_EXHAUSTED", "A quota does not allow it"),
+    "sensitive-pool-size": _refused(429, "RESOURCE_EXHAUSTED", "A quota does not allow it"),
+    FORBIDDEN: _refused(403, "PERMISSION_DENIED", "You may not do this"),
+    UNAUTHENTICATED: _refused(401, "UNAUTHENTICATED", "It is not known who you are"),
+    "not-found": _refused(404, "UNIMPLEMENTED", "There is nothing at this address"),
+    "method-not-allowed": _refused(405, "UNIMPLEMENTED", "Nothing answers this method here"),
+    "not-acceptable": _refused(406, "INVALID_ARGUMENT", "It cannot be told in that form"),
+    "unsupported-media-type": _invalid("The body is of a kind that is not read here", 415),
+    "too-slow": Status(408, "DEADLINE_EXCEEDED", Exit.UNUSABLE, "The request came too slowly"),
+    "uri-too-long": _invalid("The address is too long", 414),
+    "headers-too-large": _invalid("The headers are too large", 431),
+    TOO_LARGE: _invalid("The request is too large", 413),
+    TOO_MANY_REQUESTS: Status(429, "RESOURCE_EXHAUSTED", Exit.UNUSABLE, "Too many requests"),
+    UNAVAILABLE: Status(503, "UNAVAILABLE", Exit.UNUSABLE, "The service cannot do this now"),
+    "unusable": Status(503, "UNAVAILABLE", Exit.UNUSABLE, "The ledger cannot be used"),
+    "unsound": Status(409, "DATA_LOSS", Exit.UNSOUND, "The ledger does not verify"),
+    BUG: Status(500, "INTERNAL", Exit.UNUSABLE, "Something is wrong with Quorate itself"),
+}
+"""Code -> status. The codes are public for ever: docs/reference/refusals.md."""
+
+
+def status_of(code: str) -> Status:
+    """Return the status of a fault; one that nobody has entered in the table is a conflict."""
+    return STATUSES.get(code, _CONFLICT)
+
+
+def as_command_error(error: Exception) -> CommandError | None:
+    """Return ``error`` as whoever asked is told it; None when it is a bug."""
+    if isinstance(error, CommandError):
+        return error
+    code = exit_of(error)
+    return None if code is None else CommandError(code, text_of(error))

@@ -1,0 +1,86 @@
+"""Submits that wait at the same time, carried out together: one block, one flush, many answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec import Struct
+
+from quorate.answers.exits import CommandError
+from quorate.core.commands import Apply, Submit
+from quorate.loop.engine import Asked, Engine, Receipt
+from quorate.model.specs import Run
+from quorate.operations.answer import Answer, Order
+from quorate.operations.answering import ordered
+from quorate.operations.carrying import recorded_answer
+from quorate.operations.desk import Desk
+from quorate.operations.keys import plain
+from quorate.operations.operation import DRY_RUN, Operation
+
+GROUP_MAX: Final = 512
+"""How many requests are committed as one block."""
+_GROUPED: Final = frozenset({"submit-run", "submit-runs"})
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A request on its way: who asks, at whose desk, and for what."""
+
+    desk: Desk
+    operation: Operation
+    asked: Struct
+
+
+def may_wait_for_others(operation: Operation, asked: Struct) -> bool:
+    """Return whether the request may share its block.
+
+    Only submits may. Whether one is permitted rests on owners and callers alone, which no submit
+    changes, so that it can be seen before the ones in front of it are decided.
+    """
+    return operation.name in _GROUPED and not getattr(asked, DRY_RUN)
+
+
+def answer_together(engine: Engine, askings: Sequence[Asking]) -> list[Answer | CommandError]:
+    """Return the answer or the refusal of each of ``askings``, in order, once all are durable.
+
+    Raises a ``StoreError`` when the block cannot be committed; then none of them happened.
+    """
+    assert len(askings) <= GROUP_MAX, len(askings)
+    orders = [_order(asking) for asking in askings]
+    receipts = iter(
+        engine.execute_group(
+            [
+                Asked(order.command, asking.desk.caller.actor)
+                for asking, order in zip(askings, orders, strict=True)
+                if isinstance(order, Order)
+            ]
+        )
+    )
+    return [
+        _answer(engine, next(receipts)) if isinstance(order, Order) else order for order in orders
+    ]
+
+
+def _order(asking: Asking) -> Order | CommandError:
+    try:
+        found = ordered(asking.desk, asking.operation, asking.asked)
+    except CommandError as error:
+        return error
+    assert isinstance(found, Order), asking
+    command = plain(found.command)
+    assert isinstance(command, Submit) or (
+        isinstance(command, Apply) and all(isinstance(spec, Run) for spec in command.specs)
+    ), command
+    return found
+
+
+def _answer(engine: Engine, receipt: Receipt) -> Answer | CommandError:
+    kept = receipt.decision.repeats
+    try:
+        if kept is not None:
+            return recorded_answer(engine.answer_kept(kept), is_repeated=True)
+        return recorded_answer(receipt)
+    except CommandError as error:
+        return error

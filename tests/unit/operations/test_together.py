@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import quorate.operations
+from quorate.answers.exits import CommandError
+from quorate.core.commands import Apply
+from quorate.loop.engine import Engine
+from quorate.model.specs import Owner
+from quorate.operations import asked
+from quorate.operations.answer import Answer
+from quorate.operations.answering import answer
+from quorate.operations.caller import Caller, Role
+from quorate.operations.desk import Desk
+from quorate.operations.statuses import STATUSES
+from quorate.operations.table import OPERATIONS
+from quorate.operations.together import Asking, answer_together, may_wait_for_others
+from quorate.testing.engines import HandClock, memory_engine
+from quorate.testing.world import budget, envelope, fleet
+
+SUBMIT = OPERATIONS["submit-run"]
+ALICE = Caller(actor="alice", role=Role.USER, user="alice", tenant="team")
+BOB = Caller(actor="bob", role=Role.USER, user="bob", tenant="other")
+
+
+@pytest.fixture
+def engine() -> Engine:
+    found = memory_engine(clock=HandClock())
+    owners = (Owner(name="team"), Owner(name="other"))
+    money = budget("b", "team", envelope("e", 16))
+    receipt = found.execute(Apply((*owners, *fleet({"A": 16}), money)), actor="test")
+    assert not receipt.decision.refusals
+    return found
+
+
+def run_tree(name: str, owner: str = "team", gpus: int = 4) -> dict[str, Any]:
+    return {
+        "apiVersion": "quorate.dev/v1",
+        "kind": "Run",
+        "metadata": {"name": name},
+        "spec": {"owner": owner, "resources": {"gpuType": "H100", "totalGPUs": gpus}},
+    }
+
+
+def _asking(engine: Engine, caller: Caller, name: str, **more: Any) -> Asking:
+    owner = more.pop("owner", caller.tenant)
+    request = asked.SubmitRun(document=run_tree(name, owner), **more)
+    return Asking(Desk(engine, caller), SUBMIT, request)
+
+
+def test_a_group_is_one_block_and_each_is_told_its_own_events(engine: Engine) -> None:
+    height = engine.head.height
+    found = answer_together(engine, [_asking(engine, ALICE, "r1"), _asking(engine, ALICE, "r2")])
+    assert engine.head.height == height + 1
+    trees = [each.tree() for each in found if isinstance(each, Answer)]
+    assert [tree["changes"][0]["name"] for tree in trees] == ["r1", "r2"]
+    sequences = [event["seq"] for tree in trees for event in tree["events"]]
+    assert sequences == list(range(sequences[0], engine.head.seq + 1))
+    assert {tree["head"]["height"] for tree in trees} == {engine.head.height}
+
+
+def test_a_refusal_is_for_its_own_request_only(engine: Engine) -> None:
+    found = answer_together(
+        engine,
+        [
+            _asking(engine, BOB, "mine", owner="team"),
+            _asking(engine, ALICE, "good"),
+            _asking(engine, ALICE, "good", idempotency_key="k"),
+        ],
+    )
+    assert isinstance(found[0], CommandError)
+    assert found[0].fault == "forbidden"
+    assert isinstance(found[1], Answer)
+    assert isinstance(found[2], CommandError)
+    assert found[2].fault == "already-exists"
+    assert found[2].refusals[0].code == "already-exists"
+    assert list(engine.view.runs) == ["good"]
+
+
+def test_a_repeated_key_gives_the_first_answer_wherever_it_was_carried_out(engine: Engine) -> None:
+    asking = _asking(engine, ALICE, "r1", idempotency_key="k1")
+    found = answer_together(
+        engine, [_asking(engine, ALICE, "r0"), asking, _asking(engine, ALICE, "r2")]
+    )
+    assert isinstance(found[1], Answer)
+    first = found[1].tree()
+    again = answer_together(engine, [asking])[0]
+    assert isinstance(again, Answer)
+    assert again.tree() == first
+    alone = answer(asking.desk, SUBMIT, asking.asked)
+    assert alone.tree() == first
+    assert next(iter(alone.lines(False))) == "run/r1 submitted"  # noqa: FBT003
+    assert f"sequence {first['events'][0]['seq']}-" in alone.done
+    assert alone.notes[0].startswith("note: this was asked before")
+
+
+def test_one_key_for_two_requests_is_refused(engine: Engine) -> None:
+    answer_together(engine, [_asking(engine, ALICE, "r1", idempotency_key="k1")])
+    found = answer_together(engine, [_asking(engine, ALICE, "r2", idempotency_key="k1")])[0]
+    assert isinstance(found, CommandError)
+    assert found.fault == "key-reused"
+
+
+def test_two_callers_may_choose_the_same_key(engine: Engine) -> None:
+    answer_together(engine, [_asking(engine, ALICE, "r1", idempotency_key="k1")])
+    found = answer_together(engine, [_asking(engine, BOB, "r2", idempotency_key="k1")])[0]
+    assert isinstance(found, Answer)
+    assert list(engine.view.runs) == ["r1", "r2"]
+
+
+def test_a_dry_run_keeps_no_key_and_waits_for_nobody(engine: Engine) -> None:
+    asking = _asking(engine, ALICE, "r1", idempotency_key="k1", dry_run=True)
+    assert not may_wait_for_others(SUBMIT, asking.asked)
+    assert answer(asking.desk, SUBMIT, asking.asked).tree()["dryRun"] is True
+    assert not engine.view.requests
+
+
+def test_every_refusal_an_operation_names_has_its_status() -> None:
+    named = {code for operation in OPERATIONS.values() for code in operation.refusals}
+    assert sorted(named - STATUSES.keys()) == []
+
+
+def test_every_fault_that_operations_raise_has_its_status() -> None:
+    folder = Path(quorate.operations.__file__).parent
+    found = {
+        fault
+        for path in folder.glob("*.py")
+        for fault in re.findall(r'fault="([a-z-]+)"', path.read_text(encoding="utf-8"))
+    }
+    assert found
+    assert sorted(found - STATUSES.keys()) == []
