@@ -46,6 +46,8 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "release": ("quorate.cli.claim", "release", "Give the nodes of a claim back before its end."),
     "resolve": ("quorate.cli.resolve", "resolve", "Make room in a scope, one notice from now."),
     "admin": ("quorate.cli.admin", "admin", "Create, change and remove tenants."),
+    "token": ("quorate.cli.token", "token", "Issue, list and revoke access tokens."),
+    "whoami": ("quorate.cli.token", "whoami", "Say who you are to the service."),
     "tick": ("quorate.cli.finish", "tick", "Do what time has made due."),
     "lottery": ("quorate.cli.lottery", "lottery", "Show the lottery, and draw it all again."),
     "ledger": ("quorate.cli.ledger", "ledger", "Read, verify, sign, export and import the ledger."),

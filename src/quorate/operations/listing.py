@@ -34,7 +34,7 @@ def list_things(desk: Desk, asked: ListThings, operation: Operation) -> Answer:
         newest = asked.newest
         if asked.owner is not None or asked.phase is not None:
             names = _matching(moment, names, asked.owner, asked.phase)
-    names, more = _page(names, asked.limit, asked.cursor, newest=newest)
+    names, more = page(names, asked.limit, asked.cursor, newest=newest)
     return listed(desk, moment, kind, names, more)
 
 
@@ -152,8 +152,8 @@ def _matching(
     ]
 
 
-def _page(
-    names: list[str], limit: int | None, cursor: str | None, *, newest: bool
+def page(
+    names: list[str], limit: int | None, cursor: str | None, *, newest: bool = False
 ) -> tuple[list[str], str]:
     """Return the page after ``cursor``, and the cursor of the next one where there is more."""
     if cursor is not None:

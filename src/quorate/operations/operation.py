@@ -47,6 +47,8 @@ class Repeat(StrEnum):
     """The second time finds everything as asked for."""
     KEYED = "keyed"
     """It is done twice, unless both carry one idempotency key."""
+    ANEW = "anew"
+    """Something new comes of it each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

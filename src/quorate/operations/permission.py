@@ -18,7 +18,9 @@ from quorate.core.commands import (
     Command,
     Complete,
     Fail,
+    IssueToken,
     Release,
+    RevokeToken,
     Shrink,
     Submit,
     UpdateOwner,
@@ -26,7 +28,7 @@ from quorate.core.commands import (
 from quorate.model.specs import Budget, Cap, Envelope, Owner, Quota, Run
 from quorate.model.view import StateView
 from quorate.operations.caller import Caller, Role
-from quorate.operations.visibility import sees_owner
+from quorate.operations.visibility import knows_token, sees_owner
 
 FORBIDDEN: Final = "forbidden"
 _LOWERED: Final = (
@@ -47,6 +49,11 @@ def check_command(view: StateView, caller: Caller, command: Command) -> None:
 
 def denial(view: StateView, caller: Caller, command: Command) -> str:
     """Return why ``caller`` may not have ``command`` carried out; empty where it may."""
+    if isinstance(command, IssueToken) and _is_wider(caller, command):
+        return (
+            f"scopes: your token is limited to {', '.join(sorted(caller.scopes))}; one that it has "
+            "issued must be limited to some of these"
+        )
     if caller.role is Role.ADMIN:
         return ""
     why = "only an admin may do this"
@@ -67,6 +74,10 @@ def denial(view: StateView, caller: Caller, command: Command) -> str:
             why = next(filter(None, (_of_spec(view, caller, spec) for spec in specs)), "")
         case UpdateOwner():
             why = _of_update(view, caller, command)
+        case IssueToken():
+            why = _of_token(view, caller, command)
+        case RevokeToken(token=name):
+            why = _of_known_token(view, caller, name)
         case _:
             pass
     return why
@@ -87,6 +98,32 @@ def _of_known(view: StateView, caller: Caller, name: str) -> str:
         raise CommandError(
             Exit.REFUSED,
             f"no run {name!r}; list them: quorate get runs",
+            fault="unknown-name",
+        )
+    return ""
+
+
+def _is_wider(caller: Caller, command: IssueToken) -> bool:
+    """Return whether the new token would reach further than the one that has it issued."""
+    return bool(caller.scopes) and not (command.scopes and caller.scopes.issuperset(command.scopes))
+
+
+def _of_token(view: StateView, caller: Caller, command: IssueToken) -> str:
+    if caller.role is not Role.TENANT_ADMIN:
+        return "only an admin issues tokens, and a tenant-admin those of its own tenants"
+    if command.role not in (Role.USER, Role.TENANT_ADMIN):
+        return f"role: only an admin issues a token for the role {command.role}"
+    if not sees_owner(view, caller, command.tenant):
+        return f"tenant: you act for {caller.tenant!r}, not for {command.tenant!r}"
+    return ""
+
+
+def _of_known_token(view: StateView, caller: Caller, name: str) -> str:
+    record = view.tokens.get(name)
+    if record is not None and not knows_token(view, caller, record):
+        raise CommandError(
+            Exit.REFUSED,
+            f"there is no token {name!r}; give the id of the token, which is not its secret",
             fault="unknown-name",
         )
     return ""

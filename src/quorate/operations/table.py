@@ -13,6 +13,7 @@ from quorate.operations.operation import Area, Effect, Operation, Repeat
 from quorate.operations.table_fleet import FLEET
 from quorate.operations.table_ledger import LEDGER
 from quorate.operations.table_money import MONEY
+from quorate.operations.table_service import SERVICE
 from quorate.operations.table_things import THINGS
 
 RUNS: Final = (
@@ -166,6 +167,9 @@ TENANTS: Final = (
 
 OPERATIONS: Final = {
     operation.name: operation
-    for operation in (*THINGS, *RUNS, *TENANTS, *FLEET, *MONEY, *LEDGER)
+OPERATIONS: Final = {
+    operation.name: operation
+    for operation in (*THINGS, *RUNS, *TENANTS, *FLEET, *MONEY, *LEDGER, *SERVICE)
+}
 }
 """Name -> operation."""

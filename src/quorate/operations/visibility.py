@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from quorate.answers.kind import Kind
+from quorate.model.records import TokenRecord
 from quorate.model.specs import CapId, EnvelopeId
 from quorate.model.view import StateView
-from quorate.operations.caller import Caller
+from quorate.operations.caller import Caller, Role
 
 
 def tenants_of(view: StateView, caller: Caller) -> frozenset[str]:
@@ -29,6 +30,16 @@ def tenants_of(view: StateView, caller: Caller) -> frozenset[str]:
 def sees_owner(view: StateView, caller: Caller, owner: str) -> bool:
     """Return whether the things of ``owner`` are to be seen by ``caller``."""
     return caller.oversees or owner in tenants_of(view, caller)
+
+
+def knows_token(view: StateView, caller: Caller, record: TokenRecord) -> bool:
+    """Return whether ``caller`` may know of a token: its own, and a tenant-admin its tenants'."""
+    issued = record.issued
+    if caller.oversees:
+        return True
+    if caller.role is Role.TENANT_ADMIN and issued.tenant:
+        return sees_owner(view, caller, issued.tenant)
+    return issued.tenant == caller.tenant and issued.user == caller.user
 
 
 def _run_owner(view: StateView, name: str) -> str:

@@ -1,0 +1,220 @@
+"""Access tokens: issued, listed and revoked; and who it is that asks.
+
+A token is ``qt_ID_SECRET``. The ledger has the id and a digest of the secret, so the secret is told
+once, to whoever has the token issued, and nobody can find it out afterwards.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Final
+
+from quorate.answers.exits import CommandError, Exit
+from quorate.answers.moment import Moment
+from quorate.answers.table import Column, pairs, table, wide
+from quorate.core.commands import IssueToken, RevokeToken
+from quorate.documents.reader import At, Fault
+from quorate.documents.times import duration, time_text
+from quorate.model.records import TokenRecord
+from quorate.operations import asked_service as ask
+from quorate.operations.answer import Answer, Order
+from quorate.operations.desk import Desk
+from quorate.operations.listing import page
+from quorate.operations.operation import Operation
+from quorate.operations.visibility import knows_token, tenants_of
+
+PREFIX: Final = "qt"
+_ID_BYTES: Final = 6
+_SECRET_BYTES: Final = 32
+_LIFETIME_MS_MIN: Final = 60_000
+NEVER: Final = "never"
+_COLUMNS: Final = (
+    Column("TOKEN"),
+    Column("ROLE"),
+    Column("TENANT"),
+    Column("USER"),
+    Column("STATE"),
+    Column("EXPIRES"),
+    wide("SCOPES"),
+    wide("ISSUED"),
+    wide("BY"),
+    wide("NOTE"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A new token as its holder gets it; only ``digest`` is recorded."""
+
+    token: str
+    secret: str
+
+    @classmethod
+    def draw(cls) -> Secret:
+        """Return one that nobody can guess."""
+        return cls(secrets.token_hex(_ID_BYTES), secrets.token_hex(_SECRET_BYTES))
+
+    @property
+    def digest(self) -> str:
+        """What the ledger is given."""
+        return digest_of(self.secret)
+
+    @property
+    def text(self) -> str:
+        """What is sent with every request."""
+        return f"{PREFIX}_{self.token}_{self.secret}"
+
+    def lines(self, moment: Moment) -> list[str]:
+        """Return it for people: this once."""
+        del moment
+        return [self.text, "keep it: it is shown this once"]
+
+    def tree(self, moment: Moment) -> dict[str, Any]:
+        """Return it for programs: this once."""
+        return {"token": token_tree(moment.view.tokens[self.token]) | {"secret": self.text}}
+
+
+def digest_of(secret: str) -> str:
+    """Return what the ledger knows of ``secret``."""
+    return sha256(secret.encode()).hexdigest()
+
+
+def issue_token(desk: Desk, asked: ask.IssueToken, operation: Operation) -> Order:
+    """Return the order to take a new token from now on; its secret is in the answer."""
+    del operation
+    new = Secret.draw()
+    command = IssueToken(
+        token=new.token,
+        digest=new.digest,
+        role=asked.role.value,
+        tenant=asked.tenant,
+        user=asked.user,
+        scopes=tuple(sorted({scope.value for scope in asked.scopes})),
+        expires_ms=_expiry_ms(asked.lifetime, desk.now_ms),
+        note=asked.note,
+    )
+    # What was only tried is taken nowhere, so there is nothing to keep.
+    return Order(command=command, aside=None if asked.dry_run else new)
+
+
+def _expiry_ms(lifetime: str, now_ms: int) -> int | None:
+    if lifetime == NEVER:
+        return None
+    faults: list[Fault] = []
+    found = duration(low_ms=_LIFETIME_MS_MIN)(lifetime, At(("lifetime",), faults))
+    if found is None:
+        raise CommandError(
+            Exit.INVALID, *(f"lifetime: {each.message}; {each.remedy}" for each in faults)
+        )
+    return now_ms + found
+
+
+def revoke_token(desk: Desk, asked: ask.RevokeToken, operation: Operation) -> Order:
+    """Return the order not to take a token any more."""
+    del desk, operation
+    name = asked.token
+    # Whoever gives the whole token means the same, and must not have its secret echoed.
+    if name.startswith(f"{PREFIX}_"):
+        name = name.split("_")[1]
+    return Order(
+        command=RevokeToken(name, asked.note), unchanged=f"token/{name} is revoked already"
+    )
+
+
+def list_tokens(desk: Desk, asked: ask.ListTokens, operation: Operation) -> Answer:
+    """Return the tokens that the caller may know of, without their secrets."""
+    del operation
+    view = desk.recorded
+    names = [
+        name
+        for name, known in view.tokens.items()
+        if knows_token(view, desk.caller, known) and _fits(asked, known)
+    ]
+    names, more = page(names, asked.limit, asked.cursor)
+    found = [view.tokens[name] for name in names]
+    now_ms = desk.now_ms
+    return Answer(
+        tree=lambda: (
+            {"items": [token_tree(each) for each in found]} | ({"next": more} if more else {})
+        ),
+        lines=lambda is_wide: [_table(found, now_ms, is_wide=is_wide)] if found else [],
+        notes=() if found else ("no access tokens",),
+    )
+
+
+def _fits(asked: ask.ListTokens, record: TokenRecord) -> bool:
+    issued = record.issued
+    return (asked.tenant is None or issued.tenant == asked.tenant) and (
+        asked.user is None or issued.user == asked.user
+    )
+
+
+def token_tree(record: TokenRecord) -> dict[str, Any]:
+    """Return a token for programs."""
+    issued = record.issued
+    return {
+        "id": issued.token,
+        "role": issued.role.value,
+        "tenant": issued.tenant,
+        "user": issued.user,
+        "scopes": list(issued.scopes),
+        "expires": None if issued.expires_ms is None else time_text(issued.expires_ms),
+        "revoked": None if record.revoked_ms is None else time_text(record.revoked_ms),
+        "issued": time_text(issued.at_ms),
+        "issuedBy": issued.actor,
+        "note": issued.note,
+    }
+
+
+def _table(records: Sequence[TokenRecord], now_ms: int, *, is_wide: bool) -> str:
+    rows = [
+        [
+            each.issued.token,
+            each.issued.role.value,
+            each.issued.tenant or "-",
+            each.issued.user,
+            _state(each, now_ms),
+            "-" if each.issued.expires_ms is None else time_text(each.issued.expires_ms),
+            ",".join(each.issued.scopes) or "all",
+            time_text(each.issued.at_ms),
+            each.issued.actor,
+            each.issued.note,
+        ]
+        for each in records
+    ]
+    return table(_COLUMNS, rows, show_wide=is_wide)
+
+
+def _state(record: TokenRecord, now_ms: int) -> str:
+    if record.revoked_ms is not None:
+        return "revoked"
+    expires_ms = record.issued.expires_ms
+    return "expired" if expires_ms is not None and expires_ms <= now_ms else "active"
+
+
+def whoami(desk: Desk, asked: ask.Nothing, operation: Operation) -> Answer:
+    """Return who asks, as the service knows them."""
+    del asked, operation
+    caller = desk.caller
+    view = desk.recorded
+    tenants = sorted(view.owners if caller.oversees else tenants_of(view, caller))
+    tree = {
+        "user": caller.user,
+        "role": caller.role.value,
+        "tenant": caller.tenant,
+        "scopes": sorted(caller.scopes),
+        "tenants": tenants,
+    }
+    lines = pairs(
+        [
+            ("User", caller.user),
+            ("Role", caller.role.value),
+            ("Tenant", caller.tenant or "-"),
+            ("Limited to", ", ".join(sorted(caller.scopes)) or "nothing"),
+            ("Sees", "everything" if caller.oversees else ", ".join(tenants) or "the fleet only"),
+        ]
+    )
+    return Answer(tree=lambda: tree, lines=lambda _: [lines])
