@@ -1,0 +1,158 @@
+"""The configuration of the daemon, read once into one frozen value.
+
+A setting is given in a TOML file, in the environment, or as a flag; the later one wins.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+
+from quorate.answers.exits import CommandError, Exit
+from quorate.operations.caller import Role
+from quorate.service.config_values import Address, WrongSettingError
+from quorate.service.oidc import Oidc
+from quorate.service.settings import SETTINGS
+
+FILE_BYTES_MAX: Final = 1024 * 1024
+_ROLES_KEY: Final = "oidc.roles"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """What the daemon was told, checked."""
+
+    listen: Address
+    ledger: str
+    insecure: bool
+    tls_cert: str
+    tls_key: str
+    executor: str
+    log_format: str
+    log_level: str
+    body_bytes_max: int
+    header_bytes_max: int
+    requests_per_s_max: int
+    concurrent_max: int
+    connections_max: int
+    slow_s_max: float
+    stop_s_max: float
+    oidc_issuer: str
+    oidc_audience: str
+    oidc_keys: str
+    oidc_role_claim: str
+    oidc_tenant_claim: str
+    oidc_user_claim: str
+    oidc_scopes_claim: str
+    oidc_roles: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def oidc(self) -> Oidc | None:
+        """Whom to trust besides the ledger; None where nobody was named."""
+        if not self.oidc_issuer:
+            return None
+        return Oidc(
+            issuer=self.oidc_issuer,
+            audience=self.oidc_audience,
+            keys=self.oidc_keys,
+            role_claim=self.oidc_role_claim,
+            tenant_claim=self.oidc_tenant_claim,
+            user_claim=self.oidc_user_claim,
+            scopes_claim=self.oidc_scopes_claim,
+            roles=self.oidc_roles,
+        )
+
+
+def configured(
+    flags: Mapping[str, str], environ: Mapping[str, str], file: str | None
+) -> Configuration:
+    """Return what was told: by the ``file``, the environment, then ``flags``, by their keys.
+
+    Raises ``CommandError`` with everything that is wrong; each line names where it was given.
+    """
+    in_file, roles, wrong = _from_file(file)
+    found: dict[str, Any] = {}
+    for setting in SETTINGS:
+        given, where = setting.default, "its default"
+        if setting.key in in_file:
+            given, where = in_file[setting.key], f"{file}: {setting.key}"
+        if environ.get(setting.variable):
+            given, where = environ[setting.variable], setting.variable
+        if setting.key in flags:
+            given, where = flags[setting.key], setting.flag
+        try:
+            found[setting.field or setting.key] = (
+                given if given == setting.default == "" else setting.read(given)
+            )
+        except WrongSettingError as error:
+            wrong.append(f"{where}: {error}, got {given!r}")
+    if wrong:
+        raise CommandError(Exit.INVALID, *wrong)
+    made = Configuration(**found, oidc_roles=roles)
+    _check(made)
+    return made
+
+
+def _from_file(file: str | None) -> tuple[dict[str, object], dict[str, str], list[str]]:
+    """Return the settings in ``file`` by their keys, the mapping of roles, and what is wrong."""
+    if file is None:
+        return {}, {}, []
+    try:
+        with Path(file).open("rb") as opened:
+            data = opened.read(FILE_BYTES_MAX + 1)
+        tree = tomllib.loads(data.decode("utf-8"))
+    except OSError as error:
+        raise CommandError(Exit.UNUSABLE, f"{file}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CommandError(Exit.INVALID, f"{file}: is not TOML: {error}") from None
+    if len(data) > FILE_BYTES_MAX:
+        raise CommandError(Exit.INVALID, f"{file}: is larger than {FILE_BYTES_MAX} bytes")
+    flat = dict(_flattened(tree))
+    roles = flat.pop(_ROLES_KEY, {})
+    known = {setting.key for setting in SETTINGS}
+    wrong = [
+        f"{file}: {key}: there is no such setting; see docs/reference/configuration.md"
+        for key in flat
+        if key not in known
+    ]
+    words = {role.value for role in Role}
+    if not isinstance(roles, dict) or not set(map(str, roles.values())) <= words:
+        wrong.append(f"{file}: {_ROLES_KEY}: must map words to {', '.join(sorted(words))}")
+        roles = {}
+    return flat, {str(key): str(value) for key, value in roles.items()}, wrong
+
+
+def _flattened(tree: Mapping[str, object]) -> list[tuple[str, object]]:
+    found: list[tuple[str, object]] = []
+    for key, value in tree.items():
+        if not isinstance(value, dict):
+            found.append((key, value))
+            continue
+        found += [(f"{key}.{below}", each) for below, each in value.items()]
+    return found
+
+
+def _check(made: Configuration) -> None:
+    """Raise ``CommandError`` where settings do not go together."""
+    wrong = []
+    if bool(made.tls_cert) != bool(made.tls_key):
+        wrong.append("tls.cert and tls.key go together; give both, or none")
+    if not (made.listen.is_loopback or made.tls_cert or made.insecure):
+        wrong.append(
+            f"listen: {made.listen} can be reached from other machines, and without TLS tokens "
+            "could be read on the way; give tls.cert and tls.key, or say insecure where something "
+            "in front of it has TLS"
+        )
+    named = [made.oidc_issuer, made.oidc_audience, made.oidc_keys]
+    if any(named) and not all(named):
+        wrong.append("oidc.issuer, oidc.audience and oidc.keys go together; give all, or none")
+    if wrong:
+        raise CommandError(Exit.INVALID, *wrong)
+
+
+assert {each.field or each.key for each in SETTINGS} | {"oidc_roles"} == {
+    each.name for each in fields(Configuration)
+}, "every setting has its field"

@@ -1,0 +1,125 @@
+"""The values of settings: each is read from text or from TOML, and said to be wrong in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
+
+PORT_MAX: Final = 65_535
+LISTEN_EXAMPLE: Final = "127.0.0.1:8414"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where to listen: a host, and a port that is 0 for any free one."""
+
+    host: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class WrongSettingError(Exception):
+    """Says what a setting must be."""
+
+
+def text(value: object) -> str:
+    """Return one printable line."""
+    if isinstance(value, str) and value.isprintable():
+        return value
+    raise WrongSettingError("must be text on one line")
+
+
+def path(value: object) -> str:
+    """Return the path of a file."""
+    found = text(value)
+    if "\0" in found or not found:
+        raise WrongSettingError("must be a path")
+    return found
+
+
+def flag(value: object) -> bool:
+    """Return whether it was switched on."""
+    if isinstance(value, bool):
+        return value
+    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if isinstance(value, str) and value.lower() in words:
+        return words[value.lower()]
+    raise WrongSettingError("must be true or false")
+
+
+def address(value: object) -> Address:
+    """Return where to listen."""
+    host, colon, port = text(value).rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if colon and host and port.isascii() and port.isdecimal() and int(port) <= PORT_MAX:
+        return Address(host=host, port=int(port))
+    raise WrongSettingError(
+        f"must be HOST:PORT with a port up to {PORT_MAX}, such as {LISTEN_EXAMPLE}"
+    )
+
+
+def count(least: int, most: int) -> Callable[[object], int]:
+    """Return a reader of whole numbers in a range."""
+
+    def read(value: object) -> int:
+        if isinstance(value, str) and value.isascii() and value.isdecimal():
+            value = int(value) if len(value) <= len(str(most)) else most + 1
+        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
+            return value
+        raise WrongSettingError(f"must be a whole number from {least} to {most}")
+
+    return read
+
+
+def seconds(least: float, most: float) -> Callable[[object], float]:
+    """Return a reader of seconds in a range."""
+
+    def read(value: object) -> float:
+        try:
+            found = float(value) if isinstance(value, str | int | float) else least - 1
+        except ValueError:
+            found = least - 1
+        if not isinstance(value, bool) and least <= found <= most:
+            return found
+        raise WrongSettingError(f"must be seconds from {least:g} to {most:g}")
+
+    return read
+
+
+def one_of(*words: str) -> Callable[[object], str]:
+    """Return a reader of one word among ``words``."""
+
+    def read(value: object) -> str:
+        if value in words:
+            return str(value)
+        raise WrongSettingError(f"must be {' or '.join(words)}")
+
+    return read
+
+
+def keys_source(value: object) -> str:
+    """Return where an issuer's keys are: what is not a file must be this machine, or have TLS."""
+    found = path(value)
+    parts = urlsplit(found)
+    if parts.scheme == "http":
+        host = parts.hostname or ""
+        if not Address(host=host, port=0).is_loopback:
+            raise WrongSettingError("must be a path, or an address with https")
+    elif parts.scheme not in ("", "https"):
+        raise WrongSettingError("must be a path, or an address with https")
+    return found

@@ -1,0 +1,409 @@
+"""The office: one thread owns the ledger, and answers everybody one after another.
+
+Submits that wait while a commit is under way are committed together, as one block with one flush:
+group commit without a timer. Between two groups the others are answered, for a bounded time. Nobody
+is answered before the block is durable (docs/adr/0019).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future as ThreadFuture
+from dataclasses import dataclass
+from threading import Condition, Thread
+from time import monotonic
+from typing import Any, Final, Protocol, TypeVar
+
+from msgspec import Struct
+
+from quorate.answers.exits import CommandError, Exit
+from quorate.loop.driver import Driver
+from quorate.loop.engine import Engine
+from quorate.model.records import TokenRecord
+from quorate.operations.answer import Answer
+from quorate.operations.answering import answer
+from quorate.operations.caller import Caller
+from quorate.operations.desk import Desk
+from quorate.operations.operation import Operation
+from quorate.operations.statuses import UNAVAILABLE
+from quorate.operations.together import (
+    GROUP_MAX,
+    Asking,
+    answer_together,
+    may_wait_for_others,
+)
+from quorate.ports.errors import QuorateError
+from quorate.service.reply import Form, Reply, reply_of
+
+_LOG = logging.getLogger(__name__)
+
+WAITING_MAX: Final = 4_096
+"""How many requests may wait for the ledger; more are told to come back."""
+OTHERS_S_MAX: Final = 0.05
+"""How long submits may wait while others are answered; one of those is answered in any case."""
+SLEEP_S_MAX: Final = 60.0
+"""How long the thread sleeps at most: the clock may have been set meanwhile."""
+TROUBLE_S: Final = 1.0
+"""How long to wait until something due is tried again that the store did not take."""
+PART_BYTES: Final = 64 * 1024
+"""How much of a long answer is made at a time, before others are answered."""
+
+T = TypeVar("T")
+
+
+class Room(Protocol):
+    """Where work happens by itself: its executor says when to look at it again."""
+
+    def next_ms(self) -> int | None:
+        """Return when something will happen; None when nothing will."""
+        ...
+
+
+class Listener(Protocol):
+    """Whoever wants to know what was recorded, on the ledger's thread: be quick."""
+
+    def __call__(self, engine: Engine) -> None:
+        """Look at a ledger whose head has moved."""
+        ...
+
+
+@dataclass(slots=True)
+class _Slip:
+    """Something that waits for the ledger: ``do`` is carried out, unless it is a submit."""
+
+    done: asyncio.Future[Any]
+    do: Callable[[Engine], Any] | None = None
+    caller: Caller | None = None
+    operation: Operation | None = None
+    asked: Struct | None = None
+    form: Form = Form.TREE
+
+
+_Settled = list[tuple["asyncio.Future[Any]", Any, BaseException | None]]
+
+
+class Office:
+    """Start it in the event loop that its callers run in; stop it before that ends.
+
+    ``opening`` makes the engine, on the thread that owns it from then on.
+    """
+
+    def __init__(
+        self,
+        opening: Callable[[], Engine],
+        *,
+        name: str = "the ledger",
+        room: Room | None = None,
+        waiting_max: int = WAITING_MAX,
+    ) -> None:
+        self._opening = opening
+        self._name = name
+        self._room = room
+        self._waiting_max = waiting_max
+        self._wake = Condition()
+        self._submits: deque[_Slip] = deque()
+        self._others: deque[_Slip] = deque()
+        self._is_stopping = False
+        self._thread: Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._moved = asyncio.Event()
+        self.ended = asyncio.Event()
+        self._tokens: dict[str, TokenRecord] = {}
+        self._trouble = "the ledger is not open yet"
+        self.listeners: list[Listener] = []
+        self.recorded_seq = 0
+
+    # --- In the event loop ---
+
+    async def start(self) -> None:
+        """Open the ledger; raises what opening it raises."""
+        self._loop = asyncio.get_running_loop()
+        opened: ThreadFuture[None] = ThreadFuture()
+        self._thread = Thread(target=self._own, args=(opened,), name="ledger", daemon=True)
+        self._thread.start()
+        await asyncio.wrap_future(opened)
+
+    async def stop(self) -> None:
+        """Take nothing more, answer what waits, and close the ledger."""
+        with self._wake:
+            self._is_stopping = True
+            self._wake.notify()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+
+    @property
+    def trouble(self) -> str:
+        """What keeps the ledger from being used; empty when nothing does."""
+        if self._thread is not None and not self._thread.is_alive():
+            return "the ledger's thread has ended"
+        return self._trouble
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait."""
+        return len(self._submits) + len(self._others)
+
+    def token(self, name: str) -> TokenRecord | None:
+        """Return the access token called ``name``; safe from every thread, as a dict's get is."""
+        return self._tokens.get(name)
+
+    async def ask(
+        self, caller: Caller, operation: Operation, asked: Struct, form: Form = Form.TREE
+    ) -> Reply:
+        """Return the answer, durable if it changed anything.
+
+        Raises ``CommandError`` when it is refused, and a ``QuorateError`` when the ledger fails.
+        """
+        slip = _Slip(self._future(), None, caller, operation, asked, form)
+        if form in (Form.TREE, Form.JSON) and may_wait_for_others(operation, asked):
+            self._put(self._submits, slip)
+        else:
+            slip.do = lambda engine: reply_of(
+                answer(self._desk(engine, caller), operation, asked), operation, form
+            )
+            self._put(self._others, slip)
+        found: Reply = await slip.done
+        return found
+
+    async def run(self, do: Callable[[Engine], T]) -> T:
+        """Return what ``do`` returns on the ledger's thread, between two commits."""
+        slip = _Slip(self._future(), do)
+        self._put(self._others, slip)
+        found: T = await slip.done
+        return found
+
+    async def parts_of(self, lines: Iterator[str]) -> AsyncIterator[bytes]:
+        """Yield a long answer in parts, each made on the ledger's thread."""
+        while True:
+            part = await self.run(lambda _: _part(lines))
+            if not part:
+                return
+            yield part
+
+    async def moved(self, beyond_seq: int, timeout_s: float) -> bool:
+        """Return whether anything is recorded beyond ``beyond_seq``, as soon as there is."""
+        if self.recorded_seq > beyond_seq:
+            return True
+        moved = self._moved
+        try:
+            async with asyncio.timeout(timeout_s):
+                await moved.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _future(self) -> asyncio.Future[Any]:
+        assert self._loop is not None, "started first"
+        return self._loop.create_future()
+
+    def _put(self, queue: deque[_Slip], slip: _Slip) -> None:
+        with self._wake:
+            if self._is_stopping:
+                raise _unavailable("the service is stopping; ask again in a moment")
+            if self.waiting >= self._waiting_max:
+                raise _unavailable(
+                    f"{self.waiting} requests wait for the ledger; ask again in a second"
+                )
+            queue.append(slip)
+            self._wake.notify()
+
+    # --- On the ledger's thread ---
+
+    def _desk(self, engine: Engine, caller: Caller) -> Desk:
+        return Desk(engine, caller, name=self._name)
+
+    def _own(self, opened: ThreadFuture[None]) -> None:
+        """Open the ledger, and answer until told to stop."""
+        try:
+            engine = self._opening()
+        except BaseException as error:  # noqa: BLE001 - told to whoever starts the office
+            opened.set_exception(error)
+            return
+        try:
+            self._look(engine)
+            self._trouble = ""
+            opened.set_result(None)
+            self._answer_all(engine)
+        finally:
+            self._close(engine)
+
+    def _close(self, engine: Engine) -> None:
+        """Let go of the ledger, and of those who still wait if this comes unexpectedly."""
+        with self._wake:
+            self._is_stopping = True
+        self._trouble = "the ledger is closed"
+        left = [*self._take(self._submits, self._waiting_max)]
+        left += self._take(self._others, self._waiting_max)
+        gone = _unavailable("the service has stopped; ask again when it runs")
+        self._tell(_deliver, [(slip.done, None, gone) for slip in left])
+        engine.close()
+        self._tell(_set, self.ended)
+
+    def _answer_all(self, engine: Engine) -> None:
+        driver = Driver(engine)
+        due_ms = self._step(engine, driver)
+        while self._wait(engine, due_ms):
+            before = engine.head
+            self._answer_submits(engine)
+            self._answer_others(engine)
+            if engine.head != before or _is_due(engine, due_ms):
+                due_ms = self._step(engine, driver)
+
+    def _wait(self, engine: Engine, due_ms: int | None) -> bool:
+        """Sleep until there is something to do; return False when there never will be."""
+        with self._wake:
+            if not (self.waiting or self._is_stopping) and not _is_due(engine, due_ms):
+                sleep_s = SLEEP_S_MAX
+                if due_ms is not None:
+                    sleep_s = min(SLEEP_S_MAX, max(0.0, (due_ms - engine.now_ms()) / 1_000))
+                self._wake.wait(sleep_s)
+            return not self._is_stopping or self.waiting > 0
+
+    def _step(self, engine: Engine, driver: Driver) -> int | None:
+        """Do what is due, and return when to do so again."""
+        try:
+            due_ms = driver.step()
+            self._trouble = ""
+        except QuorateError as error:
+            _LOG.warning("what is due could not be recorded, and is tried again: %s", error)
+            self._trouble = str(error)
+            return engine.now_ms() + int(TROUBLE_S * 1_000)
+        self._look(engine)
+        if self._room is not None:
+            next_ms = self._room.next_ms()
+            due_ms = min((ms for ms in (due_ms, next_ms) if ms is not None), default=None)
+        return due_ms
+
+    def _answer_submits(self, engine: Engine) -> None:
+        """Commit up to a group of the submits that wait, as one block."""
+        slips = self._take(self._submits, GROUP_MAX)
+        if not slips:
+            return
+        settled: _Settled = []
+        try:
+            askings = [_asking(self._desk(engine, _caller(slip)), slip) for slip in slips]
+            found = answer_together(engine, askings)
+            for slip, each in zip(slips, found, strict=True):
+                settled.append(_replied(slip, each))
+        except Exception as error:  # noqa: BLE001 - the loop's top frame: told to all who wait
+            settled = [(slip.done, None, error) for slip in slips]
+        self._settle(engine, settled)
+
+    def _answer_others(self, engine: Engine) -> None:
+        """Answer those who wait one after another, until submits have waited long enough."""
+        until_s = monotonic() + OTHERS_S_MAX
+        settled: _Settled = []
+        while slips := self._take(self._others, 1):
+            (slip,) = slips
+            assert slip.do is not None, slip
+            try:
+                settled.append((slip.done, slip.do(engine), None))
+            except Exception as error:  # noqa: BLE001 - the loop's top frame: told to who asked
+                settled.append((slip.done, None, error))
+            if monotonic() >= until_s:
+                break
+        self._settle(engine, settled)
+
+    def _take(self, queue: deque[_Slip], most: int) -> list[_Slip]:
+        """Return those in front of ``queue``, without the ones that nobody waits for any more."""
+        with self._wake:
+            found: list[_Slip] = []
+            while queue and len(found) < most:
+                slip = queue.popleft()
+                if not slip.done.cancelled():
+                    found.append(slip)
+            return found
+
+    def _settle(self, engine: Engine, settled: _Settled) -> None:
+        """Tell those who wait, all at once: waking the event loop costs more than an answer."""
+        if not settled:
+            return
+        self._look(engine)
+        self._tell(_deliver, settled)
+
+    def _look(self, engine: Engine) -> None:
+        """Note where the ledger stands, and tell those who follow it when it has moved."""
+        try:
+            view = engine.view
+        except QuorateError as error:
+            # What is stored cannot be read back; whoever asks next is told, and it is tried anew.
+            self._trouble = str(error)
+            return
+        assert isinstance(view.tokens, dict), "the engine's own state has plain tables"
+        self._tokens = view.tokens
+        if engine.head.seq == self.recorded_seq:
+            return
+        for listener in self.listeners:
+            listener(engine)
+        self._tell(self._moved_to, engine.head.seq)
+
+    def _moved_to(self, seq: int) -> None:
+        """Wake those who follow; in the event loop."""
+        self.recorded_seq = max(self.recorded_seq, seq)
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    def _tell(self, what: Callable[[Any], None], argument: object) -> None:
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(what, argument)
+        except RuntimeError:
+            # The event loop has ended before its office: nobody is left to be told.
+            _LOG.warning("answers could not be delivered, because the service has ended")
+
+
+def _is_due(engine: Engine, due_ms: int | None) -> bool:
+    return due_ms is not None and due_ms <= engine.now_ms()
+
+
+def _caller(slip: _Slip) -> Caller:
+    assert slip.caller is not None, slip
+    return slip.caller
+
+
+def _asking(desk: Desk, slip: _Slip) -> Asking:
+    assert slip.operation is not None, slip
+    assert slip.asked is not None, slip
+    return Asking(desk, slip.operation, slip.asked)
+
+
+def _replied(
+    slip: _Slip, found: Answer | CommandError
+) -> tuple[asyncio.Future[Any], Any, BaseException | None]:
+    if isinstance(found, CommandError):
+        return slip.done, None, found
+    assert slip.operation is not None, slip
+    return slip.done, reply_of(found, slip.operation, slip.form), None
+
+
+def _deliver(settled: _Settled) -> None:
+    for done, found, error in settled:
+        if done.done():
+            continue  # Whoever asked has gone.
+        if error is None:
+            done.set_result(found)
+        else:
+            done.set_exception(error)
+
+
+def _set(event: asyncio.Event) -> None:
+    event.set()
+
+
+def _part(lines: Iterator[str]) -> bytes:
+    """Return the next lines, about ``PART_BYTES`` of them; nothing at the end."""
+    found: list[str] = []
+    size = 0
+    for line in lines:
+        found.append(line)
+        size += len(line)
+        if size >= PART_BYTES:
+            break
+    return "".join(found).encode()
+
+
+def _unavailable(text: str) -> CommandError:
+    return CommandError(Exit.UNUSABLE, text, fault=UNAVAILABLE)

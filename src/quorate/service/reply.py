@@ -1,0 +1,70 @@
+"""Answers on their way out: in the form that was asked for, made by whoever owns the state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from quorate.answers.exits import CommandError, Exit
+from quorate.operations.answer import Answer
+from quorate.operations.operation import Operation
+
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+
+
+class Form(StrEnum):
+    """How an answer is wanted: for programs, for people, for spreadsheets, or line by line."""
+
+    TREE = "tree"
+    JSON = "json"
+    TOLD = "told"
+    WIDE = "wide"
+    CSV = "csv"
+    LINES = "lines"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """An answer in one form: its ``tree``, its ``lines``, or else a ``body``.
+
+    ``lines`` are to be read on the ledger's thread only: ``Office.parts_of`` does.
+    """
+
+    body: bytes = b""
+    tree: Any = None
+    lines: Iterator[str] | None = None
+    notes: tuple[str, ...] = ()
+    etag: str = ""
+
+
+def to_json(tree: object) -> bytes:
+    """Return ``tree`` as JSON, decimals as exact numbers, with a newline at the end."""
+    return _ENCODER.encode(tree) + b"\n"
+
+
+def reply_of(found: Answer, operation: Operation, form: Form) -> Reply:
+    """Return ``found`` in ``form``; raises ``CommandError`` where it has no such form."""
+    body, tree, lines = b"", None, None
+    match form:
+        case Form.TREE:
+            tree = found.tree()
+        case Form.JSON:
+            body = to_json(found.tree())
+        case Form.TOLD | Form.WIDE:
+            out = list(found.lines(form is Form.WIDE))
+            body = to_json({"out": out, "err": list(found.notes), "done": found.done})
+        case Form.CSV if found.csv is not None:
+            body = found.csv().encode()
+        case Form.LINES if found.stream is not None:
+            lines = found.stream()
+        case _:
+            raise CommandError(
+                Exit.USAGE,
+                f"{operation.name}: cannot be told as {form}; ask for application/json",
+                fault="not-acceptable",
+            )
+    return Reply(body=body, tree=tree, lines=lines, notes=found.notes, etag=found.etag)

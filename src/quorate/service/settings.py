@@ -1,0 +1,209 @@
+"""The table of settings, as docs/reference/configuration.md lists them: a test compares the two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from quorate.service import config_values as values
+
+LISTEN_DEFAULT: Final = "127.0.0.1:8414"
+LEDGER_DEFAULT: Final = "quorate.db"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """``key`` is its name in the file, after its table and a dot; ``field`` that of its value."""
+
+    key: str
+    read: Callable[[object], Any]
+    text: str
+    default: object
+    field: str = ""
+    kind: str = "text"
+
+    @property
+    def variable(self) -> str:
+        """Its name in the environment."""
+        return "QUORATE_" + self.key.replace(".", "_").upper()
+
+    @property
+    def flag(self) -> str:
+        """Its name on the command line."""
+        return "--" + self.key.replace(".", "-").replace("_", "-")
+
+
+_COUNT: Final = "number"
+_SECONDS: Final = "seconds"
+_FLAG: Final = "true or false"
+
+SETTINGS: Final = (
+    Setting(
+        key="listen",
+        read=values.address,
+        default=LISTEN_DEFAULT,
+        text="where REST is answered; port 0 is any free one",
+        kind="HOST:PORT",
+    ),
+    Setting(
+        key="ledger",
+        read=values.path,
+        default=LEDGER_DEFAULT,
+        text="the ledger's file; made at the first start where it is left at its default",
+        kind="path",
+    ),
+    Setting(
+        key="insecure",
+        read=values.flag,
+        default=False,
+        text="listen without TLS where other machines can connect",
+        kind=_FLAG,
+    ),
+    Setting(
+        key="tls.cert",
+        read=values.path,
+        default="",
+        field="tls_cert",
+        text="the certificate and its chain, in PEM; together with the key",
+        kind="path",
+    ),
+    Setting(
+        key="tls.key",
+        read=values.path,
+        default="",
+        field="tls_key",
+        text="the certificate's private key, in PEM, readable by its owner alone",
+        kind="path",
+    ),
+    Setting(
+        key="executor",
+        read=values.one_of("none", "simulated"),
+        default="none",
+        text="who runs the work: nobody, or a simulation that takes as long as was declared",
+        kind="none or simulated",
+    ),
+    Setting(
+        key="log.format",
+        read=values.one_of("text", "json"),
+        default="text",
+        field="log_format",
+        text="how the log is written to standard error: for people, or one JSON object a line",
+        kind="text or json",
+    ),
+    Setting(
+        key="log.level",
+        read=values.one_of("debug", "info", "warning", "error"),
+        default="info",
+        field="log_level",
+        text="what is left out of the log: everything below this",
+        kind="debug, info, warning or error",
+    ),
+    Setting(
+        key="limits.body_bytes",
+        read=values.count(1_024, 1 << 30),
+        default=16 * 1024 * 1024,
+        field="body_bytes_max",
+        text="the largest body of a request",
+        kind=_COUNT,
+    ),
+    Setting(
+        key="limits.header_bytes",
+        read=values.count(1_024, 1 << 20),
+        default=32 * 1024,
+        field="header_bytes_max",
+        text="the largest head of a request: its first line and all its headers",
+        kind=_COUNT,
+    ),
+    Setting(
+        key="limits.requests_per_s",
+        read=values.count(1, 1_000_000),
+        default=2_000,
+        field="requests_per_s_max",
+        text="how many requests a second one caller may send, in the long run",
+        kind=_COUNT,
+    ),
+    Setting(
+        key="limits.concurrent",
+        read=values.count(1, 100_000),
+        default=4_000,
+        field="concurrent_max",
+        text="how many requests are under way at once, watchers among them",
+        kind=_COUNT,
+    ),
+    Setting(
+        key="limits.connections",
+        read=values.count(1, 100_000),
+        default=8_000,
+        field="connections_max",
+        text="how many connections are open at once",
+        kind=_COUNT,
+    ),
+    Setting(
+        key="limits.slow_client_s",
+        read=values.seconds(0.1, 3_600),
+        default=30.0,
+        field="slow_s_max",
+        text="how long a client may take for the head or the next part of a request, or to read",
+        kind=_SECONDS,
+    ),
+    Setting(
+        key="limits.stop_s",
+        read=values.seconds(0, 3_600),
+        default=20.0,
+        field="stop_s_max",
+        text="how long requests under way may take to end when the daemon is told to stop",
+        kind=_SECONDS,
+    ),
+    Setting(
+        key="oidc.issuer",
+        read=values.text,
+        default="",
+        field="oidc_issuer",
+        text="whose JSON Web Tokens are taken; the claim `iss`",
+    ),
+    Setting(
+        key="oidc.audience",
+        read=values.text,
+        default="",
+        field="oidc_audience",
+        text="for whom they must have been issued; the claim `aud`",
+    ),
+    Setting(
+        key="oidc.keys",
+        read=values.keys_source,
+        default="",
+        field="oidc_keys",
+        text="the issuer's keys: a JWKS file, or its https address",
+        kind="path or address",
+    ),
+    Setting(
+        key="oidc.role_claim",
+        read=values.text,
+        default="quorate_role",
+        field="oidc_role_claim",
+        text="the claim that says the role",
+    ),
+    Setting(
+        key="oidc.tenant_claim",
+        read=values.text,
+        default="quorate_tenant",
+        field="oidc_tenant_claim",
+        text="the claim that says the tenant, for the roles that are of one",
+    ),
+    Setting(
+        key="oidc.user_claim",
+        read=values.text,
+        default="sub",
+        field="oidc_user_claim",
+        text="the claim that says the user, who is recorded as the actor",
+    ),
+    Setting(
+        key="oidc.scopes_claim",
+        read=values.text,
+        default="",
+        field="oidc_scopes_claim",
+        text="the claim that limits a token to areas; empty: tokens are not limited",
+    ),
+)
+"""Every setting there is, but for the table ``oidc.roles``, which only a file can hold."""

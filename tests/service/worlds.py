@@ -1,0 +1,41 @@
+"""Ledgers to serve in tests: a small fleet with two families, in memory or in a file."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from quorate.adapters.store_memory import MemoryStore
+from quorate.core.commands import Apply
+from quorate.loop.engine import Engine
+from quorate.model.specs import Owner
+from quorate.operations.caller import Caller, Role
+from quorate.testing.engines import HandClock, memory_engine
+from quorate.testing.world import budget, envelope, fleet
+
+ADMIN: Final = Caller(actor="root", role=Role.ADMIN, user="root")
+ALICE: Final = Caller(actor="alice", role=Role.USER, user="alice", tenant="team")
+BOB: Final = Caller(actor="bob", role=Role.USER, user="bob", tenant="other")
+
+
+def small_ledger(store: MemoryStore | None = None, clock: HandClock | None = None) -> Engine:
+    """Return the engine of a ledger with 16 GPUs, paid for by ``team``."""
+    engine = memory_engine(store, clock)
+    owners = (
+        Owner(name="org"),
+        Owner(name="team", parents=("org",)),
+        Owner(name="other"),
+    )
+    money = budget("b", "team", envelope("e", 16))
+    receipt = engine.execute(Apply((*owners, *fleet({"A": 16}), money)), actor="test")
+    assert not receipt.decision.refusals, receipt
+    return engine
+
+
+def run_tree(name: str, owner: str = "team", gpus: int = 4, **spec: Any) -> dict[str, Any]:
+    """Return a Run document."""
+    return {
+        "apiVersion": "quorate.dev/v1",
+        "kind": "Run",
+        "metadata": {"name": name},
+        "spec": {"owner": owner, "resources": {"gpuType": "H100", "totalGPUs": gpus}} | spec,
+    }
