@@ -25,6 +25,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
         "init",
         "Create a ledger, its signing key and its lottery's secret.",
     ),
+    "serve": ("quorate.cli.serve", "serve", "Serve a ledger to others, by REST."),
     "apply": ("quorate.cli.apply", "apply", "Make the ledger hold the documents of files."),
     "submit": ("quorate.cli.submit", "submit", "Submit runs, and start them if possible."),
     "patch": ("quorate.cli.patch", "patch", "Change fields of what was applied."),

@@ -162,7 +162,7 @@ class Office:
             self._put(self._submits, slip)
         else:
             slip.do = lambda engine: reply_of(
-                answer(self._desk(engine, caller), operation, asked), operation, form
+                answer(self.desk(engine, caller), operation, asked), operation, form
             )
             self._put(self._others, slip)
         found: Reply = await slip.done
@@ -212,7 +212,8 @@ class Office:
 
     # --- On the ledger's thread ---
 
-    def _desk(self, engine: Engine, caller: Caller) -> Desk:
+    def desk(self, engine: Engine, caller: Caller) -> Desk:
+        """Return the desk at which ``caller`` is answered."""
         return Desk(engine, caller, name=self._name)
 
     def _own(self, opened: ThreadFuture[None]) -> None:
@@ -284,7 +285,7 @@ class Office:
             return
         settled: _Settled = []
         try:
-            askings = [_asking(self._desk(engine, _caller(slip)), slip) for slip in slips]
+            askings = [_asking(self.desk(engine, _caller(slip)), slip) for slip in slips]
             found = answer_together(engine, askings)
             for slip, each in zip(slips, found, strict=True):
                 settled.append(_replied(slip, each))

@@ -1,0 +1,162 @@
+"""``quorate serve``: the daemon that owns a ledger and answers everybody else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from quorate.cli.settings import Settings, examples, ledger_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from quorate.service.config import Configuration
+    from quorate.service.config_values import Address
+
+_FLAGS = (
+    ("listen", "HOST:PORT", "Where REST is answered.  [default: 127.0.0.1:8414]"),
+    ("tls.cert", "PATH", "The certificate and its chain, in PEM."),
+    ("tls.key", "PATH", "Its private key, in PEM."),
+    ("executor", "none|simulated", "Who runs the work.  [default: none]"),
+    ("log.format", "text|json", "How the log is written to stderr.  [default: text]"),
+    ("log.level", "LEVEL", "debug, info, warning or error.  [default: info]"),
+    ("limits.body_bytes", "N", "The largest body of a request."),
+    ("limits.header_bytes", "N", "The largest head of a request."),
+    ("limits.requests_per_s", "N", "How many requests a second one caller may send."),
+    ("limits.concurrent", "N", "How many requests are under way at once."),
+    ("limits.connections", "N", "How many connections are open at once."),
+    ("limits.slow_client_s", "SECONDS", "How long a client may keep us waiting."),
+    ("limits.stop_s", "SECONDS", "How long a stop waits for requests under way."),
+    ("oidc.issuer", "TEXT", "Whose JSON Web Tokens are taken."),
+    ("oidc.audience", "TEXT", "For whom they must have been issued."),
+    ("oidc.keys", "PATH|URL", "The issuer's keys: a JWKS file, or its https address."),
+    ("oidc.role_claim", "NAME", "The claim that says the role."),
+    ("oidc.tenant_claim", "NAME", "The claim that says the tenant."),
+    ("oidc.user_claim", "NAME", "The claim that says the user."),
+    ("oidc.scopes_claim", "NAME", "The claim that limits a token to areas."),
+)
+
+
+def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``command`` with a flag for each setting, but for those that are switches."""
+    for key, metavar, text in reversed(_FLAGS):
+        flag = "--" + key.replace(".", "-").replace("_", "-")
+        # What click passes on must be a name of Python.
+        name = key.replace(".", "__")
+        command = click.option(flag, name, metavar=metavar, help=text)(command)
+    return command
+
+
+@click.command(
+    epilog=examples(
+        "quorate serve --help",
+        "quorate serve --print-config",
+        "quorate serve --listen 127.0.0.1:9000 --executor simulated --print-config",
+    )
+)
+@ledger_options
+@click.option("--config", metavar="FILE", help="A TOML file.  [env: QUORATE_CONFIG]")
+@click.option("--init", "make", is_flag=True, help="Create the ledger if it is missing.")
+@click.option("--insecure", is_flag=True, help="Listen without TLS where others can connect.")
+@click.option("--print-config", "show", is_flag=True, help="Print all settings, and do not serve.")
+@_settings
+@click.pass_obj
+def serve(
+    settings: Settings,
+    /,
+    config: str | None,
+    make: bool,
+    insecure: bool,
+    show: bool,
+    **given: str | None,
+) -> None:
+    """Serve a ledger to others, by REST under /api/v1.
+
+    Everything can be set in a file, as QUORATE_... in the environment, or by a flag; the later one
+    wins. At the first start a token for an admin is printed, this once. It ends when it is told to
+    by SIGTERM or Ctrl-C, after what is under way; whatever it has acknowledged is in the ledger.
+    """
+    from quorate.answers.exits import CommandError, Exit
+    from quorate.service.config import configured
+
+    if not __debug__:
+        raise CommandError(
+            Exit.USAGE,
+            "python -O leaves out the checks that keep the ledger sound; start without -O and "
+            "without PYTHONOPTIMIZE",
+        )
+    flags = {name.replace("__", "."): value for name, value in given.items() if value is not None}
+    if settings.ledger_option is not None:
+        flags["ledger"] = settings.ledger_option
+    if insecure:
+        flags["insecure"] = "true"
+    file = config or settings.environ.get("QUORATE_CONFIG") or None
+    made = configured(flags, settings.environ, file)
+    if show:
+        _show(settings, made)
+        return
+    _make_ledger(settings, made.ledger, make=make)
+    _serve(made)
+
+
+def _show(settings: Settings, made: Configuration) -> None:
+    from quorate.cli.printing import print_tree
+    from quorate.service.settings import SETTINGS
+
+    tree = {
+        each.key: str(value) if each.key == "listen" else value
+        for each in SETTINGS
+        for value in [getattr(made, each.field or each.key)]
+    }
+    if not settings.is_table:
+        print_tree(settings, tree)
+        return
+    for key, value in tree.items():
+        click.echo(f"{key} = {value}")
+
+
+def _make_ledger(settings: Settings, ledger: str, *, make: bool) -> None:
+    """Make the ledger where it is missing and was asked for, or is the default one."""
+    from pathlib import Path
+
+    from quorate.answers.exits import CommandError, Exit
+    from quorate.cli.creation import create_ledger
+    from quorate.cli.session import clock_of
+    from quorate.service.settings import LEDGER_DEFAULT
+
+    path = Path(ledger)
+    if path.exists():
+        return
+    if not make and ledger != LEDGER_DEFAULT:
+        raise CommandError(
+            Exit.UNUSABLE, f"there is no ledger at {path}; to have it made, add: --init"
+        )
+    ledger_id, _ = create_ledger(path, clock_of(settings), actor=settings.actor())
+    click.echo(f"created ledger {ledger_id} in {path}, as there was none")
+
+
+def _serve(made: Configuration) -> None:
+    """Run the daemon until it is told to stop."""
+    import asyncio
+
+    import uvloop
+
+    from quorate.service.daemon import Daemon
+    from quorate.service.logs import set_up
+
+    set_up(made.log_format, made.log_level)
+
+    def tell(address: Address, token: str | None) -> None:
+        scheme = "https" if made.tls_cert else "http"
+        click.echo(f"serving {made.ledger} at {scheme}://{address}")
+        if token is not None:
+            click.echo("a token for an admin, shown this once:")
+            click.echo(f"  {token}")
+            click.echo(
+                f"  try it: curl -H 'Authorization: Bearer {token}' "
+                f"{scheme}://{address}/api/v1/whoami"
+            )
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(Daemon(made).run(tell))

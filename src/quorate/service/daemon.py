@@ -1,0 +1,189 @@
+"""The daemon: opens the ledger, listens, and ends cleanly when it is told to.
+
+It takes the ledger's lock for as long as it runs. What it acknowledged is durable, so that it may
+be killed at any instant: the next start goes on from the ledger.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import current_thread, main_thread
+from typing import Final
+
+import uvicorn
+
+from quorate.adapters.clock_system import SystemClock
+from quorate.answers.exits import CommandError, Exit
+from quorate.service.auth import Doorkeeper
+from quorate.service.config import Configuration
+from quorate.service.config_values import Address
+from quorate.service.connection import GuardedProtocol
+from quorate.service.guard import Guard, Limits
+from quorate.service.handled import Handled
+from quorate.service.listening import BACKLOG, bind, check_tls
+from quorate.service.office import Office
+from quorate.service.oidc import OidcTrust
+from quorate.service.opening import first_token, open_ledger
+from quorate.service.rest import Metrics, Parts, application
+from quorate.service.room import SimulatedRoom
+from quorate.service.watch import WatchHall
+
+_LOG = logging.getLogger(__name__)
+
+KEEP_ALIVE_S: Final = 75
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(slots=True, kw_only=True)
+class Extras:
+    """What others add to the daemon: metrics, and further ways of asking.
+
+    ``surfaces`` are entered when the ledger is open, and left before it is closed. ``ends`` are
+    told of every request of REST when it is over.
+    """
+
+    metrics: Metrics | None = None
+    ends: Sequence[Callable[[Handled], None]] = ()
+    surfaces: Sequence[Callable[[Office, Doorkeeper], AsyncIterator[str]]] = field(
+        default_factory=tuple
+    )
+
+
+class Daemon:
+    """One ledger, served as ``configuration`` says."""
+
+    def __init__(self, configuration: Configuration, extras: Extras | None = None) -> None:
+        self._configuration = configuration
+        self._extras = extras or Extras()
+        self._server: _Server | None = None
+        self.address: Address | None = None
+
+    def stop(self) -> None:
+        """Have it end as a signal does; from any thread."""
+        if self._server is not None:
+            self._server.should_exit = True
+
+    async def run(self, tell: Callable[[Address, str | None], None]) -> None:
+        """Serve until told to stop; ``tell`` is given the address and the first token, if any."""
+        configuration = self._configuration
+        check_tls(configuration)
+        listening = bind(configuration.listen)
+        clock = SystemClock()
+        room = SimulatedRoom(clock) if configuration.executor == "simulated" else None
+        path = Path(configuration.ledger)
+        office = Office(lambda: open_ledger(path, room), name=configuration.ledger, room=room)
+        async with AsyncExitStack() as stack:
+            stack.callback(listening.close)
+            await office.start()
+            stack.push_async_callback(office.stop)
+            token = await office.run(first_token)
+            hall = WatchHall(office)
+            oidc = None if configuration.oidc is None else OidcTrust(configuration.oidc)
+            doorkeeper = Doorkeeper(office.token, clock, oidc)
+            self._server = self._http(office, doorkeeper, hall)
+            for surface in self._extras.surfaces:
+                where = await stack.enter_async_context(
+                    asynccontextmanager(surface)(office, doorkeeper)
+                )
+                _LOG.info("also answering at %s", where)
+            host, port = listening.getsockname()[:2]
+            self.address = Address(host=host, port=port)
+            _LOG.info("serving %s at %s", configuration.ledger, self.address)
+            tell(self.address, token)
+            await self._serve(self._server, listening, office)
+        _LOG.info("stopped; the ledger is closed")
+
+    async def _serve(self, server: _Server, listening: socket.socket, office: Office) -> None:
+        """Answer until told to stop; raises ``CommandError`` when the ledger's thread has ended."""
+        ending = asyncio.ensure_future(office.ended.wait())
+        ending.add_done_callback(lambda _: self.stop())
+        try:
+            await server.serve(sockets=[listening])
+            has_died = ending.done() and not ending.cancelled()
+        finally:
+            ending.cancel()
+        if has_died:
+            raise CommandError(
+                Exit.UNUSABLE, "the ledger's thread has ended by a bug; the log has more"
+            )
+
+    def _http(self, office: Office, doorkeeper: Doorkeeper, hall: WatchHall) -> _Server:
+        configuration, extras = self._configuration, self._extras
+        parts = Parts(
+            office=office,
+            doorkeeper=doorkeeper,
+            requests_per_s_max=configuration.requests_per_s_max,
+            hall=hall,
+            metrics=extras.metrics,
+        )
+        limits = Limits(
+            body_bytes_max=configuration.body_bytes_max,
+            header_bytes_max=configuration.header_bytes_max,
+            concurrent_max=configuration.concurrent_max,
+            slow_s_max=configuration.slow_s_max,
+        )
+        config = uvicorn.Config(
+            Guard(application(parts), limits, extras.ends),
+            http=_protocol(configuration),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            backlog=BACKLOG,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=max(1, round(configuration.stop_s_max)),
+            ssl_certfile=configuration.tls_cert or None,
+            ssl_keyfile=configuration.tls_key or None,
+        )
+        return _Server(config, hall)
+
+
+class _Server(uvicorn.Server):
+    """Lets watchers go first when it is told to stop: they would never end by themselves."""
+
+    def __init__(self, config: uvicorn.Config, hall: WatchHall) -> None:
+        super().__init__(config)
+        self._hall = hall
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop when told to by a signal; the ledger is closed after that, so nothing is raised."""
+        if current_thread() is not main_thread():
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no more connections, and let those under way end."""
+        _LOG.info("stopping: taking nothing more, and ending what is under way")
+        self._hall.close()
+        await super().shutdown(sockets)
+
+
+def _protocol(configuration: Configuration) -> type[GuardedProtocol]:
+    """Return the protocol with the limits that are configured."""
+    return type(
+        "ConfiguredProtocol",
+        (GuardedProtocol,),
+        {
+            "header_bytes_max": configuration.header_bytes_max,
+            "slow_s_max": configuration.slow_s_max,
+            "connections_max": configuration.connections_max,
+        },
+    )

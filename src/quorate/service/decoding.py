@@ -1,0 +1,183 @@
+"""A request of REST read as what its operation takes: path, query, headers and body together.
+
+What is unknown is refused by its name, so that no parameter is silently ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.inspect import ListType, StructType, UnionType, VarTupleType, type_info
+
+from quorate.documents.json_text import read_json
+from quorate.documents.tree import Unreadable
+from quorate.operations.asked import PAGE_MAX
+from quorate.operations.operation import ASIDE, DRY_RUN, Effect, Operation
+from quorate.operations.statuses import INVALID, USAGE
+from quorate.service.problems import problem
+
+_WITH_BODY: Final = ("POST", "PUT", "PATCH")
+_LIMIT: Final = "limit"
+_TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False, "": True}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """Where each field of what an operation takes travels, by its name on the wire."""
+
+    path: Mapping[str, str]
+    """Name in the path's braces -> name on the wire."""
+    headers: Mapping[bytes, str]
+    query: frozenset[str]
+    many: frozenset[str]
+    """Those of the query that may be repeated."""
+    body: frozenset[str]
+    dry_run: str
+    has_limit: bool
+
+
+@cache
+def shape_of(operation: Operation) -> Shape:
+    """Return where the fields of what ``operation`` takes travel."""
+    info = type_info(operation.takes)
+    assert isinstance(info, StructType), operation
+    in_path = {
+        field.name: field.encode_name
+        for field in info.fields
+        if f"{{{field.name}}}" in operation.path
+    }
+    headers = {
+        ASIDE[field.name].lower().encode(): field.encode_name
+        for field in info.fields
+        if field.name in ASIDE
+    }
+    dry_run = next((each.encode_name for each in info.fields if each.name == DRY_RUN), "")
+    aside = {*in_path.values(), *headers.values(), dry_run}
+    rest = [field for field in info.fields if field.encode_name not in aside]
+    names = frozenset(field.encode_name for field in rest)
+    has_body = operation.method in _WITH_BODY
+    dry = {dry_run} if operation.effect is Effect.WRITE else set()
+    return Shape(
+        path=in_path,
+        headers=headers,
+        query=frozenset(dry) if has_body else names | dry,
+        many=frozenset(each.encode_name for each in rest if _is_many(each.type)),
+        body=names if has_body else frozenset(),
+        dry_run=dry_run,
+        has_limit=any(field.encode_name == _LIMIT for field in rest),
+    )
+
+
+def _is_many(kind: object) -> bool:
+    if isinstance(kind, UnionType):
+        return any(_is_many(each) for each in kind.types)
+    return isinstance(kind, VarTupleType | ListType)
+
+
+def has_body(operation: Operation) -> bool:
+    """Return whether a request for ``operation`` may have a body."""
+    return operation.method in _WITH_BODY
+
+
+def asked_of(
+    operation: Operation,
+    path: Mapping[str, str],
+    query: Sequence[tuple[str, str]],
+    headers: Mapping[bytes, str],
+    body: bytes,
+) -> Struct:
+    """Return what is asked; raises ``CommandError`` with the names of what is wrong."""
+    shape = shape_of(operation)
+    values: dict[str, Any] = _query_values(shape, query)
+    if has_body(operation):
+        values |= _body_values(shape, body, path)
+    values |= {shape.path[name]: value for name, value in path.items()}
+    values |= {wire: headers[name] for name, wire in shape.headers.items() if name in headers}
+    if shape.has_limit and _LIMIT not in values:
+        values[_LIMIT] = PAGE_MAX
+    try:
+        return msgspec.convert(values, operation.takes, strict=has_body(operation))
+    except msgspec.ValidationError as error:
+        raise problem(INVALID if has_body(operation) else USAGE, _told(error)) from None
+
+
+def _query_values(shape: Shape, query: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    unknown = [name for name, _ in query if name not in shape.query]
+    if unknown:
+        raise problem(
+            USAGE, *(_unknown(name, shape.query, "parameter") for name in dict.fromkeys(unknown))
+        )
+    found: dict[str, Any] = {}
+    for name, value in query:
+        if name in shape.many:
+            found.setdefault(name, []).append(value)
+        elif name in found:
+            raise problem(USAGE, f"{name}: is given more than once; give it once")
+        elif name == shape.dry_run:
+            if value.lower() not in _TRUTHS:
+                raise problem(USAGE, f"{name}: must be true or false, got {value!r}")
+            found[name] = _TRUTHS[value.lower()]
+        else:
+            found[name] = value
+    return found
+
+
+def _body_values(shape: Shape, body: bytes, path: Mapping[str, str]) -> dict[str, Any]:
+    tree = _json_object(body)
+    in_path = {shape.path[name]: value for name, value in path.items()}
+    for name, value in in_path.items():
+        if name in tree and tree[name] != value:
+            raise problem(
+                INVALID, f"{name}: the body says {tree[name]!r}, and the path says {value!r}"
+            )
+    if shape.dry_run in tree:
+        raise problem(INVALID, f"{shape.dry_run}: belongs into the query: ?{shape.dry_run}=true")
+    unknown = [name for name in tree if name not in shape.body and name not in in_path]
+    if unknown:
+        raise problem(INVALID, *(_unknown(name, shape.body, "field") for name in unknown))
+    return tree
+
+
+def _json_object(body: bytes) -> dict[str, Any]:
+    """Return the object that ``body`` is; an empty body is an empty one.
+
+    Read as documents are: numbers exactly, and a key that is there twice is refused.
+    """
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError:
+        raise problem(USAGE, "body: must be UTF-8") from None
+    if not text.strip():
+        return {}
+    found = read_json(text)
+    if isinstance(found, Unreadable):
+        where = "" if found.line is None else f" at line {found.line}, column {found.column}"
+        raise problem(USAGE, f"body{where}: {found.message}; {found.remedy}")
+    tree = found[0].tree if len(found) == 1 else None
+    if not isinstance(tree, dict) or text.lstrip().startswith("["):
+        raise problem(USAGE, "body: must be one JSON object")
+    return tree
+
+
+def _unknown(name: str, known: frozenset[str], what: str) -> str:
+    near = get_close_matches(name, known, n=1)
+    shown = name if name.isprintable() else repr(name)
+    if near:
+        return f"{shown}: there is no such {what}; did you mean {near[0]!r}?"
+    rest = ", ".join(sorted(known)) or "none"
+    return f"{shown}: there is no such {what}; known here: {rest}"
+
+
+def _told(error: msgspec.ValidationError) -> str:
+    """Return what msgspec found, with the field first, as everything else is told."""
+    text, _, place = str(error).partition(" - at `")
+    text = text.replace("`", "").replace(" | ", " or ")
+    text = f"{text[:1].lower()}{text[1:]}"
+    name = place.removesuffix("`").removeprefix("$").removeprefix(".")
+    return f"{name}: {text}" if name else text

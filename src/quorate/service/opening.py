@@ -1,0 +1,89 @@
+"""Opening a ledger to serve it: verified from its first block, and with somebody who may ask."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from quorate.adapters.clock_system import SystemClock
+from quorate.adapters.key_file import load_lottery_secret, lottery_path
+from quorate.adapters.salvage import sound_head
+from quorate.adapters.store_sqlite import SqliteStore
+from quorate.answers.exits import CommandError, Exit
+from quorate.core.commands import IssueToken
+from quorate.ledger.chain import Broken, verify_blocks
+from quorate.loop.engine import Engine
+from quorate.model.events import TokenRole
+from quorate.operations.tokens import Secret
+from quorate.ports.errors import CorruptLedgerError
+from quorate.ports.executor import Executor
+from quorate.ports.store import EventStore
+
+ACTOR: Final = "quorate-serve"
+"""Who issues the first token."""
+FIRST_USER: Final = "admin"
+RESTORE: Final = (
+    "look at it: quorate ledger verify; restore it from a backup, or from an export: "
+    "quorate ledger import FILE --out NEW.db"
+)
+
+
+def _opened(path: Path, executor: Executor | None) -> Engine:
+    store = SqliteStore.open(path)
+    try:
+        _verify(path, store)
+        lottery = lottery_path(path)
+        secret = load_lottery_secret(lottery) if lottery.exists() else None
+        return Engine.open(store, SystemClock(), executor=executor, lottery_secret=secret)
+    except BaseException:
+        store.close()
+        raise
+
+
+def _verify(path: Path, store: EventStore) -> None:
+    """Read every block once; raises ``CommandError`` at the first that is not what was written."""
+    found = verify_blocks(store.blocks())
+    if isinstance(found, Broken):
+        raise CommandError(
+            Exit.UNSOUND,
+            f"{path} does not verify: block {found.height}, sequence {found.seq}: "
+            f"{found.what}; events before sequence {found.seq} are sound; {RESTORE}",
+        )
+
+
+def open_ledger(path: Path, executor: Executor | None) -> Engine:
+    """Return the engine of the ledger at ``path``, every block of which was verified first.
+
+    Raises ``CommandError`` with what to do when it does not verify, and what opening a store does.
+    """
+    try:
+        return _opened(path, executor)
+    except CorruptLedgerError as error:
+        sound = sound_head(path)
+        raise CommandError(
+            Exit.UNSOUND,
+            f"{path} does not verify: {error.what}; events up to sequence {sound.seq} are sound; "
+            f"{RESTORE}",
+        ) from None
+
+
+def first_token(engine: Engine) -> str | None:
+    """Return a new admin token if the ledger has none that is taken; recorded, but its secret."""
+    now_ms = engine.now_ms()
+    for record in engine.view.tokens.values():
+        issued = record.issued
+        is_live = issued.expires_ms is None or issued.expires_ms > now_ms
+        if issued.role is TokenRole.ADMIN and record.revoked_ms is None and is_live:
+            return None
+    new = Secret.draw()
+    command = IssueToken(
+        token=new.token,
+        digest=new.digest,
+        role=TokenRole.ADMIN.value,
+        tenant="",
+        user=FIRST_USER,
+        note="the first one, printed by quorate serve",
+    )
+    receipt = engine.execute(command, actor=ACTOR)
+    assert not receipt.decision.refusals, receipt
+    return new.text

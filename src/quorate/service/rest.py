@@ -1,0 +1,271 @@
+"""REST: one route for each path of the table, and what else a service is asked.
+
+There is no code for any one operation here (docs/adr/0019).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from time import monotonic
+from typing import Final
+from urllib.parse import parse_qsl, unquote
+
+from starlette.responses import Response
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from quorate import __version__
+from quorate.operations.answering import check_role
+from quorate.operations.caller import OVERSEERS, Caller
+from quorate.operations.operation import JSON, Effect, Operation
+from quorate.operations.statuses import FORBIDDEN, UNAVAILABLE, USAGE
+from quorate.operations.table import OPERATIONS
+from quorate.service.auth import Doorkeeper
+from quorate.service.decoding import asked_of, has_body
+from quorate.service.handled import handled
+from quorate.service.negotiation import MEDIA_OF, form_of
+from quorate.service.office import Office
+from quorate.service.openapi import openapi_bytes
+from quorate.service.problems import problem, problem_of
+from quorate.service.rate import Rate
+from quorate.service.reply import Form, Reply, to_json
+from quorate.service.watch import WatchHall
+
+PREFIX: Final = "/api/v1"
+FAILURES_PER_S_MAX: Final = 10
+"""How many requests a second from one address may fail to say who asks."""
+FIELDS_MAX: Final = 2_000
+"""How many parameters a query may have."""
+_METRICS_MEDIA: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+Metrics = Callable[[], bytes]
+Answering = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What the application is made of. ``metrics`` is called on the ledger's thread."""
+
+    office: Office
+    doorkeeper: Doorkeeper
+    requests_per_s_max: int
+    hall: WatchHall
+    metrics: Metrics | None = None
+
+
+def application(parts: Parts) -> ASGIApp:
+    """Return the application, without the guard that stands before it and tells what it raises."""
+    gate = _Gate(parts)
+    by_path: dict[str, dict[str, Answering]] = {}
+    for operation in OPERATIONS.values():
+        by_path.setdefault(f"{PREFIX}{operation.path}", {})[operation.method] = _Asked(
+            gate, operation
+        )
+    own = _Own(gate, parts)
+    by_path |= {path: {"GET": answering} for path, answering in own.places().items()}
+    routes = [
+        # What is fixed comes before what stands for anything: /runs/batch before /runs/{run}.
+        Route(path, _Place(methods))
+        for path, methods in sorted(by_path.items(), key=lambda entry: _rank(entry[0]))
+    ]
+    return Router(routes, redirect_slashes=False, default=_not_found)
+
+
+def _rank(path: str) -> tuple[tuple[bool, str], ...]:
+    return tuple((part.startswith("{"), part) for part in path.split("/"))
+
+
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    """Tell that nothing answers here."""
+    del receive, send
+    raise problem("not-found", f"there is nothing at {handled(scope).path}; see /openapi.json")
+
+
+class _Place:
+    """One path: whatever is asked there, by method."""
+
+    def __init__(self, methods: Mapping[str, Answering]) -> None:
+        self._methods = methods
+        heads = ["HEAD"] if "GET" in methods else []
+        self._allowed = ", ".join(sorted([*methods, *heads]))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have one request answered; raises what the guard tells."""
+        method = scope["method"]
+        answering = self._methods.get("GET" if method == "HEAD" else method)
+        if answering is not None:
+            await answering(scope, receive, send)
+            return
+        known = handled(scope)
+        text = f"{method} is not for {known.path}; it takes {self._allowed}"
+        found = problem_of(problem("method-not-allowed", text), known.request_id)
+        response = Response(found.body, found.status, {"allow": self._allowed})
+        response.raw_headers += found.headers
+        await response(scope, receive, send)
+
+
+class _Gate:
+    """Lets callers in: those who prove who they are, and do not ask too often."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self._rate = Rate(parts.requests_per_s_max, monotonic)
+        self._failures = Rate(FAILURES_PER_S_MAX, monotonic)
+
+    async def admit(self, scope: Scope, headers: Mapping[bytes, str]) -> Caller:
+        """Return who asks; raises ``CommandError`` when that is nobody, or too often."""
+        address = scope["client"][0] if scope.get("client") else ""
+        self._failures.check(address)
+        try:
+            caller = await self.parts.doorkeeper.caller_of(headers.get(b"authorization"))
+        except Exception:
+            self._failures.spend(address)
+            raise
+        handled(scope).caller = f"{caller.tenant}/{caller.user}" if caller.tenant else caller.user
+        self._rate.take(f"{caller.role}/{caller.tenant}/{caller.user}")
+        return caller
+
+
+class _Asked:
+    """One operation, asked by REST."""
+
+    def __init__(self, gate: _Gate, operation: Operation) -> None:
+        self._gate = gate
+        self._operation = operation
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request; raises what the guard tells."""
+        operation = self._operation
+        handled(scope).operation = operation.name
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        caller = await self._gate.admit(scope, headers)
+        check_role(caller, operation)
+        accept = ",".join(v.decode("latin-1") for n, v in scope["headers"] if n == b"accept")
+        form = form_of(accept, operation)
+        body = await _body_of(operation, headers, receive)
+        path = {name: unquote(value) for name, value in scope["path_params"].items()}
+        asked = asked_of(operation, path, _query_of(scope), headers, body)
+        office = self._gate.parts.office
+        if operation.effect is Effect.STREAM:
+            hall = self._gate.parts.hall
+            await hall.serve(scope, (caller, operation, asked), headers, (receive, send))
+            return
+        reply = await office.ask(caller, operation, asked, form)
+        await _respond(office, reply, form, headers, send)
+
+
+async def _body_of(operation: Operation, headers: Mapping[bytes, str], receive: Receive) -> bytes:
+    """Return the body of a request; one that nobody reads is refused, not ignored."""
+    parts: list[bytes] = []
+    while True:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            break
+    body = b"".join(parts)
+    if body and not has_body(operation):
+        raise problem(USAGE, f"body: {operation.name} has none; send parameters in the query")
+    if body:
+        media, *parameters = (
+            part.strip().lower() for part in headers.get(b"content-type", "").split(";")
+        )
+        charsets = [each for each in parameters if each.startswith("charset=")]
+        if media != JSON or any(each.strip('"') != "charset=utf-8" for each in charsets):
+            raise problem(
+                "unsupported-media-type",
+                f"Content-Type: must be {JSON} in UTF-8, got {headers.get(b'content-type', '')!r}",
+            )
+    return body
+
+
+def _query_of(scope: Scope) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(
+            scope["query_string"].decode("ascii"),
+            keep_blank_values=True,
+            strict_parsing=bool(scope["query_string"]),
+            errors="strict",
+            max_num_fields=FIELDS_MAX,
+        )
+    except ValueError:
+        raise problem(USAGE, "query: must be NAME=VALUE pairs joined by &, in UTF-8") from None
+
+
+async def _respond(
+    office: Office, reply: Reply, form: Form, headers: Mapping[bytes, str], send: Send
+) -> None:
+    """Send an answer, whole or in parts as they are made."""
+    head = [(b"content-type", MEDIA_OF[form].encode()), (b"vary", b"accept")]
+    status = 200
+    body = reply.body
+    if reply.etag:
+        etag = f'"{reply.etag}"'
+        head.append((b"etag", etag.encode()))
+        if etag in [each.strip() for each in headers.get(b"if-none-match", "").split(",")]:
+            status, body = 304, b""
+    if reply.lines is None or status == 304:  # noqa: PLR2004 - not modified
+        if status == 200:  # noqa: PLR2004 - fine
+            head.append((b"content-length", str(len(body)).encode()))
+        await send({"type": "http.response.start", "status": status, "headers": head})
+        await send({"type": "http.response.body", "body": body})
+        return
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    async for part in office.parts_of(reply.lines):
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+class _Own:
+    """What the service says of itself."""
+
+    def __init__(self, gate: _Gate, parts: Parts) -> None:
+        self._gate = gate
+        self._parts = parts
+        self._openapi = openapi_bytes()
+
+    def places(self) -> dict[str, Answering]:
+        """Return where each is asked for."""
+        found: dict[str, Answering] = {
+            "/healthz": self._healthz,
+            "/readyz": self._readyz,
+            "/version": self._version,
+            "/openapi.json": self._describe,
+        }
+        return found if self._parts.metrics is None else found | {"/metrics": self._metrics}
+
+    async def _healthz(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Say that the program answers."""
+        await _json({"status": "alive"})(scope, receive, send)
+
+    async def _readyz(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Say whether the ledger can be used."""
+        trouble = self._parts.office.trouble
+        if trouble:
+            raise problem(UNAVAILABLE, f"not ready: {trouble}")
+        tree = {"status": "ready", "sequence": self._parts.office.recorded_seq}
+        await _json(tree)(scope, receive, send)
+
+    async def _version(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Say which version answers."""
+        await _json({"version": __version__, "api": "v1"})(scope, receive, send)
+
+    async def _describe(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Describe everything that can be asked."""
+        await Response(self._openapi, media_type=JSON)(scope, receive, send)
+
+    async def _metrics(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Tell those who oversee how the service fares."""
+        handled(scope).operation = "metrics"
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        caller = await self._gate.admit(scope, headers)
+        if caller.role not in OVERSEERS:
+            raise problem(FORBIDDEN, "metrics are for admins and auditors")
+        metrics = self._parts.metrics
+        assert metrics is not None
+        text = await self._parts.office.run(lambda _: metrics())
+        await Response(text, media_type=_METRICS_MEDIA)(scope, receive, send)
+
+
+def _json(tree: object) -> Response:
+    return Response(to_json(tree), media_type=JSON)

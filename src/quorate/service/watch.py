@@ -1,0 +1,207 @@
+"""Watching: server-sent events of what is recorded, from a cursor on, for as long as one reads.
+
+Nothing is queued for a watcher. It reads on from its cursor when something was recorded; whoever
+does not read is dropped, told where it was, and may come back from there (docs/adr/0019).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+from starlette.types import Message, Receive, Scope, Send
+
+from quorate.loop.engine import Engine
+from quorate.operations.caller import Caller
+from quorate.operations.operation import EVENT_STREAM, Operation
+from quorate.operations.statuses import UNAVAILABLE, USAGE
+from quorate.service.guard import ABORT, GoneError
+from quorate.service.office import Office
+from quorate.service.problems import problem
+from quorate.service.reply import to_json
+
+WATCHERS_MAX: Final = 2_000
+"""How many watch at once."""
+READ_MAX: Final = 500
+"""How many events are read at a time, before others are answered."""
+HEARTBEAT_S: Final = 15.0
+"""How long a watcher hears nothing: it tells a quiet ledger from a lost connection."""
+FRAMES_BYTES_MAX: Final = 8 * 1024 * 1024
+"""How much of what was sent lately is kept for the next watcher."""
+_SEQ_CHARS_MAX: Final = 16
+_FIRST: Final = "first"
+
+
+class Following(Protocol):
+    """Reads on for one watcher, on the ledger's thread: ``operations/following.py``."""
+
+    cursor: int
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is more to read at once."""
+        ...
+
+    def read(self, limit: int) -> list[tuple[int, dict[str, Any]]]:
+        """Return the next events that may be seen, with their sequences."""
+        ...
+
+
+class Watcher:
+    """One who follows the ledger."""
+
+    def __init__(self, office: Office, following: Following) -> None:
+        self._office = office
+        self._following = following
+        self.cursor = following.cursor
+        self._is_behind = True
+
+    @classmethod
+    async def of(
+        cls, office: Office, caller: Caller, operation: Operation, asked: Struct
+    ) -> Watcher:
+        """Return a watcher; raises ``CommandError`` when it is refused."""
+
+        def begin(engine: Engine) -> Following:
+            found: Following = operation.handle()(office.desk(engine, caller), asked, operation)
+            return found
+
+        return cls(office, await office.run(begin))
+
+    async def next(self, timeout_s: float) -> list[tuple[int, dict[str, Any]]]:
+        """Return the next events that may be seen; none where nothing came in time."""
+        if not self._is_behind and not await self._office.moved(self.cursor, timeout_s):
+            return []
+        found, self.cursor, self._is_behind = await self._office.run(self._read)
+        return found
+
+    def _read(self, _: Engine) -> tuple[list[tuple[int, dict[str, Any]]], int, bool]:
+        found = self._following.read(READ_MAX)
+        return found, self._following.cursor, self._following.is_behind
+
+
+async def follow(
+    office: Office, caller: Caller, operation: Operation, asked: Struct
+) -> AsyncIterator[dict[str, Any]]:
+    """Yield events as they are recorded, for as long as somebody asks for the next one."""
+    watcher = await Watcher.of(office, caller, operation, asked)
+    while True:
+        for _, tree in await watcher.next(HEARTBEAT_S):
+            yield tree
+
+
+class WatchHall:
+    """Where watchers of REST are served. Events are written out once for all of them."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+        self._watchers = 0
+        self._closing = asyncio.Event()
+        self._frames: OrderedDict[int, bytes] = OrderedDict()
+        self._frames_bytes = 0
+
+    def close(self) -> None:
+        """Let all watchers go, with their cursors."""
+        self._closing.set()
+
+    async def serve(
+        self,
+        scope: Scope,
+        watcher_of: tuple[Caller, Operation, Struct],
+        headers: Mapping[bytes, str],
+        ends: tuple[Receive, Send],
+    ) -> None:
+        """Send events until the watcher goes, is too slow, or the service stops."""
+        receive, send = ends
+        if self._watchers >= WATCHERS_MAX:
+            raise problem(UNAVAILABLE, f"{WATCHERS_MAX} watch already; come back later")
+        caller, operation, asked = watcher_of
+        watcher = await Watcher.of(self._office, caller, operation, _resumed(asked, headers))
+        self._watchers += 1
+        gone = asyncio.ensure_future(_gone(receive))
+        closing = asyncio.ensure_future(self._closing.wait())
+        try:
+            await send(_START)
+            await self._send_all(watcher, send, {gone, closing})
+            if closing.done():
+                await send(_part(_ending("stopping", watcher.cursor), is_last=True))
+        except GoneError:
+            farewell = scope.get("extensions", {}).get(ABORT, {}).get("farewell")
+            if farewell is None or gone.done():
+                raise
+            farewell(_ending("dropped", watcher.cursor))
+        finally:
+            self._watchers -= 1
+            gone.cancel()
+            closing.cancel()
+
+    async def _send_all(self, watcher: Watcher, send: Send, ends: set[asyncio.Future[Any]]) -> None:
+        await send(_part(_beat(watcher.cursor)))
+        while not any(end.done() for end in ends):
+            reading = asyncio.ensure_future(watcher.next(HEARTBEAT_S))
+            await asyncio.wait({reading, *ends}, return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                reading.cancel()
+                return
+            found = reading.result()
+            frames = b"".join(self._frame(seq, tree) for seq, tree in found)
+            await send(_part(frames or _beat(watcher.cursor)))
+
+    def _frame(self, seq: int, tree: dict[str, Any]) -> bytes:
+        """Return an event as it is sent, the same for all who may see it."""
+        known = self._frames.get(seq)
+        if known is not None:
+            return known
+        kind = str(tree["tag"]).partition("/")[0]
+        made = b"id: %d\nevent: %s\ndata: %s\n" % (seq, kind.encode(), to_json(tree))
+        self._frames[seq] = made
+        self._frames_bytes += len(made)
+        while self._frames_bytes > FRAMES_BYTES_MAX:
+            _, old = self._frames.popitem(last=False)
+            self._frames_bytes -= len(old)
+        return made
+
+
+_START: Final[Message] = {
+    "type": "http.response.start",
+    "status": 200,
+    "headers": [
+        (b"content-type", EVENT_STREAM.encode()),
+        # Whatever stands in between must pass on each event as it comes.
+        (b"x-accel-buffering", b"no"),
+    ],
+}
+
+
+def _part(body: bytes, *, is_last: bool = False) -> Message:
+    return {"type": "http.response.body", "body": body, "more_body": not is_last}
+
+
+def _beat(cursor: int) -> bytes:
+    """Return what moves the cursor of a client and is no event."""
+    return b": at %d\nid: %d\n\n" % (cursor, cursor)
+
+
+def _ending(kind: str, cursor: int) -> bytes:
+    data = to_json({"cursor": cursor, "from": cursor + 1})
+    return b"id: %d\nevent: %s\ndata: %s\n" % (cursor, kind.encode(), data)
+
+
+async def _gone(receive: Receive) -> None:
+    """Return when whoever asked has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _resumed(asked: Struct, headers: Mapping[bytes, str]) -> Struct:
+    """Return what is asked, from after the last event that a client says it has."""
+    last = headers.get(b"last-event-id", "").strip()
+    if not last:
+        return asked
+    if not (last.isascii() and last.isdecimal() and len(last) <= _SEQ_CHARS_MAX):
+        raise problem(USAGE, f"Last-Event-ID: must be the sequence of an event, got {last!r}")
+    return replace(asked, **{_FIRST: int(last) + 1})
