@@ -167,9 +167,6 @@ TENANTS: Final = (
 
 OPERATIONS: Final = {
     operation.name: operation
-OPERATIONS: Final = {
-    operation.name: operation
     for operation in (*THINGS, *RUNS, *TENANTS, *FLEET, *MONEY, *LEDGER, *SERVICE)
-}
 }
 """Name -> operation."""
