@@ -139,10 +139,12 @@ def _make_ledger(settings: Settings, ledger: str, *, make: bool) -> None:
 def _serve(made: Configuration) -> None:
     """Run the daemon until it is told to stop."""
     import asyncio
+    from pathlib import Path
 
     import uvloop
 
-    from quorate.service.daemon import Daemon
+    from quorate.cli.signing import file_signer
+    from quorate.service.daemon import Daemon, Extras
     from quorate.service.logs import set_up
 
     set_up(made.log_format, made.log_level)
@@ -159,4 +161,5 @@ def _serve(made: Configuration) -> None:
             )
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(Daemon(made).run(tell))
+        extras = Extras(signer=file_signer(Path(made.ledger)))
+        runner.run(Daemon(made, extras).run(tell))

@@ -21,6 +21,7 @@ import uvicorn
 
 from quorate.adapters.clock_system import SystemClock
 from quorate.answers.exits import CommandError, Exit
+from quorate.operations.desk import Signer
 from quorate.service.auth import Doorkeeper
 from quorate.service.config import Configuration
 from quorate.service.config_values import Address
@@ -43,12 +44,13 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(slots=True, kw_only=True)
 class Extras:
-    """What others add to the daemon: metrics, and further ways of asking.
+    """What others add to the daemon: metrics, further ways of asking, and the ledger's key.
 
     ``surfaces`` are entered when the ledger is open, and left before it is closed. ``ends`` are
     told of every request of REST when it is over.
     """
 
+    signer: Signer | None = None
     metrics: Metrics | None = None
     ends: Sequence[Callable[[Handled], None]] = ()
     surfaces: Sequence[Callable[[Office, Doorkeeper], AsyncIterator[str]]] = field(
@@ -78,7 +80,12 @@ class Daemon:
         clock = SystemClock()
         room = SimulatedRoom(clock) if configuration.executor == "simulated" else None
         path = Path(configuration.ledger)
-        office = Office(lambda: open_ledger(path, room), name=configuration.ledger, room=room)
+        office = Office(
+            lambda: open_ledger(path, room),
+            name=configuration.ledger,
+            room=room,
+            signer=self._extras.signer,
+        )
         async with AsyncExitStack() as stack:
             stack.callback(listening.close)
             await office.start()

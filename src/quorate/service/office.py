@@ -26,8 +26,9 @@ from quorate.model.records import TokenRecord
 from quorate.operations.answer import Answer
 from quorate.operations.answering import answer
 from quorate.operations.caller import Caller
-from quorate.operations.desk import Desk
+from quorate.operations.desk import Desk, Signer
 from quorate.operations.operation import Operation
+from quorate.operations.recent import Recent
 from quorate.operations.statuses import UNAVAILABLE
 from quorate.operations.together import (
     GROUP_MAX,
@@ -97,11 +98,15 @@ class Office:
         *,
         name: str = "the ledger",
         room: Room | None = None,
+        signer: Signer | None = None,
         waiting_max: int = WAITING_MAX,
     ) -> None:
         self._opening = opening
         self._name = name
         self._room = room
+        self._signer = signer
+        # The blocks that all who watch read together; for the ledger's thread only.
+        self._recent: Recent | None = None
         self._waiting_max = waiting_max
         self._wake = Condition()
         self._submits: deque[_Slip] = deque()
@@ -214,7 +219,9 @@ class Office:
 
     def desk(self, engine: Engine, caller: Caller) -> Desk:
         """Return the desk at which ``caller`` is answered."""
-        return Desk(engine, caller, name=self._name)
+        if self._recent is None:
+            self._recent = Recent(engine.store)
+        return Desk(engine, caller, name=self._name, signer=self._signer, recent=self._recent)
 
     def _own(self, opened: ThreadFuture[None]) -> None:
         """Open the ledger, and answer until told to stop."""

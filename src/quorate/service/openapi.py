@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import msgspec
 from msgspec.inspect import StructType, type_info
@@ -15,8 +15,8 @@ from quorate.operations.statuses import STATUSES, status_of
 from quorate.operations.table import OPERATIONS
 from quorate.service.decoding import has_body, shape_of
 from quorate.service.negotiation import TOLD, media_of
+from quorate.service.paths import PREFIX, names_of, places
 
-PREFIX: Final = "/api/v1"
 _REF: Final = "#/components/schemas/{name}"
 _PROBLEM_REF: Final = {"$ref": "#/components/schemas/Problem"}
 _ALWAYS: Final = ("usage", "unauthenticated", "forbidden", "not-acceptable", "too-many-requests")
@@ -26,42 +26,47 @@ _TEXT: Final = {"type": "string"}
 
 @dataclass(frozen=True, slots=True)
 class _Schemas:
-    """The schemas of all that operations take and give: ``names`` has those of the types."""
+    """The schemas of all that operations take and give: ``refs`` by type, ``named`` by name."""
 
-    names: dict[Any, str]
-    schemas: dict[str, Any]
+    refs: dict[Any, dict[str, Any]]
+    named: dict[str, Any]
 
     @classmethod
     def make(cls) -> _Schemas:
+        """Return those of the whole table."""
         types = list(
             dict.fromkeys(
                 each
                 for operation in OPERATIONS.values()
-                for each in (operation.takes, *_types_of(operation.gives))
+                for each in (operation.takes, operation.gives)
             )
         )
-        refs, schemas = msgspec.json.schema_components(types, ref_template=_REF)
-        names = [str(ref["$ref"]).rpartition("/")[2] for ref in refs]
-        return cls(dict(zip(types, names, strict=True)), dict(schemas))
+        refs, named = msgspec.json.schema_components(types, ref_template=_REF)
+        return cls(dict(zip(types, refs, strict=True)), dict(named))
 
     def taken(self, operation: Operation) -> dict[str, Any]:
         """Return the schema of what ``operation`` takes."""
-        found: dict[str, Any] = self.schemas[self.names[operation.takes]]
+        found: dict[str, Any] = self.named[self._name(operation)]
         return found
 
     def given(self) -> dict[str, Any]:
         """Return those that answers are made of; what is taken is told with its operation."""
-        taken = {self.names[operation.takes] for operation in OPERATIONS.values()}
-        return {name: schema for name, schema in self.schemas.items() if name not in taken}
+        taken = {self._name(operation) for operation in OPERATIONS.values()}
+        return {name: schema for name, schema in self.named.items() if name not in taken}
+
+    def _name(self, operation: Operation) -> str:
+        return str(self.refs[operation.takes]["$ref"]).rpartition("/")[2]
 
 
 def openapi_tree() -> dict[str, Any]:
     """Return the document."""
     components = _Schemas.make()
     paths: dict[str, dict[str, Any]] = {}
-    for operation in OPERATIONS.values():
-        place = paths.setdefault(f"{PREFIX}{operation.path}", {})
-        place[operation.method.lower()] = _operation(operation, components)
+    for path, methods in places().items():
+        paths[f"{PREFIX}{path}"] = {
+            method.lower(): _operation(path, operation, components)
+            for method, operation in methods.items()
+        }
     return {
         "openapi": "3.1.0",
         "info": {
@@ -101,17 +106,13 @@ def _areas() -> list[str]:
     return [operation.area.value for operation in OPERATIONS.values()]
 
 
-def _types_of(gives: Any) -> tuple[Any, ...]:
-    return get_args(gives) or (gives,)
-
-
-def _operation(operation: Operation, components: _Schemas) -> dict[str, Any]:
+def _operation(path: str, operation: Operation, components: _Schemas) -> dict[str, Any]:
     found: dict[str, Any] = {
         "operationId": operation.function_name,
         "tags": [operation.area.value],
         "summary": operation.summary,
         "description": _description(operation),
-        "parameters": _parameters(operation, components),
+        "parameters": _parameters(path, operation, components),
     }
     if has_body(operation):
         schema = _body(operation, components)
@@ -136,17 +137,19 @@ def _description(operation: Operation) -> str:
     return f"{takes}\n\nFor {roles}. {repeat}"
 
 
-def _parameters(operation: Operation, components: _Schemas) -> list[dict[str, Any]]:
+def _parameters(path: str, operation: Operation, components: _Schemas) -> list[dict[str, Any]]:
     shape = shape_of(operation)
     schema = components.taken(operation)
     properties, required = schema.get("properties", {}), schema.get("required", ())
     info = type_info(operation.takes)
     assert isinstance(info, StructType), operation
+    calls = dict(zip(names_of(operation.path), names_of(path), strict=True))
     found: list[dict[str, Any]] = []
     for field in info.fields:
         name, given = field.encode_name, properties.get(field.encode_name, {})
         if field.name in shape.path:
-            found.append({"name": field.name, "in": "path", "required": True, "schema": given})
+            called = calls[field.name]
+            found.append({"name": called, "in": "path", "required": True, "schema": given})
         elif field.name in ASIDE:
             found.append({"name": ASIDE[field.name], "in": "header", "schema": _no_null(given)})
         elif name in shape.query:
@@ -183,10 +186,7 @@ def _body(operation: Operation, components: _Schemas) -> dict[str, Any]:
 
 
 def _responses(operation: Operation, components: _Schemas) -> dict[str, Any]:
-    schemas = [
-        {"$ref": _REF.format(name=components.names[each])} for each in _types_of(operation.gives)
-    ]
-    schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+    schema = components.refs[operation.gives]
     usual = media_of(operation)
     content: dict[str, Any] = {usual: {"schema": schema if usual == JSON else _TEXT}}
     if operation.effect is not Effect.STREAM:

@@ -20,19 +20,18 @@ from quorate.operations.answering import check_role
 from quorate.operations.caller import OVERSEERS, Caller
 from quorate.operations.operation import JSON, Effect, Operation
 from quorate.operations.statuses import FORBIDDEN, UNAVAILABLE, USAGE
-from quorate.operations.table import OPERATIONS
 from quorate.service.auth import Doorkeeper
 from quorate.service.decoding import asked_of, has_body
 from quorate.service.handled import handled
 from quorate.service.negotiation import MEDIA_OF, form_of
 from quorate.service.office import Office
 from quorate.service.openapi import openapi_bytes
+from quorate.service.paths import PREFIX, in_order, places, renamed
 from quorate.service.problems import problem, problem_of
 from quorate.service.rate import Rate
 from quorate.service.reply import Form, Reply, to_json
 from quorate.service.watch import WatchHall
 
-PREFIX: Final = "/api/v1"
 FAILURES_PER_S_MAX: Final = 10
 """How many requests a second from one address may fail to say who asks."""
 FIELDS_MAX: Final = 2_000
@@ -57,23 +56,15 @@ class Parts:
 def application(parts: Parts) -> ASGIApp:
     """Return the application, without the guard that stands before it and tells what it raises."""
     gate = _Gate(parts)
-    by_path: dict[str, dict[str, Answering]] = {}
-    for operation in OPERATIONS.values():
-        by_path.setdefault(f"{PREFIX}{operation.path}", {})[operation.method] = _Asked(
-            gate, operation
-        )
-    own = _Own(gate, parts)
-    by_path |= {path: {"GET": answering} for path, answering in own.places().items()}
-    routes = [
-        # What is fixed comes before what stands for anything: /runs/batch before /runs/{run}.
-        Route(path, _Place(methods))
-        for path, methods in sorted(by_path.items(), key=lambda entry: _rank(entry[0]))
-    ]
+    by_path: dict[str, Mapping[str, Answering]] = {
+        f"{PREFIX}{path}": {
+            method: _Asked(gate, path, operation) for method, operation in methods.items()
+        }
+        for path, methods in places().items()
+    }
+    by_path |= {path: {"GET": each} for path, each in _Own(gate, parts).places().items()}
+    routes = [Route(path, _Place(by_path[path])) for path in in_order(by_path)]
     return Router(routes, redirect_slashes=False, default=_not_found)
-
-
-def _rank(path: str) -> tuple[tuple[bool, str], ...]:
-    return tuple((part.startswith("{"), part) for part in path.split("/"))
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
@@ -130,8 +121,9 @@ class _Gate:
 class _Asked:
     """One operation, asked by REST."""
 
-    def __init__(self, gate: _Gate, operation: Operation) -> None:
+    def __init__(self, gate: _Gate, path: str, operation: Operation) -> None:
         self._gate = gate
+        self._path = path
         self._operation = operation
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -144,7 +136,8 @@ class _Asked:
         accept = ",".join(v.decode("latin-1") for n, v in scope["headers"] if n == b"accept")
         form = form_of(accept, operation)
         body = await _body_of(operation, headers, receive)
-        path = {name: unquote(value) for name, value in scope["path_params"].items()}
+        parts = {name: unquote(value) for name, value in scope["path_params"].items()}
+        path = renamed(self._path, operation, parts)
         asked = asked_of(operation, path, _query_of(scope), headers, body)
         office = self._gate.parts.office
         if operation.effect is Effect.STREAM:

@@ -1,0 +1,46 @@
+"""Paths of the table: operations that call a part of one path differently still share it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Final
+
+from quorate.operations.operation import Operation
+from quorate.operations.table import OPERATIONS
+
+PREFIX: Final = "/api/v1"
+_PART: Final = re.compile(r"\{(\w+)\}")
+
+
+@cache
+def names_of(path: str) -> tuple[str, ...]:
+    """Return what the open parts of ``path`` are called, in order."""
+    return tuple(_PART.findall(path))
+
+
+@cache
+def places() -> Mapping[str, Mapping[str, Operation]]:
+    """Return every path there is, as it is called first in the table, and what is asked there."""
+    called: dict[str, str] = {}
+    found: dict[str, dict[str, Operation]] = {}
+    for operation in OPERATIONS.values():
+        path = called.setdefault(_PART.sub("{}", operation.path), operation.path)
+        methods = found.setdefault(path, {})
+        assert operation.method not in methods, f"{operation.name} shares its route"
+        methods[operation.method] = operation
+    return found
+
+
+def renamed(path: str, operation: Operation, parts: Mapping[str, str]) -> dict[str, str]:
+    """Return the open ``parts`` of ``path`` as ``operation`` calls them."""
+    ours = zip(names_of(path), names_of(operation.path), strict=True)
+    return {name: parts[called] for called, name in ours}
+
+
+def in_order(paths: Iterable[str]) -> list[str]:
+    """Return ``paths`` with what is fixed before what stands for anything: /runs/batch first."""
+    return sorted(
+        paths, key=lambda path: [(part.startswith("{"), part) for part in path.split("/")]
+    )

@@ -1,0 +1,127 @@
+"""A daemon of its own for a test: on a free loopback port, over a ledger in a temporary folder."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import httpx
+
+from quorate.adapters.clock_system import SystemClock
+from quorate.cli.creation import create_ledger
+from quorate.cli.signing import file_signer
+from quorate.service.config import configured
+from quorate.service.config_values import Address
+from quorate.service.daemon import Daemon, Extras
+
+START_S = 30.0
+
+
+class Served:
+    """A daemon that runs in a thread until it is stopped."""
+
+    def __init__(self, ledger: Path, extras: Extras, **flags: str) -> None:
+        given = {"listen": "127.0.0.1:0", "ledger": str(ledger)} | flags
+        self.daemon = Daemon(configured(given, {}, None), extras)
+        self.address: Address | None = None
+        self.token: str | None = None
+        self._told = Event()
+        self._error: BaseException | None = None
+        self._thread = Thread(target=self._run, name="served", daemon=True)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self.daemon.run(self._tell))
+        except BaseException as error:  # noqa: BLE001 - raised again where the test waits
+            self._error = error
+        finally:
+            self._told.set()
+
+    def _tell(self, address: Address, token: str | None) -> None:
+        self.address, self.token = address, token
+        self._told.set()
+
+    def start(self) -> None:
+        """Return when it listens; raises what keeps it from that."""
+        self._thread.start()
+        assert self._told.wait(START_S), "it did not start in time"
+        if self._error is not None:
+            raise self._error
+        self.wait_ready()
+
+    def stop(self) -> None:
+        """Return when it has ended; raises what it ended by."""
+        self.daemon.stop()
+        self._thread.join(START_S)
+        assert not self._thread.is_alive(), "it did not stop in time"
+        if self._error is not None:
+            raise self._error
+
+    def wait_ready(self) -> None:
+        """Return when it is ready."""
+        with self.client(None) as client:
+            assert client.get("/readyz").status_code == 200
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://{self.address}"
+
+    def client(self, token: str | None, **more: Any) -> httpx.Client:
+        """Return a client that shows ``token``."""
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        more.setdefault("timeout", 30)
+        return httpx.Client(base_url=self.url, headers=headers, trust_env=False, **more)
+
+    def connect(self, receive_bytes: int | None = None) -> socket.socket:
+        """Return a bare connection, on which little waits to be read if that is asked for."""
+        assert self.address is not None
+        found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        if receive_bytes is not None:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        found.settimeout(20)
+        found.connect((self.address.host, self.address.port))
+        return found
+
+    def raw(self, data: bytes) -> bytes:
+        """Return everything that is answered to ``data`` until the connection is closed."""
+        with self.connect() as connection:
+            connection.sendall(data)
+            return read_all(connection)
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """Return what comes until the other side closes."""
+    parts = []
+    while True:
+        try:
+            part = connection.recv(65_536)
+        except ConnectionResetError:
+            break
+        if not part:
+            break
+        parts.append(part)
+    return b"".join(parts)
+
+
+def new_ledger(folder: Path) -> Path:
+    """Return the path of a new ledger in ``folder``."""
+    path = folder / "ledger.db"
+    create_ledger(path, SystemClock(), actor="test")
+    return path
+
+
+@contextmanager
+def serving(ledger: Path, extras: Extras | None = None, **flags: str) -> Iterator[Served]:
+    """Serve ``ledger`` for as long as the test needs it."""
+    found = Served(ledger, extras or Extras(signer=file_signer(ledger)), **flags)
+    found.start()
+    try:
+        yield found
+    finally:
+        found.stop()

@@ -1,0 +1,349 @@
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.service.serving import Served, new_ledger, read_all, serving
+from tests.service.worlds import run_tree
+
+SLOW_S = 0.6
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Return a service with small limits."""
+    flags = {
+        "limits.body_bytes": "2000",
+        "limits.header_bytes": "4000",
+        "limits.slow_client_s": str(SLOW_S),
+    }
+    with serving(new_ledger(tmp_path_factory.mktemp("strict")), **flags) as served:
+        yield served
+
+
+def status_of(answer: bytes) -> int:
+    assert answer.startswith(b"HTTP/1.1 "), answer
+    return int(answer.split(b" ", 2)[1])
+
+
+def code_of(answer: bytes) -> str:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"application/problem+json" in head, answer
+    return str(json.loads(body)["code"])
+
+
+def post(served: Served, *headers: str, body: bytes = b"") -> bytes:
+    lines = [
+        "POST /api/v1/runs HTTP/1.1",
+        "Host: x",
+        f"Authorization: Bearer {served.token}",
+        *headers,
+    ]
+    return served.raw("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+
+
+def test_a_body_that_is_too_large_is_refused_by_its_length(strict: Served) -> None:
+    found = post(strict, "Content-Type: application/json", "Content-Length: 2001")
+    assert (status_of(found), code_of(found)) == (413, "too-large")
+    assert b"connection: close" in found
+
+
+@pytest.mark.parametrize("length", ["9" * 30, "18446744073709551615"])
+def test_an_absurd_length_is_refused(strict: Served, length: str) -> None:
+    found = post(strict, "Content-Type: application/json", f"Content-Length: {length}")
+    assert status_of(found) in (400, 413)
+
+
+def test_a_body_that_is_too_large_is_refused_when_it_comes_in_chunks(strict: Served) -> None:
+    chunk = b"400\r\n" + b" " * 1024 + b"\r\n"
+    found = post(
+        strict, "Content-Type: application/json", "Transfer-Encoding: chunked", body=chunk * 3
+    )
+    assert (status_of(found), code_of(found)) == (413, "too-large")
+
+
+def test_a_body_within_the_limit_is_read(strict: Served) -> None:
+    with strict.client(strict.token) as client:
+        found = client.post("/api/v1/runs", json={"document": run_tree("x", "nobody")})
+        assert found.json()["code"] == "unknown-name"
+
+
+def test_a_head_that_comes_too_slowly_is_cut_off(strict: Served) -> None:
+    with strict.connect() as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
+        began = time.monotonic()
+        found = read_all(connection)
+    assert (status_of(found), code_of(found)) == (408, "too-slow")
+    assert time.monotonic() - began < 5 * SLOW_S
+
+
+def test_a_head_that_drips_is_cut_off_too(strict: Served) -> None:
+    with strict.connect() as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\n")
+        began = time.monotonic()
+        try:
+            while time.monotonic() - began < 10 * SLOW_S:
+                connection.sendall(b"X-A: b\r\n")
+                time.sleep(SLOW_S / 5)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        assert time.monotonic() - began < 5 * SLOW_S
+
+
+def test_a_connection_on_which_nothing_is_asked_is_closed(strict: Served) -> None:
+    with strict.connect() as connection:
+        assert status_of(read_all(connection)) == 408
+
+
+def test_a_body_that_comes_too_slowly_is_cut_off(strict: Served) -> None:
+    began = time.monotonic()
+    found = post(strict, "Content-Type: application/json", "Content-Length: 100", body=b"{")
+    assert (status_of(found), code_of(found)) == (408, "too-slow")
+    assert time.monotonic() - began < 5 * SLOW_S
+
+
+def test_one_slow_client_does_not_hold_up_others(strict: Served) -> None:
+    with strict.connect() as connection, strict.client(strict.token) as client:
+        connection.sendall(b"GET /heal")
+        began = time.monotonic()
+        assert client.get("/api/v1/whoami").status_code == 200
+        assert time.monotonic() - began < SLOW_S
+
+
+def test_a_connection_is_used_again_after_more_than_the_slow_time(strict: Served) -> None:
+    limits = httpx.Limits(max_connections=1, max_keepalive_connections=1)
+    with strict.client(strict.token, limits=limits) as client:
+        assert client.get("/healthz").status_code == 200
+        time.sleep(1.5 * SLOW_S)
+        assert client.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize("piece", [10, 200])
+def test_headers_that_are_too_large_are_refused(strict: Served, piece: int) -> None:
+    head = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
+    many = b"".join(b"X-%d: %s\r\n" % (n, b"a" * piece) for n in range(10_000 // piece))
+    found = strict.raw(head + many + b"\r\n")
+    assert (status_of(found), code_of(found)) == (431, "headers-too-large")
+
+
+def test_a_header_without_an_end_is_refused(strict: Served) -> None:
+    with strict.connect() as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nX-A: ")
+        try:
+            for _ in range(100):
+                connection.sendall(b"a" * 1_000)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        found = read_all(connection)
+    assert not found or status_of(found) == 431
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/v1/%2e%2e/healthz", 400),
+        ("/api/v1/runs/..", 400),
+        ("/api/v1/runs/.", 400),
+        ("/api/v1/runs/%2e%2e%2fhealthz", 404),
+        ("//healthz", 404),
+        ("/api//v1/runs", 404),
+        ("/healthz/", 404),
+        ("/api/v1/runs/a%00b", 400),
+        ("/api/v1/runs/a%0d%0ab", 400),
+        ("/api/v1/runs/%c0%ae%c0%ae", 400),
+        ("/api/v1/runs/%ff", 400),
+        ("/api/v1/runs/%zz", 400),
+        ("/api/v1/runs/%", 400),
+        ("/api/v1/runs/" + "a" * 5_000, 414),
+        ("/healthz?" + "a=b&" * 5_000, 414),
+        ("/API/V1/RUNS", 404),
+        ("/api/v1/runs;x=y", 404),
+        ("*", 404),
+        ("http://elsewhere/healthz", 200),
+        ("/api/v1/runs/caf\u00e9", 400),
+    ],
+)
+def test_a_path_can_be_read_in_one_way_only(wide: Served, path: str, status: int) -> None:
+    lines = [f"GET {path} HTTP/1.1", "Host: x", f"Authorization: Bearer {wide.token}"]
+    data = "\r\n".join([*lines, "Connection: close", "", ""]).encode()
+    found = wide.raw(data)
+    assert status_of(found) == status, found
+    if status != 200:
+        code_of(found)
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Return a service with the usual limits, but for how long it waits."""
+    ledger = new_ledger(tmp_path_factory.mktemp("wide"))
+    with serving(ledger, **{"limits.slow_client_s": "5"}) as served:
+        yield served
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ["Authorization: Bearer qt_x_y", "Authorization: Bearer TOKEN"],
+        ["Authorization: Bearer TOKEN", "Authorization: Bearer TOKEN"],
+        ["Authorization: Bearer TOKEN", "Content-Length: 2", "Content-Length: 3"],
+        ["Authorization: Bearer TOKEN", "Content-Length: two"],
+        ["Authorization: Bearer TOKEN", "Content-Length: -1"],
+        ["Authorization: Bearer TOKEN", "Content-Length: 2", "Transfer-Encoding: chunked"],
+        ["Authorization: Bearer TOKEN", "Transfer-Encoding: gzip, identity"],
+        ["Authorization: Bearer TOKEN", "If-Match: 1", "If-Match: 2"],
+        ["Authorization: Bearer TOKEN", "Idempotency-Key: a", "Idempotency-Key: b"],
+        ["Authorization: Bearer TOKEN", "X-A : b"],
+        ["Authorization: Bearer TOKEN", "X-A: a\x00b"],
+        ["Authorization: Bearer TOKEN", " X-A: folded"],
+    ],
+)
+def test_headers_that_could_be_read_in_two_ways_are_refused(
+    wide: Served, headers: list[str]
+) -> None:
+    sent = [header.replace("TOKEN", str(wide.token)) for header in headers]
+    data = ["POST /api/v1/runs HTTP/1.1", "Host: x", "Content-Type: application/json", *sent]
+    found = wide.raw("\r\n".join([*data, "Connection: close", "", "{}"]).encode())
+    assert status_of(found) == 400, found
+    assert code_of(found) == "usage"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x00\x01\x02\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        b"GET / HTTP/9.9\r\n\r\n",
+    ],
+)
+def test_what_is_not_http_is_refused(wide: Served, data: bytes) -> None:
+    found = wide.raw(data + b"\r\n\r\n")
+    assert (status_of(found), code_of(found)) == (400, "usage")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "Basic cm9vdDpyb290",
+        "Bearer",
+        "bearer qt_",
+        "Bearer qt__",
+        "Bearer qt_a_b_c",
+        "Bearer qt_000000000000_" + "0" * 64,
+        "Bearer a b",
+        "Bearer " + "x" * 20_000,
+        "Bearer ..",
+    ],
+)
+def test_what_proves_nothing_lets_nobody_in(wide: Served, value: str) -> None:
+    time.sleep(0.15)  # Who fails too often is told to wait.
+    with wide.client(None) as client:
+        found = client.get("/api/v1/whoami", headers={"Authorization": value})
+        assert (found.status_code, found.json()["code"]) == (401, "unauthenticated"), found.text
+
+
+def test_who_asks_too_often_is_told_to_wait(tmp_path: Path) -> None:
+    with (
+        serving(new_ledger(tmp_path), **{"limits.requests_per_s": "5"}) as served,
+        served.client(served.token) as client,
+    ):
+        found = [client.get("/api/v1/whoami") for _ in range(30)]
+        refused = [each for each in found if each.status_code == 429]
+        assert refused
+        assert refused[0].json()["code"] == "too-many-requests"
+        assert refused[0].headers["retry-after"] == "1"
+        time.sleep(1.1)
+        assert client.get("/api/v1/whoami").status_code == 200
+
+
+def test_who_guesses_tokens_is_told_to_wait_and_others_are_not(tmp_path: Path) -> None:
+    with serving(new_ledger(tmp_path)) as served, served.client("qt_0_0") as guesser:
+        found = {guesser.get("/api/v1/whoami").status_code for _ in range(40)}
+        assert found == {401, 429}
+        assert guesser.get("/healthz").status_code == 200
+
+
+def test_beyond_what_is_under_way_at_once_one_is_told_to_come_back(tmp_path: Path) -> None:
+    with (
+        serving(new_ledger(tmp_path), **{"limits.concurrent": "2"}) as served,
+        served.connect() as one,
+        served.connect() as two,
+        served.client(None) as client,
+    ):
+        for connection in (one, two):
+            connection.sendall(
+                b"POST /api/v1/runs HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n"
+                b"Authorization: Bearer %s\r\n\r\n" % str(served.token).encode()
+            )
+        deadline = time.monotonic() + 5
+        while (found := client.get("/healthz")).status_code == 200:
+            assert time.monotonic() < deadline
+        assert (found.status_code, found.json()["code"]) == (503, "unavailable")
+        assert found.headers["retry-after"] == "1"
+
+
+def test_beyond_the_connections_one_is_told_to_come_back(tmp_path: Path) -> None:
+    ledger = new_ledger(tmp_path)
+    with serving(ledger, **{"limits.connections": "3"}) as served:
+        held = [served.connect() for _ in range(3)]
+        try:
+            time.sleep(0.3)
+            with served.connect() as late:
+                assert status_of(read_all(late)) == 503
+        finally:
+            for connection in held:
+                connection.close()
+
+
+@pytest.mark.slow
+def test_a_client_that_does_not_read_is_cut_off(tmp_path: Path) -> None:
+    """An export larger than all buffers on the way, which nobody reads."""
+    ledger = new_ledger(tmp_path)
+    with serving(ledger, **{"limits.slow_client_s": "1"}) as served:
+        with served.client(served.token) as client:
+            nodes = [
+                {
+                    "apiVersion": "quorate.dev/v1",
+                    "kind": "Node",
+                    "metadata": {
+                        "name": f"n{number}",
+                        "labels": {"region": "r", "cluster": "c", "fabric.domain": "A"},
+                    },
+                    "spec": {"flavor": "H100", "gpus": 8},
+                }
+                for number in range(10_000)
+            ]
+            for turn in range(4):
+                for node in nodes:
+                    node["spec"] = {"flavor": "H100", "gpus": 8 - turn}
+                done = client.post("/api/v1/apply", json={"documents": nodes}, timeout=120)
+                assert done.status_code == 200, done.text
+        with served.connect(receive_bytes=4_096) as connection:
+            connection.sendall(
+                b"GET /api/v1/ledger/export HTTP/1.1\r\nHost: x\r\n"
+                b"Authorization: Bearer %s\r\n\r\n" % str(served.token).encode()
+            )
+            time.sleep(4)
+            found = read_all(connection)
+        assert not found.endswith(b"0\r\n\r\n")
+
+
+def test_many_at_once_are_all_answered(wide: Served) -> None:
+    found: list[int] = []
+
+    def ask() -> None:
+        with wide.client(wide.token) as client:
+            found.extend(client.get("/api/v1/whoami").status_code for _ in range(5))
+
+    threads = [threading.Thread(target=ask) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [200] * 100

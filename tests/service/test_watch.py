@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from quorate.service.daemon import Extras
+from tests.service.conftest import Stage, documents_of
+from tests.service.serving import Served, new_ledger, read_all, serving
+from tests.service.worlds import run_tree
+
+
+@dataclass
+class Message:
+    """A server-sent event."""
+
+    id: int
+    event: str
+    data: dict[str, Any]
+
+
+def messages(lines: Iterator[str]) -> Iterator[Message]:
+    """Yield the events of a stream; comments and bare ids are left out."""
+    fields: dict[str, str] = {}
+    for line in lines:
+        if line:
+            name, _, value = line.partition(": ")
+            if name:
+                fields[name] = value
+        elif "data" in fields:
+            yield Message(int(fields["id"]), fields["event"], json.loads(fields["data"]))
+            fields = {}
+        else:
+            fields = {}
+
+
+@contextmanager
+def watching(client: httpx.Client, **more: Any) -> Iterator[Iterator[Message]]:
+    with client.stream("GET", "/api/v1/watch", **more) as answer:
+        assert answer.status_code == 200, answer.read()
+        assert answer.headers["content-type"] == "text/event-stream"
+        yield messages(answer.iter_lines())
+
+
+def submit(client: httpx.Client, name: str, owner: str = "rai") -> None:
+    done = client.post("/api/v1/runs", json={"document": run_tree(name, owner)})
+    assert done.status_code == 200, done.text
+
+
+def test_everything_is_watched_in_order_from_the_beginning(stage: Stage) -> None:
+    end = stage.admin.get("/readyz").json()["sequence"]
+    with watching(stage.admin, params={"from": 1}) as found:
+        seen = list(islice(found, end))
+    assert [each.id for each in seen] == list(range(1, end + 1))
+    assert seen[0].event == "ledger-opened"
+    assert all(each.data["seq"] == each.id for each in seen)
+
+
+def test_a_watcher_sees_what_is_recorded_from_now_on(stage: Stage) -> None:
+    with watching(stage.admin) as found:
+        time.sleep(0.2)
+        submit(stage.user, "from-now")
+        first = next(found)
+    assert first.event == "run-submitted"
+    assert first.data["run"]["name"] == "from-now"
+
+
+def test_a_watcher_resumes_after_the_last_event_it_has(stage: Stage) -> None:
+    submit(stage.user, "resume")
+    end = stage.admin.get("/readyz").json()["sequence"]
+    headers = {"Last-Event-ID": str(end - 2)}
+    with watching(stage.admin, headers=headers, params={"from": 1}) as found:
+        assert [each.id for each in islice(found, 2)] == [end - 1, end]
+
+
+@pytest.mark.parametrize("last", ["x", "-1", "9" * 40])
+def test_a_cursor_that_is_none_is_refused(stage: Stage, last: str) -> None:
+    found = stage.admin.get("/api/v1/watch", headers={"Last-Event-ID": last})
+    assert (found.status_code, found.json()["code"]) == (400, "usage")
+
+
+def test_a_cursor_beyond_the_end_is_refused(stage: Stage) -> None:
+    found = stage.admin.get("/api/v1/watch", params={"from": 10**9})
+    assert (found.status_code, found.json()["code"]) == (410, "stale-cursor")
+
+
+def test_a_watcher_sees_only_what_is_theirs(stage: Stage) -> None:
+    with watching(stage.stranger) as found:
+        time.sleep(0.2)
+        submit(stage.user, "not-yours")
+        submit(stage.admin, "yours", "partner")
+        first = next(found)
+    assert first.data["run"]["name"] == "yours"
+
+
+def test_watchers_are_let_go_with_their_cursor_when_the_service_stops(tmp_path: Path) -> None:
+    served = Served(new_ledger(tmp_path), Extras())
+    served.start()
+    with (
+        served.client(served.token) as client,
+        client.stream("GET", "/api/v1/watch", params={"from": 1}) as answer,
+    ):
+        found = messages(answer.iter_lines())
+        assert next(found).id == 1
+        began = time.monotonic()
+        served.daemon.stop()
+        last = list(found)[-1]
+    served.stop()
+    assert last.event == "stopping"
+    assert last.data["from"] == last.data["cursor"] + 1
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.slow
+def test_a_watcher_that_does_not_read_is_dropped_with_a_cursor(tmp_path: Path) -> None:
+    node = documents_of("fleet.yaml")[0]
+    with (
+        serving(new_ledger(tmp_path), **{"limits.slow_client_s": "1"}) as served,
+        served.client(served.token) as client,
+    ):
+        with served.connect(receive_bytes=4_096) as sleeper:
+            sleeper.sendall(
+                b"GET /api/v1/watch?from=1 HTTP/1.1\r\nHost: x\r\n"
+                b"Authorization: Bearer %s\r\n\r\n" % str(served.token).encode()
+            )
+            for number in range(6):
+                nodes = [
+                    node | {"metadata": node["metadata"] | {"name": f"x{number}-{each}"}}
+                    for each in range(5_000)
+                ]
+                done = client.post("/api/v1/apply", json={"documents": nodes}, timeout=60)
+                assert done.status_code == 200, done.text
+            time.sleep(1.5)
+            found = read_all(sleeper)
+        assert b"event: dropped" in found
+        last = json.loads(found.rpartition(b"data: ")[2].partition(b"\n")[0])
+        with watching(client, params={"from": last["from"]}) as rest:
+            assert next(rest).id == last["from"]

@@ -1,0 +1,14 @@
+"""Write docs/reference/openapi.json from the table: ``python -m tools.openapi``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from quorate.service.openapi import openapi_bytes
+
+PAGE: Final = Path("docs/reference/openapi.json")
+
+
+if __name__ == "__main__":
+    PAGE.write_bytes(openapi_bytes())
