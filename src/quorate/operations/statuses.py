@@ -59,6 +59,8 @@ STATUSES: Final[dict[str, Status]] = {
     "not-acceptable": _refused(406, "INVALID_ARGUMENT", "It cannot be told in that form"),
     "unsupported-media-type": _invalid("The body is of a kind that is not read here", 415),
     "too-slow": Status(408, "DEADLINE_EXCEEDED", Exit.UNUSABLE, "The request came too slowly"),
+    "timed-out": Status(504, "DEADLINE_EXCEEDED", Exit.UNUSABLE, "There was no answer in time"),
+    "slow-watcher": Status(503, "ABORTED", Exit.UNUSABLE, "Events were left unread for too long"),
     "uri-too-long": _invalid("The address is too long", 414),
     "headers-too-large": _invalid("The headers are too large", 431),
     TOO_LARGE: _invalid("The request is too large", 413),

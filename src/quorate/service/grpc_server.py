@@ -1,0 +1,334 @@
+"""gRPC: every operation of the table as a method, registered from it; health and reflection.
+
+There is no code for any one operation here. Requests come as bytes and are read once it is known
+who asks and that they may, so that nobody costs more than that before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from quorate.answers.exits import CommandError, Exit
+from quorate.operations.answering import check_role
+from quorate.operations.asked import PAGE_MAX
+from quorate.operations.caller import Caller
+from quorate.operations.operation import Effect, Operation
+from quorate.operations.statuses import BUG, TOO_MANY_REQUESTS, UNAVAILABLE, as_command_error
+from quorate.service.grpc_codec import read_request, write_answer
+from quorate.service.grpc_problem import cut
+from quorate.service.grpc_schema import PACKAGE, Method, schema
+from quorate.service.grpc_status import status_and_details
+
+_LOG = logging.getLogger(__name__)
+
+_Context = grpc.aio.ServicerContext[bytes, bytes]
+
+AUTHORIZATION: Final = "authorization"
+ETAG: Final = "etag"
+NOTE: Final = "quorate-note-bin"
+NOTES_MAX: Final = 4
+NOTE_CHARS_MAX: Final = 200
+_LIMIT: Final = "limit"
+"""The field of what lists things; a service lists no more than a page at once."""
+TIMED_OUT: Final = "timed-out"
+SLOW_WATCHER: Final = "slow-watcher"
+
+
+class Told(Protocol):
+    """An answer as gRPC needs it: its ``tree`` is made already, by whoever owns the state."""
+
+    @property
+    def tree(self) -> Any:
+        """For programs."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is said aside."""
+        ...
+
+    @property
+    def etag(self) -> str:
+        """The version of the one thing that is shown."""
+        ...
+
+
+class Answers(Protocol):
+    """Whoever owns the ledger."""
+
+    async def ask(self, caller: Caller, operation: Operation, asked: Struct) -> Told:
+        """Return the answer; raises ``CommandError`` when it is refused."""
+        ...
+
+    def follow(self, caller: Caller, operation: Operation, asked: Struct) -> AsyncIterator[Any]:
+        """Yield the trees of a stream as they come; raises ``CommandError`` when it is refused."""
+        ...
+
+
+class Admits(Protocol):
+    """Whoever stands at the door."""
+
+    async def admit(self, authorization: str | None, address: str) -> Caller:
+        """Return who sent ``authorization``; raises ``CommandError`` when nobody may come in."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrpcLimits:
+    """What one server, one connection and one call may take."""
+
+    message_bytes_max: int = 16 * 1024 * 1024
+    metadata_bytes_max: int = 16 * 1024
+    rpcs_max: int = 2_000
+    """Calls at once, streams among them."""
+    streams_max: int = 1_000
+    """Streams at once, so that watchers leave room for others."""
+    streams_per_caller_max: int = 250
+    calls_per_connection_max: int = 256
+    answer_s_max: float = 60.0
+    """A call without a deadline has this one."""
+    stall_s_max: float = 30.0
+    """How long a watcher may leave an event unread."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrpcTls:
+    """PEM. With ``client_authority`` only clients whose certificate it has signed are let in."""
+
+    certificate: bytes
+    key: bytes
+    client_authority: bytes | None = None
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """Return them as gRPC takes them."""
+        return grpc.ssl_server_credentials(
+            [(self.key, self.certificate)],
+            root_certificates=self.client_authority,
+            require_client_auth=self.client_authority is not None,
+        )
+
+
+class GrpcServer:
+    """Listens when started; belongs to the event loop in which that was."""
+
+    def __init__(self, answers: Answers, admits: Admits, limits: GrpcLimits | None = None) -> None:
+        self._answers = answers
+        self._admits = admits
+        self._limits = limits or GrpcLimits()
+        self._streams: set[asyncio.Task[Any]] = set()
+        # Whose streams are not over yet: each has a call, though it may have no task any more.
+        self._open: Counter[str] = Counter()
+        self._is_stopping = False
+        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self, address: str, tls: GrpcTls | None = None) -> int:
+        """Return the port that is listened on; ``address`` is ``HOST:PORT``, port 0 any free one.
+
+        Raises ``CommandError`` when the address cannot be had.
+        """
+        server = grpc.aio.server(
+            options=self._options(), maximum_concurrent_rpcs=self._limits.rpcs_max
+        )
+        for service, methods in schema().services().items():
+            handlers = {each.name: self._handler(each) for each in methods}
+            handler = grpc.method_handlers_generic_handler(f"{PACKAGE}.{service}", handlers)
+            server.add_generic_rpc_handlers((handler,))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        reflection.enable_server_reflection(self._names(), server)
+        try:
+            if tls is None:
+                port = server.add_insecure_port(address)
+            else:
+                port = server.add_secure_port(address, tls.credentials())
+        except RuntimeError:
+            raise CommandError(
+                Exit.UNUSABLE, f"gRPC cannot listen on {address}; is something else there?"
+            ) from None
+        await server.start()
+        self._server = server
+        await self.tell_health(serving=True)
+        return port
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no more calls, and let those under way end within ``grace_s``; streams end now."""
+        assert self._server is not None
+        self._is_stopping = True
+        await self._health.enter_graceful_shutdown()
+        for stream in self._streams:
+            stream.cancel()
+        await self._server.stop(grace_s)
+
+    async def tell_health(self, *, serving: bool) -> None:
+        """Tell whoever asks for health whether calls are answered."""
+        states = health_pb2.HealthCheckResponse
+        state = states.SERVING if serving else states.NOT_SERVING
+        for name in ("", *self._names()):
+            await self._health.set(name, state)
+
+    def _names(self) -> list[str]:
+        """Return the services that reflection shows."""
+        ours = [f"{PACKAGE}.{service}" for service in schema().services()]
+        return [*ours, health.SERVICE_NAME, reflection.SERVICE_NAME]
+
+    def _options(self) -> list[tuple[str, int]]:
+        limits = self._limits
+        return [
+            # Otherwise two servers could share a port, and each would get some of the calls.
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", limits.message_bytes_max),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.max_metadata_size", limits.metadata_bytes_max),
+            ("grpc.absolute_max_metadata_size", limits.metadata_bytes_max),
+            ("grpc.max_concurrent_streams", limits.calls_per_connection_max),
+        ]
+
+    def _handler(self, method: Method) -> grpc.RpcMethodHandler[bytes, bytes]:
+        if method.is_stream:
+
+            async def stream(data: bytes, context: _Context) -> None:
+                await _told(context, method, lambda: self._stream(method, data, context))
+
+            return grpc.unary_stream_rpc_method_handler(stream)
+
+        async def unary(data: bytes, context: _Context) -> bytes | None:
+            return await _told(context, method, lambda: self._unary(method, data, context))
+
+        return grpc.unary_unary_rpc_method_handler(unary)
+
+    async def _unary(self, method: Method, data: bytes, context: Any) -> bytes:
+        async with asyncio.timeout(self._seconds_left(context)):
+            caller, asked = await self._asked(method, data, context)
+            told = await self._answers.ask(caller, method.operation, asked)
+        notes = [cut(note, NOTE_CHARS_MAX).encode() for note in told.notes[:NOTES_MAX]]
+        etag = ((ETAG, told.etag),) if told.etag else ()
+        context.set_trailing_metadata((*etag, *((NOTE, note) for note in notes)))
+        return write_answer(method, told.tree)
+
+    async def _stream(self, method: Method, data: bytes, context: Any) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._streams.add(task)
+        try:
+            caller, asked = await self._asked(method, data, context)
+            self._count_stream(caller, context)
+            trees = self._answers.follow(caller, method.operation, asked)
+            async with aclosing(trees) as following:  # type: ignore[type-var]
+                async for tree in following:
+                    await self._write(context, write_answer(method, tree))
+        except asyncio.CancelledError:
+            if not self._is_stopping:
+                raise
+            task.uncancel()
+            raise CommandError(
+                Exit.UNUSABLE,
+                "the service is stopping; begin again from the last message you have",
+                fault=UNAVAILABLE,
+            ) from None
+        finally:
+            self._streams.discard(task)
+
+    def _count_stream(self, caller: Caller, context: Any) -> None:
+        """Count a stream until it is over; raises ``CommandError`` when there are too many.
+
+        One that was dropped is over when whoever did not read it has been told, or has gone.
+        """
+        whose = f"{caller.role}/{caller.tenant}/{caller.user}"
+        limits = self._limits
+        if self._open.total() >= limits.streams_max or (
+            self._open[whose] >= limits.streams_per_caller_max
+        ):
+            raise CommandError(
+                Exit.UNUSABLE,
+                f"{self._open[whose]} streams of yours are open, and {self._open.total()} in all; "
+                "close one, or come back later",
+                fault=TOO_MANY_REQUESTS,
+            )
+        self._open[whose] += 1
+        context.add_done_callback(lambda _: self._open.subtract([whose]))
+
+    async def _write(self, context: Any, data: bytes) -> None:
+        try:
+            async with asyncio.timeout(self._limits.stall_s_max):
+                await context.write(data)
+        except TimeoutError:
+            raise CommandError(
+                Exit.UNUSABLE,
+                "messages were left unread for too long; begin again from the last one you have",
+                fault=SLOW_WATCHER,
+            ) from None
+
+    async def _asked(self, method: Method, data: bytes, context: Any) -> tuple[Caller, Struct]:
+        caller = await self._admits.admit(_authorization(context), _address(context))
+        check_role(caller, method.operation)
+        asked = read_request(method, data)
+        if getattr(asked, _LIMIT, UNSET) is None:
+            asked = replace(asked, **{_LIMIT: PAGE_MAX})
+        return caller, asked
+
+    def _seconds_left(self, context: Any) -> float:
+        left = context.time_remaining()
+        most = self._limits.answer_s_max
+        return most if left is None else min(max(left, 0.0), most)
+
+
+def _authorization(context: Any) -> str | None:
+    """Return what the caller sent to prove who they are; sent twice it proves nothing."""
+    sent = [value for key, value in context.invocation_metadata() if key == AUTHORIZATION]
+    if len(sent) > 1:
+        raise CommandError(
+            Exit.REFUSED, f"{AUTHORIZATION}: is given more than once", fault="unauthenticated"
+        )
+    return str(sent[0]) if sent else None
+
+
+def _address(context: Any) -> str:
+    """Return where the caller is, without its port: ``ipv4:127.0.0.1``."""
+    address, _, _ = str(context.peer()).rpartition(":")
+    return address
+
+
+async def _told(
+    context: Any, method: Method, do: Callable[[], Awaitable[bytes | None]]
+) -> bytes | None:
+    """Return what ``do`` does, or tell the caller why it was not done.
+
+    This is the outermost frame of a call: nothing that goes wrong in one ends the service.
+    """
+    try:
+        return await do()
+    except TimeoutError:
+        error = _timed_out(method)
+    except Exception as raised:  # noqa: BLE001 - the outermost frame of a call
+        error = as_command_error(raised) or _bug(method, raised)
+    status, message, details = status_and_details(error)
+    await context.abort(status, message, details)
+    raise AssertionError("abort raises")
+
+
+def _timed_out(method: Method) -> CommandError:
+    name = method.operation.name
+    if method.operation.effect is Effect.WRITE:
+        text = f"{name}: no answer in time; it may be recorded yet: look before you repeat it"
+    else:
+        text = f"{name}: no answer in time; ask for less, or with a later deadline"
+    return CommandError(Exit.UNUSABLE, text, fault=TIMED_OUT)
+
+
+def _bug(method: Method, error: Exception) -> CommandError:
+    _LOG.error("%s failed: this is a bug in Quorate", method.operation.name, exc_info=error)
+    return CommandError(
+        Exit.UNUSABLE, f"{method.operation.name}: a bug in Quorate; its log has more", fault=BUG
+    )

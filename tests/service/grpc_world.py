@@ -1,0 +1,189 @@
+"""A gRPC server on a free port of loopback, over a ledger in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import grpc
+import msgspec
+import pytest
+from google.protobuf.message import Message
+from msgspec import Struct
+
+from quorate.answers.exits import CommandError, Exit
+from quorate.loop.engine import Engine
+from quorate.operations.answering import answer
+from quorate.operations.caller import Caller, Role
+from quorate.operations.desk import Desk
+from quorate.operations.following import follow
+from quorate.operations.operation import JSON_LINES, Operation
+from quorate.service.grpc_protocol import message_class
+from quorate.service.grpc_schema import Method, name_of, schema
+from quorate.service.grpc_server import GrpcLimits, GrpcServer, GrpcTls
+from quorate.service.grpc_shape import message_name
+from quorate.service.grpc_status import DETAILS
+from tests.service.worlds import small_ledger
+
+T = TypeVar("T")
+METHODS: Final = {method.operation.name: method for method in schema().methods}
+ADMIN: Final = "admin"
+CALLERS: Final = {
+    "admin": Caller(actor="ada", role=Role.ADMIN, user="ada"),
+    "auditor": Caller(actor="otto", role=Role.AUDITOR, user="otto"),
+    "tenant-admin": Caller(actor="tess", role=Role.TENANT_ADMIN, user="tess", tenant="team"),
+    "user": Caller(actor="alice", role=Role.USER, user="alice", tenant="team"),
+    "stranger": Caller(actor="bob", role=Role.USER, user="bob", tenant="other"),
+    "limited": Caller(actor="ada", role=Role.ADMIN, user="ada", scopes=frozenset({"fleet"})),
+}
+"""Token -> whose it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer, as whoever owns the state hands it over."""
+
+    tree: Any
+    notes: tuple[str, ...]
+    etag: str
+
+
+class Counter:
+    """Answers from an engine in the event loop itself, and knows tokens by heart.
+
+    ``wait_s`` is how long each answer takes.
+    """
+
+    def __init__(self, engine: Engine, wait_s: float = 0.0) -> None:
+        self.engine = engine
+        self.wait_s = wait_s
+
+    async def ask(self, caller: Caller, operation: Operation, asked: Struct) -> Reply:
+        """Return the answer, made here and now."""
+        await asyncio.sleep(self.wait_s)
+        found = answer(Desk(self.engine, caller), operation, asked)
+        return Reply(found.tree(), found.notes, found.etag)
+
+    async def follow(
+        self, caller: Caller, operation: Operation, asked: Struct
+    ) -> AsyncIterator[Any]:
+        """Yield a long answer line by line, or events as they are recorded."""
+        desk = Desk(self.engine, caller)
+        if operation.media == JSON_LINES:
+            found = answer(desk, operation, asked)
+            assert found.stream is not None
+            for line in found.stream():
+                yield msgspec.json.decode(line)
+            return
+        follower = follow(desk, operation, asked)
+        while True:
+            for _, tree in follower.read(limit=10):
+                yield tree
+            if not follower.is_behind:
+                await asyncio.sleep(0.01)
+
+    async def admit(self, authorization: str | None, address: str) -> Caller:
+        """Return whose token it is."""
+        assert address.startswith(("ipv4:", "ipv6:")), address
+        token = (authorization or "").removeprefix("Bearer ")
+        if token not in CALLERS:
+            raise CommandError(
+                Exit.REFUSED, "authorization: give a token: Bearer TOKEN", fault="unauthenticated"
+            )
+        return CALLERS[token]
+
+
+class Served:
+    """A server, the loop it runs in, and a client of it."""
+
+    def __init__(
+        self, counter: Counter, limits: GrpcLimits | None = None, tls: GrpcTls | None = None
+    ) -> None:
+        self.counter = counter
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self.server = GrpcServer(counter, counter, limits)
+        self.port: int = self.wait_for(self.server.start("localhost:0", tls))
+        self.channel = grpc.insecure_channel(f"localhost:{self.port}")
+
+    def wait_for(self, doing: Coroutine[Any, Any, T]) -> T:
+        """Return what ``doing`` returns in the server's loop."""
+        return asyncio.run_coroutine_threadsafe(doing, self._loop).result(timeout=30)
+
+    def close(self) -> None:
+        """Stop everything."""
+        self.channel.close()
+        self.wait_for(self.server.stop(1.0))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def call(self, asked: str, token: str | None = ADMIN, /, **fields: Any) -> Any:
+        """Return the answer to an operation; raises ``grpc.RpcError``."""
+        method = METHODS[asked]
+        message = message_class(message_name(method.operation.takes))(**fields)
+        return self.send(method, message, token)
+
+    def send(self, method: Method, message: Message | bytes, token: str | None, **more: Any) -> Any:
+        """Return the answer to a message, or to bytes that may be none."""
+        data = message if isinstance(message, bytes) else message.SerializeToString()
+        metadata = [] if token is None else [("authorization", f"Bearer {token}")]
+        more.setdefault("timeout", 30)
+        return self._caller(method)(data, metadata=more.pop("metadata", metadata), **more)
+
+    def with_call(self, asked: str, token: str, /, **fields: Any) -> tuple[Any, grpc.Call]:
+        """Return the answer and the call, which has the metadata."""
+        method = METHODS[asked]
+        message = message_class(message_name(method.operation.takes))(**fields)
+        found: tuple[Any, grpc.Call] = self._caller(method).with_call(
+            message.SerializeToString(), metadata=[("authorization", f"Bearer {token}")]
+        )
+        return found
+
+    def stream(self, asked: str, token: str, timeout_s: float = 30, /, **fields: Any) -> Any:
+        """Return the call of a stream, which is read by iterating over it."""
+        method = METHODS[asked]
+        message = message_class(message_name(method.operation.takes))(**fields)
+        return self.send(method, message, token, timeout=timeout_s)
+
+    def _caller(self, method: Method) -> Any:
+        answer_class = message_class(name_of(method.gives))
+        if method.is_stream:
+            return self.channel.unary_stream(method.path, bytes, answer_class.FromString)
+        return self.channel.unary_unary(method.path, bytes, answer_class.FromString)
+
+
+@contextmanager
+def serving(limits: GrpcLimits | None = None, wait_s: float = 0.0) -> Iterator[Served]:
+    """Serve a new ledger for a while."""
+    served = Served(Counter(small_ledger(), wait_s), limits)
+    try:
+        yield served
+    finally:
+        served.close()
+
+
+def document(tree: dict[str, Any]) -> Any:
+    """Return ``tree`` as a message."""
+    message = message_class("google.protobuf.Struct")()
+    message.update(tree)  # type: ignore[attr-defined]
+    return message
+
+
+def refused(code: grpc.StatusCode, call: Any, *args: Any, **fields: Any) -> Any:
+    """Return the Problem that ``call`` ends with, under the status ``code``."""
+    with pytest.raises(grpc.RpcError) as raised:
+        call(*args, **fields)
+    error: Any = raised.value
+    assert error.code() is code, (error.code(), error.details())
+    (told,) = [value for key, value in error.trailing_metadata() if key == DETAILS]
+    status: Any = message_class("ErrorStatus").FromString(told)
+    assert (status.code, status.message) == (code.value[0], error.details())
+    problem: Any = message_class("Problem")()
+    assert status.details[0].Unpack(problem)
+    return problem

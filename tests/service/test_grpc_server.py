@@ -1,0 +1,254 @@
+"""gRPC over a real connection: answers, refusals with their details, and limits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from quorate.answers.exits import CommandError
+from quorate.core.commands import Apply
+from quorate.model.specs import Owner, Quota
+from quorate.operations.table import OPERATIONS
+from quorate.service.grpc_schema import PACKAGE, schema
+from quorate.service.grpc_server import GrpcLimits, GrpcServer
+from tests.service.grpc_world import (
+    ADMIN,
+    CALLERS,
+    METHODS,
+    Counter,
+    Served,
+    document,
+    refused,
+    serving,
+)
+from tests.service.worlds import run_tree, small_ledger
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with serving() as found:
+        yield found
+
+
+def test_a_run_is_submitted_and_shown(served: Served) -> None:
+    told = served.call("submit-run", "user", document=document(run_tree("r1")))
+    assert [(each.kind, each.name) for each in told.changes] == [("Run", "r1")]
+    assert told.head.sequence == served.counter.engine.head.seq
+    found = served.call("get-run", "user", name="r1")
+    assert found.spec["resources"]["totalGPUs"] == 4
+    runs = served.call("list-runs", "auditor", limit=5)
+    assert [each.metadata["name"] for each in runs.items] == ["r1"]
+
+
+def test_a_whole_number_stays_one_on_its_way_into_the_ledger(served: Served) -> None:
+    served.call("update-tenant", id="team", max_nodes={"number_value": 3})
+    assert served.counter.engine.view.owners["team"].quota.nodes_max == 3
+    served.call("update-tenant", id="team", max_nodes={"null_value": 0})
+    assert served.counter.engine.view.owners["team"].quota.nodes_max is None
+
+
+def test_a_version_is_told_and_taken(served: Served) -> None:
+    _, call = served.with_call("get-tenant", "admin", name="team")
+    etag = dict(call.trailing_metadata())["etag"]
+    served.call("update-tenant", id="team", max_nodes={"number_value": 1}, if_match=etag)
+    problem = refused(
+        grpc.StatusCode.ABORTED,
+        served.call,
+        "update-tenant",
+        id="team",
+        max_nodes={"number_value": 2},
+        if_match=etag,
+    )
+    assert problem.code == "stale-version"
+
+
+def test_a_dry_run_records_nothing(served: Served) -> None:
+    before = served.counter.engine.head
+    told = served.call("submit-run", "user", document=document(run_tree("r1")), dry_run=True)
+    assert told.dry_run
+    assert not told.HasField("head")
+    assert served.counter.engine.head == before
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        (),
+        (("authorization", "Bearer nobody"),),
+        (("authorization", ""),),
+        (("authorization", "Bearer admin"), ("authorization", "Bearer user")),
+    ],
+)
+def test_whoever_cannot_say_who_they_are_is_not_answered(
+    served: Served, metadata: tuple[tuple[str, str], ...]
+) -> None:
+    problem = refused(
+        grpc.StatusCode.UNAUTHENTICATED,
+        served.send,
+        METHODS["list-nodes"],
+        b"",
+        None,
+        metadata=metadata,
+    )
+    assert problem.code == "unauthenticated"
+
+
+def test_who_asks_is_known_before_what_is_asked_is_read(served: Served) -> None:
+    refused(grpc.StatusCode.UNAUTHENTICATED, served.send, METHODS["cancel-run"], b"\xff\xff", None)
+    refused(
+        grpc.StatusCode.INVALID_ARGUMENT, served.send, METHODS["cancel-run"], b"\xff\xff", "user"
+    )
+
+
+def test_a_quota_is_told_with_its_numbers(served: Served) -> None:
+    quota = Apply((Owner(name="team", quota=Quota(concurrent_runs_max=1)),))
+    served.counter.engine.execute(quota, actor="test")
+    served.call("submit-run", "user", document=document(run_tree("r1")))
+    problem = refused(
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        served.call,
+        "submit-run",
+        "user",
+        document=document(run_tree("r2")),
+    )
+    assert problem.code == "max-concurrent-runs"
+    assert "would exceed max_concurrent_allocations quota" in problem.lines[0]
+    (refusal,) = problem.refusals
+    assert (refusal.subject, refusal.current, refusal.limit) == ("team", 1, 1)
+
+
+def test_each_fault_has_its_status(served: Served) -> None:
+    codes = grpc.StatusCode
+    served.call("submit-run", "user", document=document(run_tree("r1")))
+    again = document(run_tree("r1", gpus=8))
+    assert refused(codes.NOT_FOUND, served.call, "get-run", name="x").code == "unknown-name"
+    assert refused(codes.NOT_FOUND, served.call, "get-run", "stranger", name="r1").code
+    assert refused(codes.ALREADY_EXISTS, served.call, "submit-run", "user", document=again).code
+    assert refused(codes.INVALID_ARGUMENT, served.call, "submit-run", "user").code == "usage"
+    assert refused(codes.INVALID_ARGUMENT, served.call, "apply", documents=[{}]).code == "invalid"
+    assert refused(codes.PERMISSION_DENIED, served.call, "apply", "auditor").code == "forbidden"
+
+
+def test_many_faults_fit_among_the_headers(served: Served) -> None:
+    wrong = [document({"kind": "Rún" * 200, "spec": {}}) for _ in range(500)]
+    problem = refused(grpc.StatusCode.INVALID_ARGUMENT, served.call, "apply", documents=wrong)
+    assert problem.left_out > 400
+    assert problem.lines
+
+
+def test_a_token_may_be_for_some_areas_only(served: Served) -> None:
+    assert served.call("list-nodes", "limited").items
+    problem = refused(grpc.StatusCode.PERMISSION_DENIED, served.call, "list-runs", "limited")
+    assert problem.code == "forbidden"
+
+
+@pytest.mark.parametrize("token", CALLERS)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_no_role_may_ask_for_more_by_grpc(shared: Served, name: str, token: str) -> None:
+    """An empty message is refused for its content only where the role may ask at all."""
+    operation, caller = OPERATIONS[name], CALLERS[token]
+    in_scope = not caller.scopes or operation.area in caller.scopes
+    may = caller.role in operation.roles and in_scope
+    denied = grpc.StatusCode.PERMISSION_DENIED
+    assert (_code(shared, name, token) is denied) == (not may)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Served]:
+    with serving() as found:
+        yield found
+
+
+def test_health_is_told_without_a_token(served: Served) -> None:
+    stub = health_pb2_grpc.HealthStub(served.channel)
+    states = health_pb2.HealthCheckResponse
+    for name in ("", *(f"{PACKAGE}.{service}" for service in schema().services())):
+        assert stub.Check(health_pb2.HealthCheckRequest(service=name)).status == states.SERVING
+    served.wait_for(served.server.tell_health(serving=False))
+    assert stub.Check(health_pb2.HealthCheckRequest()).status == states.NOT_SERVING
+
+
+def test_reflection_shows_every_service_and_message(served: Served) -> None:
+    stub = reflection_pb2_grpc.ServerReflectionStub(served.channel)
+    request = reflection_pb2.ServerReflectionRequest
+    asked = [
+        request(list_services=""),
+        request(file_containing_symbol=f"{PACKAGE}.RunService"),
+        request(file_containing_symbol=f"{PACKAGE}.Problem"),
+    ]
+    listed, service, problem = list(stub.ServerReflectionInfo(iter(asked)))
+    names = {each.name for each in listed.list_services_response.service}
+    assert {f"{PACKAGE}.{each}" for each in schema().services()} < names
+    assert "grpc.health.v1.Health" in names
+    assert service.file_descriptor_response == problem.file_descriptor_response
+
+
+def test_what_is_no_method_is_not_implemented(served: Served) -> None:
+    call = served.channel.unary_unary(f"/{PACKAGE}.RunService/Nothing", bytes, bytes)
+    with pytest.raises(grpc.RpcError) as raised:
+        call(b"", timeout=10)
+    error: Any = raised.value
+    assert error.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_a_message_that_is_too_large_is_refused() -> None:
+    with (
+        serving(GrpcLimits(message_bytes_max=1_000)) as served,
+        pytest.raises(grpc.RpcError) as raised,
+    ):
+        served.call("cancel-run", run="r", note="x" * 2_000)
+    error: Any = raised.value
+    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_only_so_many_calls_are_taken_at_once() -> None:
+    with serving(GrpcLimits(rpcs_max=2), wait_s=0.5) as served:
+        with ThreadPoolExecutor(8) as pool:
+            codes = list(pool.map(lambda _: _code(served), range(8)))
+        assert codes.count(None) >= 2
+        assert set(codes) == {None, grpc.StatusCode.RESOURCE_EXHAUSTED}
+        assert _code(served) is None
+
+
+def _code(served: Served, name: str = "list-nodes", token: str = ADMIN) -> grpc.StatusCode | None:
+    method = METHODS[name]
+    try:
+        answer = served.send(method, b"", token, timeout=0.5 if method.is_stream else 30)
+        if method.is_stream:
+            next(answer)
+    except grpc.RpcError as error:
+        found: Any = error
+        code: grpc.StatusCode = found.code()
+        return code
+    return None
+
+
+def test_a_deadline_is_kept_by_both() -> None:
+    with serving(wait_s=5.0) as served:
+        began = time.monotonic()
+        with pytest.raises(grpc.RpcError) as raised:
+            served.send(METHODS["list-nodes"], b"", "admin", timeout=0.2)
+        error: Any = raised.value
+        assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert time.monotonic() - began < 3
+
+
+def test_without_a_deadline_the_server_has_one() -> None:
+    with serving(GrpcLimits(answer_s_max=0.1), wait_s=5.0) as served:
+        problem = refused(grpc.StatusCode.DEADLINE_EXCEEDED, served.call, "list-nodes")
+        assert problem.code == "timed-out"
+        problem = refused(grpc.StatusCode.DEADLINE_EXCEEDED, served.call, "cancel-run", run="r")
+        assert "look before you repeat it" in problem.lines[0]
+
+
+def test_a_port_that_is_taken_is_refused(served: Served) -> None:
+    counter = Counter(small_ledger())
+    with pytest.raises(CommandError, match="cannot listen"):
+        served.wait_for(GrpcServer(counter, counter).start(f"localhost:{served.port}"))

@@ -1,0 +1,152 @@
+"""Watches and long answers by gRPC: in order, resumable, and nothing is kept for the slow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import grpc
+import msgspec
+import pytest
+from msgspec import Struct
+
+from quorate.answers.timeline import entries
+from quorate.ledger.codec import event_to_json
+from quorate.operations.caller import Caller
+from quorate.operations.given_ledger import EventTold
+from quorate.operations.operation import Operation
+from quorate.service.grpc_codec import read_tree
+from quorate.service.grpc_server import GrpcLimits
+from tests.service.grpc_world import (
+    ADMIN,
+    Counter,
+    Served,
+    document,
+    refused,
+    serving,
+)
+from tests.service.worlds import run_tree, small_ledger
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with serving() as found:
+        yield found
+
+
+def test_a_watch_goes_on_from_a_cursor_without_gap_or_repeat(served: Served) -> None:
+    served.call("submit-run", "user", document=document(run_tree("r1")))
+    end = served.counter.engine.head.seq
+    first = served.stream("watch-events", ADMIN, first=1)
+    seen = [next(first).seq for _ in range(end - 1)]
+    first.cancel()
+    again = served.stream("watch-events", ADMIN, first=seen[-1] + 1)
+    seen += [next(again).seq]
+    served.call("submit-run", "user", document=document(run_tree("r2")))
+    seen += [next(again).seq for _ in range(served.counter.engine.head.seq - end)]
+    again.cancel()
+    assert seen == list(range(1, served.counter.engine.head.seq + 1))
+
+
+def test_an_event_has_all_that_its_tag_has(served: Served) -> None:
+    served.call("submit-run", "user", document=document(run_tree("r1")))
+    engine = served.counter.engine
+    watch = served.stream("watch-events", ADMIN, first=1)
+    told = {each.seq: each for _, each in zip(range(engine.head.seq), watch, strict=False)}
+    for entry in entries(engine.store.blocks()):
+        expected = msgspec.json.decode(msgspec.json.encode(event_to_json(entry.seq, entry.event)))
+        assert read_tree(told[entry.seq], EventTold) == expected
+
+
+def test_whoever_watches_sees_what_is_theirs(served: Served) -> None:
+    served.call("submit-run", "user", document=document(run_tree("r1")))
+    mine, others = ([each.tag for each in _events(served, token)] for token in ("user", "stranger"))
+    assert any(tag.startswith("run-") for tag in mine)
+    assert not any(tag.startswith("run-") for tag in others)
+
+
+def _events(served: Served, token: str) -> list[Any]:
+    """Return what may be watched from the beginning, as far as it comes at once."""
+    found: list[Any] = []
+    with pytest.raises(grpc.RpcError):
+        found.extend(served.stream("watch-events", token, 0.5, first=1))
+    return found
+
+
+def test_a_cursor_that_leads_nowhere_is_refused(served: Served) -> None:
+    beyond = served.counter.engine.head.seq + 2
+    call = served.stream("watch-events", ADMIN, first=beyond)
+    assert refused(grpc.StatusCode.OUT_OF_RANGE, next, call).code == "stale-cursor"
+
+
+def test_the_ledger_is_exported_block_by_block(served: Served) -> None:
+    blocks = list(served.stream("export-ledger", "auditor"))
+    assert [each.height for each in blocks] == list(range(1, served.counter.engine.head.height + 1))
+    assert blocks[-1].hash == served.counter.engine.head.hash.hex()
+
+
+def test_only_so_many_watch_at_once() -> None:
+    with serving(GrpcLimits(streams_max=1)) as served:
+        first = served.stream("watch-events", ADMIN, first=1)
+        next(first)
+        second = served.stream("watch-events", ADMIN, first=1)
+        problem = refused(grpc.StatusCode.RESOURCE_EXHAUSTED, next, second)
+        assert problem.code == "too-many-requests"
+        first.cancel()
+        assert served.call("list-nodes").items
+
+
+def test_watches_end_when_the_service_stops(served: Served) -> None:
+    call = served.stream("watch-events", ADMIN, first=served.counter.engine.head.seq)
+    next(call)
+    served.wait_for(served.server.stop(1.0))
+    assert "begin again" in refused(grpc.StatusCode.UNAVAILABLE, next, call).lines[0]
+
+
+class Endless(Counter):
+    """Has one long event after another to tell, and counts those who went."""
+
+    given = 0
+    gone = 0
+
+    async def follow(
+        self, caller: Caller, operation: Operation, asked: Struct
+    ) -> AsyncIterator[dict[str, Any]]:
+        del caller, operation, asked
+        try:
+            while True:
+                self.given += 1
+                yield {"seq": self.given, "tag": "t/1", "at_ms": 0, "actor": "x" * 100_000}
+        finally:
+            self.gone += 1
+
+
+def test_whoever_does_not_read_is_dropped_and_knows_where_they_were() -> None:
+    counter = Endless(small_ledger())
+    served = Served(counter, GrpcLimits(stall_s_max=0.2, streams_per_caller_max=1))
+    try:
+        call = served.stream("watch-events", ADMIN, first=1)
+        seen = [next(call).seq]
+        _wait_until(lambda: counter.gone == 1)
+        told = counter.given
+        # Until they are told so they cannot have another.
+        other = served.stream("watch-events", ADMIN, first=1)
+        refused(grpc.StatusCode.RESOURCE_EXHAUSTED, next, other)
+        problem = refused(grpc.StatusCode.ABORTED, lambda: seen.extend(event.seq for event in call))
+        assert problem.code == "slow-watcher"
+        assert seen == list(range(1, len(seen) + 1))
+        assert told - 1 <= len(seen) <= told == counter.given
+        _wait_until(lambda: not served.server._open.total())
+        again = served.stream("watch-events", ADMIN, first=len(seen) + 1)
+        assert next(again).seq
+        again.cancel()
+    finally:
+        served.close()
+
+
+def _wait_until(true: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
