@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 
     from quorate.service.config import Configuration
     from quorate.service.config_values import Address
+    from quorate.service.daemon import Extras
 
 _FLAGS = (
     ("listen", "HOST:PORT", "Where REST is answered.  [default: 127.0.0.1:8414]"),
+    ("grpc.listen", "HOST:PORT", "Where gRPC is answered; nowhere if left out."),
     ("tls.cert", "PATH", "The certificate and its chain, in PEM."),
     ("tls.key", "PATH", "Its private key, in PEM."),
     ("executor", "none|simulated", "Who runs the work.  [default: none]"),
@@ -71,7 +73,7 @@ def serve(
     show: bool,
     **given: str | None,
 ) -> None:
-    """Serve a ledger to others, by REST under /api/v1.
+    """Serve a ledger to others, by REST under /api/v1 and by gRPC.
 
     Everything can be set in a file, as QUORATE_... in the environment, or by a flag; the later one
     wins. At the first start a token for an admin is printed, this once. It ends when it is told to
@@ -105,7 +107,7 @@ def _show(settings: Settings, made: Configuration) -> None:
     from quorate.service.settings import SETTINGS
 
     tree = {
-        each.key: str(value) if each.key == "listen" else value
+        each.key: str(value) if each.key.endswith("listen") else value
         for each in SETTINGS
         for value in [getattr(made, each.field or each.key)]
     }
@@ -139,12 +141,10 @@ def _make_ledger(settings: Settings, ledger: str, *, make: bool) -> None:
 def _serve(made: Configuration) -> None:
     """Run the daemon until it is told to stop."""
     import asyncio
-    from pathlib import Path
 
     import uvloop
 
-    from quorate.cli.signing import file_signer
-    from quorate.service.daemon import Daemon, Extras
+    from quorate.service.daemon import Daemon
     from quorate.service.logs import set_up
 
     set_up(made.log_format, made.log_level)
@@ -161,5 +161,20 @@ def _serve(made: Configuration) -> None:
             )
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        extras = Extras(signer=file_signer(Path(made.ledger)))
-        runner.run(Daemon(made, extras).run(tell))
+        runner.run(Daemon(made, _extras(made)).run(tell))
+
+
+def _extras(made: Configuration) -> Extras:
+    """Return what answers beside REST, and who signs checkpoints."""
+    from pathlib import Path
+
+    from quorate.cli.signing import file_signer
+    from quorate.service.daemon import Extras
+
+    signer = file_signer(Path(made.ledger))
+    if not made.grpc_listen:
+        return Extras(signer=signer)
+    # gRPC is large, so it is loaded only where it was asked for.
+    from quorate.service.grpc_surface import configured_surface
+
+    return Extras(signer=signer, surfaces=[configured_surface(made)])

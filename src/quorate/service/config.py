@@ -26,6 +26,8 @@ class Configuration:
     """What the daemon was told, checked."""
 
     listen: Address
+    grpc_listen: Address | str
+    """Empty where gRPC is not answered."""
     ledger: str
     insecure: bool
     tls_cert: str
@@ -140,11 +142,13 @@ def _check(made: Configuration) -> None:
     wrong = []
     if bool(made.tls_cert) != bool(made.tls_key):
         wrong.append("tls.cert and tls.key go together; give both, or none")
-    if not (made.listen.is_loopback or made.tls_cert or made.insecure):
+    for key, address in (("listen", made.listen), ("grpc.listen", made.grpc_listen)):
+        if isinstance(address, str) or address.is_loopback or made.tls_cert or made.insecure:
+            continue
         wrong.append(
-            f"listen: {made.listen} can be reached from other machines, and without TLS tokens "
-            "could be read on the way; give tls.cert and tls.key, or say insecure where something "
-            "in front of it has TLS"
+            f"{key}: {address} can be reached from other machines, and without TLS tokens could be "
+            "read on the way; give tls.cert and tls.key, or say insecure where something in front "
+            "of it has TLS"
         )
     named = [made.oidc_issuer, made.oidc_audience, made.oidc_keys]
     if any(named) and not all(named):

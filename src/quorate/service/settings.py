@@ -47,6 +47,14 @@ SETTINGS: Final = (
         kind="HOST:PORT",
     ),
     Setting(
+        key="grpc.listen",
+        read=values.address,
+        default="",
+        field="grpc_listen",
+        text="where gRPC is answered; nowhere if empty, and port 0 is any free one",
+        kind="HOST:PORT",
+    ),
+    Setting(
         key="ledger",
         read=values.path,
         default=LEDGER_DEFAULT,
