@@ -20,13 +20,16 @@ RUNTIME := $(VENV)/.installed-runtime
 DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick check bench soak mutate cover format lock clean
+.PHONY: help demo serve test quick check bench soak mutate cover format lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 demo: $(RUNTIME) ## install, then show the whole life of a few runs
 	$(BIN)/quorate demo $(ARGS)
+
+serve: $(RUNTIME) ## install, then serve the ledger quorate.db, made if there is none
+	$(BIN)/quorate serve $(ARGS)
 
 test: $(DEV) ## every test, repeatable
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
@@ -62,8 +65,8 @@ COMPILE := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-
 	--no-header --no-emit-index-url --no-emit-find-links pyproject.toml requirements/build.in
 
 lock: $(BIN)/uv ## choose versions anew from pyproject.toml (ARGS=--upgrade takes the newest)
-	$(COMPILE) --output-file requirements/runtime.txt $(ARGS)
-	$(COMPILE) --extra testing --group dev --constraint requirements/runtime.txt \
+	$(COMPILE) --extra service --output-file requirements/runtime.txt $(ARGS)
+	$(COMPILE) --extra service --extra testing --group dev --constraint requirements/runtime.txt \
 		--output-file requirements/dev.txt $(ARGS)
 
 clean: ## remove everything that was made here

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
@@ -117,9 +117,11 @@ def new_ledger(folder: Path) -> Path:
 
 
 @contextmanager
-def serving(ledger: Path, extras: Extras | None = None, **flags: str) -> Iterator[Served]:
+def serving(
+    ledger: Path, flags: Mapping[str, str] | None = None, extras: Extras | None = None
+) -> Iterator[Served]:
     """Serve ``ledger`` for as long as the test needs it."""
-    found = Served(ledger, extras or Extras(signer=file_signer(ledger)), **flags)
+    found = Served(ledger, extras or Extras(signer=file_signer(ledger)), **(flags or {}))
     found.start()
     try:
         yield found

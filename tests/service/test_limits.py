@@ -23,7 +23,7 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         "limits.header_bytes": "4000",
         "limits.slow_client_s": str(SLOW_S),
     }
-    with serving(new_ledger(tmp_path_factory.mktemp("strict")), **flags) as served:
+    with serving(new_ledger(tmp_path_factory.mktemp("strict")), flags) as served:
         yield served
 
 
@@ -182,7 +182,7 @@ def test_a_path_can_be_read_in_one_way_only(wide: Served, path: str, status: int
 def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Return a service with the usual limits, but for how long it waits."""
     ledger = new_ledger(tmp_path_factory.mktemp("wide"))
-    with serving(ledger, **{"limits.slow_client_s": "5"}) as served:
+    with serving(ledger, {"limits.slow_client_s": "5"}) as served:
         yield served
 
 
@@ -250,7 +250,7 @@ def test_what_proves_nothing_lets_nobody_in(wide: Served, value: str) -> None:
 
 def test_who_asks_too_often_is_told_to_wait(tmp_path: Path) -> None:
     with (
-        serving(new_ledger(tmp_path), **{"limits.requests_per_s": "5"}) as served,
+        serving(new_ledger(tmp_path), {"limits.requests_per_s": "5"}) as served,
         served.client(served.token) as client,
     ):
         found = [client.get("/api/v1/whoami") for _ in range(30)]
@@ -271,7 +271,7 @@ def test_who_guesses_tokens_is_told_to_wait_and_others_are_not(tmp_path: Path) -
 
 def test_beyond_what_is_under_way_at_once_one_is_told_to_come_back(tmp_path: Path) -> None:
     with (
-        serving(new_ledger(tmp_path), **{"limits.concurrent": "2"}) as served,
+        serving(new_ledger(tmp_path), {"limits.concurrent": "2"}) as served,
         served.connect() as one,
         served.connect() as two,
         served.client(None) as client,
@@ -290,7 +290,7 @@ def test_beyond_what_is_under_way_at_once_one_is_told_to_come_back(tmp_path: Pat
 
 def test_beyond_the_connections_one_is_told_to_come_back(tmp_path: Path) -> None:
     ledger = new_ledger(tmp_path)
-    with serving(ledger, **{"limits.connections": "3"}) as served:
+    with serving(ledger, {"limits.connections": "3"}) as served:
         held = [served.connect() for _ in range(3)]
         try:
             time.sleep(0.3)
@@ -305,7 +305,7 @@ def test_beyond_the_connections_one_is_told_to_come_back(tmp_path: Path) -> None
 def test_a_client_that_does_not_read_is_cut_off(tmp_path: Path) -> None:
     """An export larger than all buffers on the way, which nobody reads."""
     ledger = new_ledger(tmp_path)
-    with serving(ledger, **{"limits.slow_client_s": "1"}) as served:
+    with serving(ledger, {"limits.slow_client_s": "1"}) as served:
         with served.client(served.token) as client:
             nodes = [
                 {

@@ -327,7 +327,7 @@ def test_the_service_says_how_it_is(stage: Stage) -> None:
 
 def test_metrics_are_for_those_who_oversee(tmp_path: Path) -> None:
     ledger = new_ledger(tmp_path)
-    with serving(ledger, Extras(metrics=lambda: b"quorate_up 1\n")) as served:
+    with serving(ledger, extras=Extras(metrics=lambda: b"quorate_up 1\n")) as served:
         with served.client(served.token) as client:
             found = client.get("/metrics")
             assert (found.status_code, found.text) == (200, "quorate_up 1\n")

@@ -123,7 +123,7 @@ def test_watchers_are_let_go_with_their_cursor_when_the_service_stops(tmp_path: 
 def test_a_watcher_that_does_not_read_is_dropped_with_a_cursor(tmp_path: Path) -> None:
     node = documents_of("fleet.yaml")[0]
     with (
-        serving(new_ledger(tmp_path), **{"limits.slow_client_s": "1"}) as served,
+        serving(new_ledger(tmp_path), {"limits.slow_client_s": "1"}) as served,
         served.client(served.token) as client,
     ):
         with served.connect(receive_bytes=4_096) as sleeper:
