@@ -25,8 +25,8 @@ START_S = 30.0
 class Served:
     """A daemon that runs in a thread until it is stopped."""
 
-    def __init__(self, ledger: Path, extras: Extras, **flags: str) -> None:
-        given = {"listen": "127.0.0.1:0", "ledger": str(ledger)} | flags
+    def __init__(self, ledger: Path, flags: Mapping[str, str], extras: Extras) -> None:
+        given = {"listen": "127.0.0.1:0", "ledger": str(ledger), **flags}
         self.daemon = Daemon(configured(given, {}, None), extras)
         self.address: Address | None = None
         self.token: str | None = None
@@ -120,8 +120,8 @@ def new_ledger(folder: Path) -> Path:
 def serving(
     ledger: Path, flags: Mapping[str, str] | None = None, extras: Extras | None = None
 ) -> Iterator[Served]:
-    """Serve ``ledger`` for as long as the test needs it."""
-    found = Served(ledger, extras or Extras(signer=file_signer(ledger)), **(flags or {}))
+    """Serve ``ledger`` for as long as the test needs it; ``flags`` are settings by their keys."""
+    found = Served(ledger, flags or {}, extras or Extras(signer=file_signer(ledger)))
     found.start()
     try:
         yield found

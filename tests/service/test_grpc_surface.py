@@ -92,7 +92,7 @@ async def surfaced(
                 else grpc.aio.secure_channel(target, credentials)
             )
             # The client goes after the server, and sees how that ends.
-            stack.push_async_callback(channel.close, None)
+            stack.push_async_callback(channel.close, 10.0)
             yield Client(channel, office, tokens)
 
 

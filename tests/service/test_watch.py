@@ -102,7 +102,7 @@ def test_a_watcher_sees_only_what_is_theirs(stage: Stage) -> None:
 
 
 def test_watchers_are_let_go_with_their_cursor_when_the_service_stops(tmp_path: Path) -> None:
-    served = Served(new_ledger(tmp_path), Extras())
+    served = Served(new_ledger(tmp_path), {}, Extras())
     served.start()
     with (
         served.client(served.token) as client,

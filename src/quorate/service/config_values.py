@@ -66,7 +66,8 @@ def address(value: object) -> Address:
     """Return where to listen."""
     host, colon, port = text(value).rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if colon and host and port.isascii() and port.isdecimal() and int(port) <= PORT_MAX:
+    is_number = port.isascii() and port.isdecimal() and len(port) <= len(str(PORT_MAX))
+    if colon and host and is_number and int(port) <= PORT_MAX:
         return Address(host=host, port=int(port))
     raise WrongSettingError(
         f"must be HOST:PORT with a port up to {PORT_MAX}, such as {LISTEN_EXAMPLE}"

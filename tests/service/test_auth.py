@@ -1,0 +1,402 @@
+from __future__ import annotations
+
+import asyncio
+import base64
+import hmac
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+
+from quorate.answers.exits import CommandError
+from quorate.model.events import TokenIssued, TokenRole
+from quorate.model.records import TokenRecord
+from quorate.operations.caller import Caller, Role
+from quorate.operations.tokens import Secret
+from quorate.service import oidc as oidc_module
+from quorate.service.auth import Doorkeeper
+from quorate.service.oidc import Oidc, OidcKeys, OidcTrust
+from quorate.testing.engines import HandClock
+from tests.service.conftest import Stage
+from tests.service.serving import new_ledger, serving
+
+ISSUER, AUDIENCE = "https://id.example", "quorate"
+
+
+def record_of(secret: Secret, **more: Any) -> TokenRecord:
+    fields: dict[str, Any] = {
+        "at_ms": 0,
+        "actor": "root",
+        "token": secret.token,
+        "digest": secret.digest,
+        "role": TokenRole.USER,
+        "tenant": "team",
+        "user": "ann",
+        "scopes": (),
+        "expires_ms": None,
+        "note": "",
+    }
+    return TokenRecord(TokenIssued(**(fields | more)))
+
+
+def caller_of(keeper: Doorkeeper, token: str) -> Caller:
+    return asyncio.run(keeper.caller_of(f"Bearer {token}"))
+
+
+def test_an_access_token_says_who_asks() -> None:
+    secret = Secret.draw()
+    records = {secret.token: record_of(secret, scopes=("runs",))}
+    found = caller_of(Doorkeeper(records.get, HandClock()), secret.text)
+    assert found == Caller(
+        actor="ann", role=Role.USER, user="ann", tenant="team", scopes=frozenset({"runs"})
+    )
+
+
+def test_a_token_is_not_taken_from_the_instant_it_expires() -> None:
+    secret, clock = Secret.draw(), HandClock(1_000)
+    keeper = Doorkeeper({secret.token: record_of(secret, expires_ms=1_001)}.get, clock)
+    assert caller_of(keeper, secret.text).user == "ann"
+    clock.ms = 1_001
+    with pytest.raises(CommandError, match="expired"):
+        caller_of(keeper, secret.text)
+
+
+def test_whoever_does_not_know_the_secret_learns_nothing_of_a_token() -> None:
+    secret, other = Secret.draw(), Secret.draw()
+    revoked = record_of(secret)
+    revoked.revoked_ms = 5
+    keeper = Doorkeeper({secret.token: revoked}.get, HandClock())
+    said = set()
+    for token in (f"qt_{secret.token}_{other.secret}", other.text):
+        with pytest.raises(CommandError) as caught:
+            caller_of(keeper, token)
+        assert caught.value.fault == "unauthenticated"
+        said.add(caught.value.lines)
+    assert len(said) == 1
+    with pytest.raises(CommandError, match="revoked"):
+        caller_of(keeper, secret.text)
+
+
+def test_a_token_is_refused_as_soon_as_it_is_revoked(stage: Stage) -> None:
+    token = stage.token("user", "rex", "rai")
+    with stage.served.client(token) as client:
+        assert client.get("/api/v1/whoami").json()["user"] == "rex"
+        name = token.split("_")[1]
+        assert stage.admin.delete(f"/api/v1/tokens/{name}").status_code == 200
+        assert client.get("/api/v1/whoami").status_code == 401
+
+
+def test_a_token_limited_to_an_area_is_for_nothing_else(stage: Stage) -> None:
+    token = stage.token("user", "lim", "rai", scopes=["runs"])
+    with stage.served.client(token) as client:
+        assert client.get("/api/v1/runs").status_code == 200
+        refused = client.get("/api/v1/budgets")
+        assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+
+
+# --- OIDC ---
+
+
+class Issuer:
+    """An issuer of tokens, with a key of each kind."""
+
+    def __init__(self) -> None:
+        self.rsa = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self.ec = ec.generate_private_key(ec.SECP256R1())
+        self.ed = ed25519.Ed25519PrivateKey.generate()
+
+    def jwks(self, *names: str) -> dict[str, Any]:
+        """Return its public keys, or some of them."""
+        keys: dict[str, Any] = {
+            "rsa": RSAAlgorithm.to_jwk(self.rsa.public_key(), as_dict=True) | {"alg": "RS256"},
+            "ec": ECAlgorithm.to_jwk(self.ec.public_key(), as_dict=True) | {"alg": "ES256"},
+            "ed": OKPAlgorithm.to_jwk(self.ed.public_key(), as_dict=True) | {"alg": "EdDSA"},
+        }
+        wanted = names or tuple(keys)
+        return {"keys": [keys[name] | {"kid": name, "use": "sig"} for name in wanted]}
+
+    def token(self, key: str = "rsa", **claims: Any) -> str:
+        """Return a token of it; claims that are None are left out."""
+        now = int(time.time())
+        given = {
+            "iss": ISSUER,
+            "aud": AUDIENCE,
+            "sub": "olga",
+            "exp": now + 300,
+            "quorate_role": "user",
+            "quorate_tenant": "rai",
+        } | claims
+        private: Any = {"rsa": self.rsa, "ec": self.ec, "ed": self.ed}[key]
+        algorithm = {"rsa": "RS256", "ec": "ES256", "ed": "EdDSA"}[key]
+        kept = {name: value for name, value in given.items() if value is not None}
+        return jwt.encode(kept, private, algorithm=algorithm, headers={"kid": key})
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Issuer:
+    return Issuer()
+
+
+@pytest.fixture
+def keys_file(issuer: Issuer, tmp_path: Path) -> Path:
+    path = tmp_path / "jwks.json"
+    path.write_text(json.dumps(issuer.jwks()), encoding="utf-8")
+    return path
+
+
+def trusted(keys: Path | str, **more: Any) -> OidcTrust:
+    return OidcTrust(Oidc(issuer=ISSUER, audience=AUDIENCE, keys=str(keys), **more))
+
+
+def asked_by(trust: OidcTrust, token: str) -> Caller:
+    return asyncio.run(trust.caller_of(token))
+
+
+@pytest.mark.parametrize("key", ["rsa", "ec", "ed"])
+def test_a_token_of_the_issuer_says_who_asks(issuer: Issuer, keys_file: Path, key: str) -> None:
+    found = asked_by(trusted(keys_file), issuer.token(key))
+    assert found == Caller(actor="olga", role=Role.USER, user="olga", tenant="rai")
+
+
+def test_claims_are_called_as_configured(issuer: Issuer, keys_file: Path) -> None:
+    trust = trusted(
+        keys_file,
+        role_claim="groups",
+        tenant_claim="team",
+        user_claim="email",
+        scopes_claim="scope",
+        roles={"gpu-admins": "admin", "staff": "user"},
+    )
+    token = issuer.token(
+        groups=["everybody", "staff"], team="core", email="o@x.example", scope="openid runs money"
+    )
+    assert asked_by(trust, token) == Caller(
+        actor="o@x.example",
+        role=Role.USER,
+        user="o@x.example",
+        tenant="core",
+        scopes=frozenset({"runs", "money"}),
+    )
+    admin = issuer.token(groups=["gpu-admins"], team="core", email="o@x.example", scope="runs")
+    assert asked_by(trust, admin).tenant == ""
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"iss": "https://evil.example"},
+        {"aud": "somebody-else"},
+        {"aud": None},
+        {"iss": None},
+        {"exp": None},
+        {"exp": 1},
+        {"nbf": 4_000_000_000},
+        {"sub": None},
+        {"sub": ""},
+        {"sub": 5},
+        {"sub": "a\nb"},
+        {"quorate_role": None},
+        {"quorate_role": "root"},
+        {"quorate_role": ["user", "admin"]},
+        {"quorate_role": {"admin": True}},
+        {"quorate_tenant": None},
+        {"quorate_tenant": ["rai"]},
+    ],
+)
+def test_a_token_that_says_too_little_is_not_taken(
+    issuer: Issuer, keys_file: Path, claims: dict[str, Any]
+) -> None:
+    with pytest.raises(CommandError) as caught:
+        asked_by(trusted(keys_file), issuer.token(**claims))
+    assert caught.value.fault == "unauthenticated"
+
+
+def test_a_token_without_a_known_area_is_not_one_without_limits(
+    issuer: Issuer, keys_file: Path
+) -> None:
+    trust = trusted(keys_file, scopes_claim="scope")
+    for scope in (None, "", "openid", 5):
+        with pytest.raises(CommandError, match="scope"):
+            asked_by(trust, issuer.token(scope=scope))
+
+
+def _part(tree: dict[str, Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(tree).encode()).rstrip(b"=").decode()
+
+
+def _unsigned(issuer: Issuer) -> str:
+    _, claims, _ = issuer.token().split(".")
+    return f"{_part({'alg': 'none', 'kid': 'rsa'})}.{claims}."
+
+
+def _signed_with_the_public_key(issuer: Issuer) -> str:
+    """Return the oldest trick: the public key, which all know, taken for a shared secret."""
+    _, claims, _ = issuer.token().split(".")
+    text = f"{_part({'alg': 'HS256', 'kid': 'rsa'})}.{claims}"
+    public = json.dumps(issuer.jwks("rsa")["keys"][0]).encode()
+    mac = hmac.new(public, text.encode(), sha256).digest()
+    return f"{text}.{base64.urlsafe_b64encode(mac).rstrip(b'=').decode()}"
+
+
+def _changed(issuer: Issuer) -> str:
+    head, _, signature = issuer.token().split(".")
+    claims = jwt.decode(issuer.token(), options={"verify_signature": False})
+    return f"{head}.{_part(claims | {'quorate_role': 'admin'})}.{signature}"
+
+
+def _of_another_kind(issuer: Issuer) -> str:
+    """Signed well by one key, and naming another."""
+    return jwt.encode(
+        jwt.decode(issuer.token(), options={"verify_signature": False}),
+        issuer.ec,
+        algorithm="ES256",
+        headers={"kid": "rsa"},
+    )
+
+
+def _without_a_key(issuer: Issuer) -> str:
+    claims = jwt.decode(issuer.token(), options={"verify_signature": False})
+    return jwt.encode(claims, issuer.rsa, algorithm="RS256")
+
+
+def _of_nobody(issuer: Issuer) -> str:
+    del issuer
+    return Issuer().token()
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        _unsigned,
+        _signed_with_the_public_key,
+        _changed,
+        _of_another_kind,
+        _without_a_key,
+        _of_nobody,
+        lambda _: "a.b.c",
+        lambda _: "x" * 20_000,
+    ],
+)
+def test_a_forged_token_is_not_taken(
+    issuer: Issuer, keys_file: Path, forged: Callable[[Issuer], str]
+) -> None:
+    with pytest.raises(CommandError) as caught:
+        asked_by(trusted(keys_file), forged(issuer))
+    assert caught.value.fault == "unauthenticated"
+
+
+class KeyServer:
+    """An issuer's address on loopback, whose keys can be changed."""
+
+    def __init__(self) -> None:
+        self.tree: dict[str, Any] = {"keys": []}
+        self.asked = 0
+        self.redirects_to = ""
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                server.asked += 1
+                if server.redirects_to:
+                    self.send_response(302)
+                    self.send_header("Location", server.redirects_to)
+                    self.end_headers()
+                    return
+                body = json.dumps(server.tree).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.http = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_port}/jwks"
+
+
+@pytest.fixture
+def key_server() -> Iterator[KeyServer]:
+    found = KeyServer()
+    thread = threading.Thread(target=found.http.serve_forever)
+    thread.start()
+    yield found
+    found.http.shutdown()
+    thread.join()
+    found.http.server_close()
+
+
+def test_new_keys_are_found_and_made_up_ones_do_not_have_them_read_each_time(
+    issuer: Issuer, key_server: KeyServer
+) -> None:
+    key_server.tree = issuer.jwks("ec")
+
+    async def scenario() -> None:
+        keys = OidcKeys(key_server.url)
+        assert await keys.key("ec") is not None
+        assert await keys.key("rsa") is None
+        for number in range(50):
+            assert await keys.key(f"made-up-{number}") is None
+        assert key_server.asked == 1
+        key_server.tree = issuer.jwks("rsa")
+        # As if some time had passed: a key that is not known is looked for again then.
+        assert keys._read_s is not None
+        keys._read_s -= oidc_module.KEYS_S_MIN + 1
+        assert await keys.key("rsa") is not None
+        assert await keys.key("ec") is None, "a key that the issuer has withdrawn"
+        assert key_server.asked == 2
+
+    asyncio.run(scenario())
+
+
+def test_an_issuer_that_cannot_be_asked_keeps_the_keys_it_had(
+    issuer: Issuer, key_server: KeyServer
+) -> None:
+    key_server.tree = issuer.jwks("ec")
+
+    async def scenario() -> None:
+        keys = OidcKeys(key_server.url)
+        assert await keys.key("ec") is not None
+        assert keys._read_s is not None
+        keys._read_s -= oidc_module.KEYS_S_MAX + 1
+        key_server.redirects_to = "http://127.0.0.1:1/elsewhere"
+        assert await keys.key("ec") is not None
+
+    asyncio.run(scenario())
+
+
+def test_keys_that_are_none_are_left_out(tmp_path: Path, issuer: Issuer) -> None:
+    path = tmp_path / "jwks.json"
+    shared = {"kty": "oct", "k": "c2VjcmV0", "kid": "oct", "alg": "HS256"}
+    tree = {"keys": [shared, 5, {"kid": "odd"}, *issuer.jwks("ed")["keys"]]}
+    path.write_text(json.dumps(tree), encoding="utf-8")
+
+    async def scenario() -> None:
+        keys = OidcKeys(str(path))
+        assert await keys.key("ed") is not None
+        assert await keys.key("oct") is None
+        assert await keys.key("odd") is None
+
+    asyncio.run(scenario())
+
+
+def test_a_service_takes_tokens_of_its_issuer(
+    issuer: Issuer, keys_file: Path, tmp_path: Path
+) -> None:
+    flags = {"oidc.issuer": ISSUER, "oidc.audience": AUDIENCE, "oidc.keys": str(keys_file)}
+    with serving(new_ledger(tmp_path), flags) as served:
+        with served.client(issuer.token(quorate_role="auditor")) as client:
+            found = client.get("/api/v1/whoami").json()
+            assert (found["user"], found["role"]) == ("olga", "auditor")
+            assert client.post("/api/v1/tick", json={}).status_code == 403
+        with served.client(issuer.token(exp=1)) as client:
+            assert client.get("/api/v1/whoami").status_code == 401

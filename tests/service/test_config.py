@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from quorate.answers.exits import CommandError
+from quorate.cli.serve import serve
+from quorate.service.config import Configuration, configured
+from quorate.service.settings import SETTINGS
+from tests.tidy.tree import ROOT, code_words, table_rows
+
+
+def made(
+    flags: dict[str, str] | None = None,
+    environ: dict[str, str] | None = None,
+    file: Path | None = None,
+) -> Configuration:
+    return configured(flags or {}, environ or {}, None if file is None else str(file))
+
+
+def test_the_defaults_listen_on_loopback_only() -> None:
+    found = made()
+    assert str(found.listen) == "127.0.0.1:8414"
+    assert found.listen.is_loopback
+    assert found.oidc is None
+
+
+def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "q.toml"
+    file.write_text('ledger = "a"\nexecutor = "simulated"\n[limits]\nconcurrent = 7\n', "utf-8")
+    environ = {"QUORATE_LEDGER": "b", "QUORATE_LIMITS_CONCURRENT": "8"}
+    found = made({"ledger": "c"}, environ, file)
+    assert (found.ledger, found.concurrent_max, found.executor) == ("c", 8, "simulated")
+    assert made({}, environ, file).ledger == "b"
+    assert made({}, {}, file).ledger == "a"
+
+
+def test_everything_that_is_wrong_is_told_with_where_it_was_given(tmp_path: Path) -> None:
+    file = tmp_path / "q.toml"
+    file.write_text('nonsense = 1\n[limits]\nconcurrent = "many"\n[tls]\nca = "x"\n', "utf-8")
+    with pytest.raises(CommandError) as caught:
+        made({"listen": "nowhere"}, {"QUORATE_LIMITS_STOP_S": "-1"}, file)
+    lines = "\n".join(caught.value.lines)
+    for part in (
+        f"{file}: nonsense: there is no such setting",
+        f"{file}: tls.ca: there is no such setting",
+        f"{file}: limits.concurrent: must be a whole number",
+        "--listen: must be HOST:PORT",
+        "QUORATE_LIMITS_STOP_S: must be seconds",
+    ):
+        assert part in lines
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"listen": "0.0.0.0:8414"},
+        {"listen": "[::]:8414"},
+        {"listen": "gpu.example:8414"},
+        {"listen": "127.0.0.1:99999"},
+        {"listen": "127.0.0.1:" + "9" * 5_000},
+        {"listen": ":8414"},
+        {"tls.cert": "x"},
+        {"tls.key": "x"},
+        {"oidc.issuer": "https://x"},
+        {"oidc.keys": "http://id.example/jwks"},
+        {"oidc.keys": "ftp://id.example/jwks"},
+        {"executor": "slurm"},
+        {"limits.body_bytes": "0"},
+        {"limits.slow_client_s": "nan"},
+        {"insecure": "perhaps"},
+        {"ledger": ""},
+        {"log.format": "xml"},
+    ],
+)
+def test_what_cannot_be_meant_is_refused(flags: dict[str, str]) -> None:
+    with pytest.raises(CommandError):
+        made(flags)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"listen": "localhost:0"},
+        {"listen": "[::1]:8414"},
+        {"listen": "127.3.4.5:8414"},
+        {"listen": "0.0.0.0:8414", "insecure": "true"},
+        {"listen": "0.0.0.0:8414", "tls.cert": "c", "tls.key": "k"},
+        {
+            "oidc.issuer": "i",
+            "oidc.audience": "a",
+            "oidc.keys": "http://127.0.0.1:9/jwks",
+        },
+    ],
+)
+def test_what_can_be_meant_is_taken(flags: dict[str, str]) -> None:
+    assert made(flags).ledger
+
+
+def test_roles_are_mapped_by_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "q.toml"
+    oidc = '[oidc]\nissuer = "i"\naudience = "a"\nkeys = "k"\n[oidc.roles]\nstaff = "user"\n'
+    file.write_text(oidc, "utf-8")
+    found = made(file=file).oidc
+    assert found is not None
+    assert found.roles == {"staff": "user"}
+    file.write_text(oidc.replace('"user"', '"root"'), "utf-8")
+    with pytest.raises(CommandError, match=r"oidc\.roles: must map words"):
+        made(file=file)
+
+
+@pytest.mark.parametrize("text", ["a =", b"\xff\xfe"])
+def test_a_file_that_is_not_toml_is_refused(tmp_path: Path, text: str | bytes) -> None:
+    file = tmp_path / "q.toml"
+    file.write_bytes(text.encode() if isinstance(text, str) else text)
+    with pytest.raises(CommandError, match="is not TOML"):
+        made(file=file)
+    with pytest.raises(CommandError, match="cannot be read"):
+        made(file=tmp_path / "absent.toml")
+
+
+def test_the_page_lists_exactly_the_settings() -> None:
+    page = (ROOT / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
+    rows = table_rows(page, "Settings")
+    shown = [tuple(code_words(cell)[0] for cell in row[:3]) for row in rows]
+    assert shown == [(each.key, each.variable, each.flag) for each in SETTINGS]
+    for row, each in zip(rows, SETTINGS, strict=True):
+        default = f"{each.default:g}" if isinstance(each.default, float) else str(each.default)
+        assert code_words(row[4]) == ([] if each.default == "" else [default.lower()]), each.key
+        assert row[5] == each.text
+
+
+def test_every_setting_has_its_flag() -> None:
+    flags = {flag for each in serve.params for flag in each.opts}
+    assert {each.flag for each in SETTINGS} <= flags

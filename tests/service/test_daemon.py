@@ -1,0 +1,290 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import sqlite3
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import IO
+
+import httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from tests.service.serving import new_ledger
+from tests.service.worlds import run_tree
+
+START_S = 30
+_MAIN = "from quorate.cli.main import run; run()"
+
+
+class Program:
+    """`quorate serve` as a program of its own."""
+
+    def __init__(self, folder: Path, *words: str, python: Sequence[str] = ()) -> None:
+        # Written to files: a pipe that nobody reads would stop the program.
+        self._out = folder / "out.txt"
+        self._err = folder / "err.txt"
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self.process = subprocess.Popen(
+                [sys.executable, *python, "-c", _MAIN, "serve", *words],
+                cwd=folder,
+                env={"PATH": os.environ["PATH"], "HOME": str(folder), "LC_ALL": "C.UTF-8"},
+                stdin=subprocess.DEVNULL,
+                stdout=_file(out),
+                stderr=_file(err),
+            )
+
+    @property
+    def out(self) -> str:
+        return self._out.read_text(encoding="utf-8")
+
+    @property
+    def err(self) -> str:
+        return self._err.read_text(encoding="utf-8")
+
+    def wait_ready(self) -> str:
+        """Return where it listens."""
+        deadline = time.monotonic() + START_S
+        while True:
+            found = re.search(r"serving .* at (https?://\S+)\n", self.out)
+            if found is not None:
+                return found[1]
+            assert self.process.poll() is None, self.err
+            assert time.monotonic() < deadline, self.err
+            time.sleep(0.05)
+
+    @property
+    def token(self) -> str:
+        found = re.search(r"^  (qt_[0-9a-f]+_[0-9a-f]+)$", self.out, re.MULTILINE)
+        assert found is not None, self.out
+        return found[1]
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Return the exit code after a signal."""
+        self.process.send_signal(number)
+        return self.process.wait(START_S)
+
+
+def _file(opened: IO[bytes]) -> int:
+    return opened.fileno()
+
+
+@contextmanager
+def program(folder: Path, *words: str) -> Iterator[Program]:
+    found = Program(folder, "--listen", "127.0.0.1:0", *words)
+    try:
+        yield found
+    finally:
+        if found.process.poll() is None:
+            found.process.kill()
+            found.process.wait(START_S)
+
+
+def client(url: str, token: str) -> httpx.Client:
+    headers = {"Authorization": f"Bearer {token}"}
+    return httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=30)
+
+
+def owners(*names: str) -> dict[str, object]:
+    return {
+        "documents": [
+            {"apiVersion": "quorate.dev/v1", "kind": "Owner", "metadata": {"name": name}}
+            for name in names
+        ]
+    }
+
+
+def test_the_first_start_makes_the_default_ledger_and_prints_a_token_once(tmp_path: Path) -> None:
+    with program(tmp_path) as first:
+        url = first.wait_ready()
+        assert first.out.startswith("created ledger ")
+        with client(url, first.token) as asking:
+            assert asking.get("/api/v1/whoami").json()["role"] == "admin"
+            assert asking.post("/api/v1/apply", json=owners("a")).status_code == 200
+        token = first.token
+        assert first.end() == 0
+    with program(tmp_path) as second:
+        url = second.wait_ready()
+        assert "qt_" not in second.out
+        with client(url, token) as asking:
+            assert asking.get("/api/v1/owners/a").status_code == 200
+        assert second.end(signal.SIGINT) == 0
+
+
+def test_nothing_that_was_acknowledged_is_lost_by_a_kill(tmp_path: Path) -> None:
+    with program(tmp_path) as first:
+        url, token = first.wait_ready(), first.token
+        with client(url, token) as asking:
+            asking.post("/api/v1/apply", json=owners("a"))
+            for number in range(20):
+                done = asking.post("/api/v1/runs", json={"document": run_tree(f"r{number}", "a")})
+                assert done.status_code == 200, done.text
+        first.end(signal.SIGKILL)
+    with program(tmp_path) as second:
+        url = second.wait_ready()
+        with client(url, token) as asking:
+            items = asking.get("/api/v1/runs").json()["items"]
+            assert sorted(each["metadata"]["name"] for each in items) == sorted(
+                f"r{number}" for number in range(20)
+            )
+            assert asking.get("/api/v1/ledger/verification?deep=true").json()["verifies"] is True
+
+
+def test_a_second_daemon_on_one_ledger_is_refused(tmp_path: Path) -> None:
+    with program(tmp_path) as first:
+        first.wait_ready()
+        folder = tmp_path / "second"
+        folder.mkdir()
+        with program(folder, "--ledger", str(tmp_path / "quorate.db")) as second:
+            assert second.process.wait(START_S) == 4
+            assert "is held for writing by" in second.err
+
+
+def test_a_ledger_that_is_not_the_default_is_made_only_when_asked_for(tmp_path: Path) -> None:
+    with program(tmp_path, "--ledger", "mine.db") as refused:
+        assert refused.process.wait(START_S) == 4
+        assert "to have it made, add: --init" in refused.err
+        assert not (tmp_path / "mine.db").exists()
+    with program(tmp_path, "--ledger", "mine.db", "--init") as served:
+        served.wait_ready()
+        assert served.end() == 0
+
+
+def test_a_ledger_that_does_not_verify_is_not_served(tmp_path: Path) -> None:
+    path = new_ledger(tmp_path)
+    with sqlite3.connect(path) as db:
+        (table,) = [
+            name
+            for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            if "block" in name
+        ]
+        (body,) = db.execute(f"SELECT body FROM {table} LIMIT 1").fetchone()  # noqa: S608
+        changed = body[:-1] + bytes([body[-1] ^ 1])
+        db.execute(f"UPDATE {table} SET body = ?", (changed,))  # noqa: S608
+    db.close()
+    with program(tmp_path, "--ledger", str(path)) as refused:
+        assert refused.process.wait(START_S) == 5
+        assert "does not verify" in refused.err
+        assert "quorate ledger import" in refused.err
+        assert "serving" not in refused.out
+
+
+def test_python_without_assertions_is_refused(tmp_path: Path) -> None:
+    found = Program(tmp_path, "--listen", "127.0.0.1:0", python=["-O"])
+    assert found.process.wait(START_S) == 2
+    assert "python -O" in found.err
+    assert not (tmp_path / "quorate.db").exists()
+
+
+def test_an_address_that_is_taken_is_refused_and_nothing_is_issued(tmp_path: Path) -> None:
+    with program(tmp_path) as first:
+        url = first.wait_ready()
+        folder = tmp_path / "second"
+        folder.mkdir()
+        port = url.rpartition(":")[2]
+        second = Program(folder, "--listen", f"127.0.0.1:{port}")
+        assert second.process.wait(START_S) == 4
+        assert "cannot be used" in second.err
+        assert "qt_" not in second.out
+
+
+def test_the_log_is_json_where_asked_for_and_holds_no_secret(tmp_path: Path) -> None:
+    with program(tmp_path, "--log-format", "json") as served:
+        url, token = served.wait_ready(), served.token
+        with client(url, token) as asking:
+            asking.get("/api/v1/whoami", headers={"X-Request-Id": "mine"})
+            body = {"role": "auditor", "user": "eve"}
+            issued = asking.post("/api/v1/tokens", json=body).json()["token"]["secret"]
+            asking.get("/api/v1/runs/a%0Ab")
+            asking.delete(f"/api/v1/tokens/{issued.split('_')[1]}")
+        assert served.end() == 0
+        records = [json.loads(line) for line in served.err.splitlines()]
+    asked = {record["request"]: record for record in records if "request" in record}
+    assert asked["mine"]["operation"] == "whoami"
+    assert asked["mine"]["caller"] == "admin"
+    assert asked["mine"]["status"] == 200
+    for secret in (token, issued):
+        assert secret.split("_")[2] not in served.err
+
+
+def test_a_stop_answers_what_is_under_way(tmp_path: Path) -> None:
+    with program(tmp_path) as served:
+        url, token = served.wait_ready(), served.token
+        host, _, port = url.removeprefix("http://").partition(":")
+        with socket.create_connection((host, int(port)), timeout=20) as connection:
+            body = json.dumps(owners("late")).encode()
+            connection.sendall(
+                b"POST /api/v1/apply HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                b"Authorization: Bearer %s\r\nContent-Length: %d\r\n\r\n"
+                % (token.encode(), len(body))
+            )
+            time.sleep(0.3)
+            served.process.send_signal(signal.SIGTERM)
+            time.sleep(0.3)
+            connection.sendall(body)
+            assert connection.recv(65_536).startswith(b"HTTP/1.1 200 OK")
+        assert served.process.wait(START_S) == 0
+
+
+def _certificate(folder: Path) -> tuple[Path, Path]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    cert_file, key_file = folder / "tls.crt", folder / "tls.key"
+    cert_file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    key_file.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    key_file.chmod(0o600)
+    return cert_file, key_file
+
+
+def test_tls_is_served_and_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    cert, key = _certificate(tmp_path)
+    words = ("--tls-cert", str(cert), "--tls-key", str(key))
+    with program(tmp_path, *words) as served:
+        url = served.wait_ready().replace("127.0.0.1", "localhost")
+        assert url.startswith("https://")
+        context = ssl.create_default_context(cafile=str(cert))
+        with httpx.Client(verify=context, trust_env=False) as asking:
+            assert asking.get(f"{url}/healthz").status_code == 200
+        assert served.end() == 0
+    key.chmod(0o644)
+    with program(tmp_path, *words) as refused:
+        assert refused.process.wait(START_S) == 4
+        assert "chmod 600" in refused.err
+
+
+@pytest.mark.parametrize("word", ["--config", "--listen"])
+def test_what_is_wrong_with_the_settings_is_told(tmp_path: Path, word: str) -> None:
+    found = Program(tmp_path, word, "absent")
+    assert found.process.wait(START_S) in (3, 4)
+    assert "absent" in found.err
