@@ -22,6 +22,7 @@ from quorate.model.view import StateView
 from quorate.operations.caller import Caller
 from quorate.operations.recent import Recent
 from quorate.ports.clock import Clock
+from quorate.ports.logs import Logs
 from quorate.ports.store import EventStore
 
 Signer = Callable[[State, Head, int], Checkpoint]
@@ -33,7 +34,8 @@ class Desk:
     """Used for one question or order. ``prefix`` are the options that reach the same ledger.
 
     Without a ``signer`` no checkpoint can be signed here. ``recent`` are the blocks that all who
-    follow the ledger read together; without it each reads the store.
+    follow the ledger read together; without it each reads the store. Without ``logs`` nobody here
+    keeps the output of runs.
     """
 
     engine: Engine
@@ -43,6 +45,7 @@ class Desk:
     notes: list[str] = field(default_factory=list)
     signer: Signer | None = None
     recent: Recent | None = None
+    logs: Logs | None = None
 
     @property
     def recorded(self) -> StateView:

@@ -46,6 +46,7 @@ STATUSES: Final[dict[str, Status]] = {
     USAGE: Status(400, "INVALID_ARGUMENT", Exit.USAGE, "The request is not well formed"),
     "unknown-name": _refused(404, "NOT_FOUND", "There is no such thing"),
     "already-exists": _refused(409, "ALREADY_EXISTS", "The name is taken"),
+    "no-logs": _refused(404, "NOT_FOUND", "Nobody keeps this output"),
     "stale-version": _refused(412, "ABORTED", "It has changed since you read it"),
     "stale-cursor": _refused(410, "OUT_OF_RANGE", "The cursor does not lead anywhere any more"),
     "key-reused": _invalid("The idempotency key was used for another request"),

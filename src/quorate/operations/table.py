@@ -12,6 +12,7 @@ from quorate.operations.caller import ADMINS, MANAGERS, SUBMITTERS
 from quorate.operations.operation import Area, Effect, Operation, Repeat
 from quorate.operations.table_fleet import FLEET
 from quorate.operations.table_ledger import LEDGER
+from quorate.operations.table_looking import LOOKING
 from quorate.operations.table_money import MONEY
 from quorate.operations.table_service import SERVICE
 from quorate.operations.table_things import THINGS
@@ -167,6 +168,6 @@ TENANTS: Final = (
 
 OPERATIONS: Final = {
     operation.name: operation
-    for operation in (*THINGS, *RUNS, *TENANTS, *FLEET, *MONEY, *LEDGER, *SERVICE)
+    for operation in (*THINGS, *RUNS, *TENANTS, *FLEET, *MONEY, *LEDGER, *SERVICE, *LOOKING)
 }
 """Name -> operation."""

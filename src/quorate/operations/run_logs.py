@@ -1,0 +1,62 @@
+"""What the work of a run has written, where an executor keeps it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from quorate.answers.exits import UNKNOWN_NAME, CommandError, Exit
+from quorate.documents.times import time_text
+from quorate.operations.answer import Answer
+from quorate.operations.asked_looking import RunLogs
+from quorate.operations.desk import Desk
+from quorate.operations.operation import Operation
+from quorate.operations.visibility import sees_owner
+from quorate.ports.logs import Output
+
+NO_LOGS: Final = "no-logs"
+"""The fault of asking for output that nobody keeps."""
+
+
+def run_logs(desk: Desk, asked: RunLogs, operation: Operation) -> Answer:
+    """Return lines of a run's output; refused where nobody keeps it."""
+    del operation
+    name = asked.run.removeprefix("run/")
+    record = desk.recorded.runs.get(name)
+    if record is None or not sees_owner(desk.recorded, desk.caller, record.spec.owner):
+        raise CommandError(
+            Exit.REFUSED,
+            f"there is no run {name!r}; list them: quorate get runs",
+            fault=UNKNOWN_NAME,
+        )
+    if desk.logs is None:
+        raise CommandError(
+            Exit.REFUSED,
+            f"nobody keeps the output of run {name!r}: nothing here starts processes; "
+            "look where its work was started",
+            fault=NO_LOGS,
+        )
+    found = desk.logs.read(name, first=asked.from_, limit=asked.limit)
+    if found is None:
+        raise CommandError(
+            Exit.REFUSED,
+            f"run {name!r} has written nothing that was kept; ask when it has started",
+            fault=NO_LOGS,
+        )
+    return Answer(
+        tree=lambda: _tree(name, asked.from_, found),
+        lines=lambda _: [line.text for line in found.lines],
+    )
+
+
+def _tree(run: str, first: int, found: Output) -> dict[str, Any]:
+    lines = [
+        {
+            "number": number,
+            "at": time_text(line.at_ms),
+            "node": line.node,
+            "stream": line.stream.value,
+            "text": line.text,
+        }
+        for number, line in enumerate(found.lines, start=first)
+    ]
+    return {"run": run, "lines": lines, "next": first + len(lines), "ended": found.ended}

@@ -1,0 +1,47 @@
+"""The logs port: whoever keeps what the work of a run has written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+class Stream(StrEnum):
+    """Where a process wrote a line."""
+
+    OUT = "out"
+    ERR = "err"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line that the work of a run wrote on ``node``, without its end."""
+
+    at_ms: int
+    node: str
+    stream: Stream
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """Lines of one run, in the order in which they were kept.
+
+    ``ended`` says that there is nothing after them and never will be.
+    """
+
+    lines: Sequence[Line]
+    ended: bool
+
+
+class Logs(Protocol):
+    """Keeps output. A line that was read once is read again under the same number."""
+
+    def read(self, run: str, *, first: int, limit: int) -> Output | None:
+        """Return at most ``limit`` lines of ``run`` from number ``first`` on, counted from 0.
+
+        None where nothing is kept for this run.
+        """
+        ...

@@ -1,0 +1,31 @@
+"""Output kept in memory: the simplest that keeps the promises of the logs port."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from quorate.ports.logs import Line, Output, Stream
+
+
+@dataclass
+class MemoryLogs:
+    """``kept`` has the lines of each run; what is in ``ended`` writes no more."""
+
+    kept: dict[str, list[Line]] = field(default_factory=dict)
+    ended: set[str] = field(default_factory=set)
+
+    def write(
+        self, run: str, text: str, *, at_ms: int = 0, node: str = "n1", stream: str = "out"
+    ) -> None:
+        """Keep a line of ``run``."""
+        assert run not in self.ended, run
+        line = Line(at_ms=at_ms, node=node, stream=Stream(stream), text=text)
+        self.kept.setdefault(run, []).append(line)
+
+    def read(self, run: str, *, first: int, limit: int) -> Output | None:
+        """Return lines of ``run``, as the port says."""
+        lines = self.kept.get(run)
+        if lines is None:
+            return None
+        page = lines[first : first + limit]
+        return Output(lines=page, ended=run in self.ended and first + len(page) >= len(lines))

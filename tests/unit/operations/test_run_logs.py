@@ -1,0 +1,105 @@
+"""Output of runs where somebody keeps it, and the fleet as its tenants see it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from quorate.answers.exits import CommandError
+from quorate.core.commands import Apply, Submit
+from quorate.loop.engine import Engine
+from quorate.model.specs import Owner
+from quorate.operations.answering import answer
+from quorate.operations.asked_looking import FleetTop, RunLogs
+from quorate.operations.caller import Caller, Role
+from quorate.operations.desk import Desk
+from quorate.operations.table import OPERATIONS
+from quorate.testing.engines import memory_engine
+from quorate.testing.logs import MemoryLogs
+from quorate.testing.world import budget, envelope, node, run
+
+ADMIN = Caller(actor="root", role=Role.ADMIN, user="root")
+ANN = Caller(actor="ann", role=Role.USER, user="ann", tenant="lab")
+BOB = Caller(actor="bob", role=Role.USER, user="bob", tenant="other")
+
+
+@pytest.fixture
+def engine() -> Engine:
+    found = memory_engine()
+    fleet = Apply((node("n1"), node("n2"), Owner(name="lab"), Owner(name="other")))
+    purses = (budget(each, each, envelope("e", concurrency=8)) for each in ("lab", "other"))
+    for command in (
+        fleet,
+        Apply(tuple(purses)),
+        Submit(run("mine", gpus=4, owner="lab", user="ann")),
+        Submit(run("theirs", gpus=6, owner="other", user="bob")),
+    ):
+        assert not found.execute(command, actor="test").decision.refusals
+    return found
+
+
+def _logs(engine: Engine, caller: Caller, logs: MemoryLogs | None, **asked: Any) -> Any:
+    desk = Desk(engine, caller, logs=logs)
+    return answer(desk, OPERATIONS["run-logs"], RunLogs(run="mine", **asked))
+
+
+def test_lines_are_given_with_their_numbers_and_where_to_read_on(engine: Engine) -> None:
+    logs = MemoryLogs()
+    logs.write("mine", "epoch 1", at_ms=1_000)
+    logs.write("mine", "warning", stream="err", node="n2")
+    logs.write("mine", "epoch 2")
+    found = _logs(engine, ANN, logs, from_=1, limit=1)
+    assert found.tree() == {
+        "run": "mine",
+        "lines": [
+            {
+                "number": 1,
+                "at": "1970-01-01T00:00:00Z",
+                "node": "n2",
+                "stream": "err",
+                "text": "warning",
+            }
+        ],
+        "next": 2,
+        "ended": False,
+    }
+    assert list(found.lines(False)) == ["warning"]  # noqa: FBT003 - as of every answer
+
+
+def test_the_end_of_output_is_told_with_its_last_line(engine: Engine) -> None:
+    logs = MemoryLogs()
+    logs.write("mine", "a")
+    logs.write("mine", "b")
+    logs.ended.add("mine")
+    assert [_logs(engine, ANN, logs, from_=n, limit=1).tree()["ended"] for n in range(3)] == [
+        False,
+        True,
+        True,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("caller", "logs", "fault"),
+    [
+        (ANN, None, "no-logs"),
+        (ANN, MemoryLogs(), "no-logs"),
+        (BOB, MemoryLogs(), "unknown-name"),
+        (BOB, None, "unknown-name"),
+    ],
+)
+def test_output_that_is_not_there_or_not_theirs_is_refused(
+    engine: Engine, caller: Caller, logs: MemoryLogs | None, fault: str
+) -> None:
+    with pytest.raises(CommandError) as caught:
+        _logs(engine, caller, logs)
+    assert caught.value.fault == fault
+
+
+def test_a_tenant_sees_the_use_of_others_without_their_names(engine: Engine) -> None:
+    def owners(caller: Caller) -> list[tuple[str, int]]:
+        found = answer(Desk(engine, caller), OPERATIONS["fleet-top"], FleetTop()).tree()
+        return [(each["owner"], each["gpus"]) for each in found["owners"]]
+
+    assert owners(ADMIN) == [("other", 6), ("lab", 4)]
+    assert owners(ANN) == [("lab", 4), ("(others)", 6)]
