@@ -2,10 +2,48 @@
 
 Work is paid for before it is placed, every decision is an event in a hash-chained ledger, and
 everything else is derived from it.
+
+``Client`` and ``AsyncClient`` ask a service; they are imported when they are first used.
 """
 
 from __future__ import annotations
 
-__all__ = ["__version__"]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from quorate.client.async_client import AsyncClient, AsyncRunHandle
+    from quorate.client.client import Client, RunHandle
+    from quorate.client.errors import QuorateClientError
+
+__all__ = [
+    "AsyncClient",
+    "AsyncRunHandle",
+    "Client",
+    "QuorateClientError",
+    "RunHandle",
+    "__version__",
+]
 
 __version__ = "0.1.0"
+
+_LATE = {
+    "AsyncClient": "quorate.client.async_client",
+    "AsyncRunHandle": "quorate.client.async_client",
+    "Client": "quorate.client.client",
+    "QuorateClientError": "quorate.client.errors",
+    "RunHandle": "quorate.client.client",
+}
+"""Name -> the module that has it."""
+
+
+def __getattr__(name: str) -> Any:
+    """Return what is imported late, so that ``import quorate`` costs next to nothing."""
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_LATE[name]), name)
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return sorted(__all__)

@@ -1,0 +1,5 @@
+"""The Python client: asks a service over REST, from a thread or from an event loop.
+
+``Client`` and ``AsyncClient`` have a method for every operation of the table. What they do is
+written once, as flows (``flows.py``); ``drivers.py`` carries the flows out (docs/adr/0019).
+"""

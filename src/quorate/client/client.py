@@ -1,0 +1,188 @@
+"""The client that waits for each answer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self, Unpack, overload
+
+from msgspec import Struct
+
+from quorate.client.asking import Asking, phase_of
+from quorate.client.contexts import service_of
+from quorate.client.drivers import TIMEOUT_S, Driver
+from quorate.client.events import Event
+from quorate.client.methods import Methods
+from quorate.client.place import Place
+from quorate.client.retrying import Retrying
+from quorate.client.run_document import Said, work_of
+from quorate.client.wire import Told, Tree
+from quorate.operations import given
+from quorate.operations.given_ledger import Explanation, Forecast
+from quorate.operations.given_looking import LogLine
+
+
+class Client(Methods):
+    """A Quorate service, asked from this thread.
+
+    Without ``server`` the one that ``QUORATE_SERVER``, ``context`` or the current context names,
+    as the command line chooses. Every operation is a method of its name. Requests that did not get
+    through are sent again where that can do no harm, a submit under one idempotency key.
+
+        with Client("http://127.0.0.1:8414", token=token) as client:
+            run = client.submit(gpus=8, team="vision", command=["python", "train.py"])
+            print(run.explain().refusal or "it runs")
+            run.wait()
+
+    Raises ``QuorateClientError`` and those below it: ``quorate.client.errors``.
+    """
+
+    def __init__(
+        self,
+        server: str | None = None,
+        *,
+        token: str | None = None,
+        context: str | None = None,
+        ca_file: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        retrying: Retrying | None = None,
+    ) -> None:
+        place = service_of(os.environ, server=server, token=token, context=context, ca_file=ca_file)
+        self._begin(place, retrying or Retrying(), timeout_s)
+
+    def _begin(self, place: Place, retrying: Retrying, timeout_s: float) -> None:
+        self._asking = Asking(retrying)
+        self._driver = Driver(place, timeout_s=timeout_s)
+
+    @classmethod
+    def at(cls, place: Place, *, tries: int, timeout_s: float) -> Self:
+        """Return a client of a place that was chosen already."""
+        client = cls.__new__(cls)
+        client._begin(place, Retrying(tries=tries), timeout_s)  # noqa: SLF001 - its own
+        return client
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._driver.close()
+
+    def _ask(self, name: str, asked: Struct) -> Any:
+        return self._driver.run(self._asking.answer(name, asked))
+
+    def _stream(self, name: str, asked: Struct) -> Iterator[Any]:
+        return self._driver.stream(self._asking.stream(name, asked))
+
+    def tree(self, name: str, asked: Struct) -> Tree:
+        """Return what the operation ``name`` gives, untyped and exact."""
+        return self._driver.run(self._asking.tree(name, asked))
+
+    def told(self, name: str, asked: Struct, *, wide: bool = False) -> Told:
+        """Return what a person is told of the operation ``name``: lines, as the CLI prints them."""
+        return self._driver.run(self._asking.told(name, asked, wide=wide))
+
+    def text(self, name: str, asked: Struct, *, accept: str) -> str:
+        """Return what the operation ``name`` gives as text of a type, such as ``text/csv``."""
+        return self._driver.run(self._asking.text(name, asked, accept=accept))
+
+    def lines(self, name: str, asked: Struct) -> Iterator[str]:
+        """Yield the lines of an operation that gives many, such as ``export-ledger``."""
+        return self._driver.stream(self._asking.lines(name, asked))
+
+    @overload
+    def submit(
+        self, document: Mapping[str, Any], *, idempotency_key: str | None = None
+    ) -> RunHandle: ...
+    @overload
+    def submit(self, *, idempotency_key: str | None = None, **said: Unpack[Said]) -> RunHandle: ...
+    def submit(
+        self,
+        document: Mapping[str, Any] | None = None,
+        *,
+        idempotency_key: str | None = None,
+        **said: Any,
+    ) -> RunHandle:
+        """Submit a run and return a handle on it: a Run document, or what it is to do.
+
+        Instead of a document: ``gpus`` and ``team``; and where wanted ``command``, a list of words
+        that no shell reads, ``flavor``, one or several by preference, ``name``, ``group_gpus``,
+        ``duration`` such as ``"4h"``, ``env``, ``folder``, ``after`` and ``pool``.
+        """
+        flow = self._asking.submit(work_of(document, said), idempotency_key)
+        name, outcome = self._driver.run(flow)
+        return RunHandle(self, name, outcome)
+
+    def run(self, name: str) -> RunHandle:
+        """Return a handle on a run that was submitted before; nothing is asked yet."""
+        return RunHandle(self, name, None)
+
+    def watch(
+        self,
+        from_: int | None = None,
+        *,
+        run: str | None = None,
+        pool: str | None = None,
+        reservations: bool = False,
+    ) -> Iterator[Event]:
+        """Yield events as they are recorded: from sequence ``from_`` on, else from now on.
+
+        A connection that is cut is taken up where it was, with no gap and no repeat.
+        """
+        return self.watch_events(first=from_, run=run, pool=pool, reservations=reservations)
+
+
+class RunHandle:
+    """A run that was submitted. ``outcome`` is what came of that, None for one found later."""
+
+    def __init__(self, client: Client, name: str, outcome: given.Outcome | None) -> None:
+        self._client = client
+        self.name = name
+        self.outcome = outcome
+
+    def __repr__(self) -> str:
+        return f"RunHandle({self.name!r})"
+
+    def status(self) -> given.Found:
+        """Return the run as it is now, as a document."""
+        return self._client.get_run(self.name)
+
+    def phase(self) -> str:
+        """Return its phase: Pending, Running, Completed, Cancelled or Failed."""
+        return phase_of(self.status())
+
+    def wait(self, timeout_s: float | None = None) -> given.Found:
+        """Return the run once it is over, whatever became of it.
+
+        Raises ``WaitedTooLongError`` after ``timeout_s``.
+        """
+        return self._client._driver.run(  # noqa: SLF001 - the two are one
+            self._client._asking.wait(self.name, timeout_s)  # noqa: SLF001
+        )
+
+    def explain(self) -> Explanation:
+        """Return why it waits, and which changes would start it now."""
+        return self._client.explain_run(self.name)
+
+    def plan(self) -> Forecast:
+        """Return when it starts, and what that rests on."""
+        return self._client.plan_run(self.name)
+
+    def cancel(self, note: str = "") -> given.Outcome:
+        """Stop it, or withdraw it from the queue."""
+        return self._client.cancel_run(self.name, note=note)
+
+    def logs(self, *, follow: bool = False, from_: int = 0) -> Iterator[LogLine]:
+        """Yield what it has written, from line ``from_`` on; with ``follow`` until it is over."""
+        return self._client._driver.stream(  # noqa: SLF001
+            self._client._asking.logs(self.name, first=from_, follow=follow)  # noqa: SLF001
+        )

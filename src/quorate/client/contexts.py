@@ -1,0 +1,278 @@
+"""Contexts: services by name, in one file of the user's own, and which of them is meant.
+
+The file is ``$QUORATE_CONFIG``, else ``quorate/config.toml`` in ``$XDG_CONFIG_HOME`` or in
+``~/.config``. It may hold tokens, so nobody else can read it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from quorate.client.errors import QuorateClientError
+from quorate.client.place import BadPlaceError, Place, checked_server, checked_token
+
+FILE: Final = "file"
+"""The name that means no service: the ledger's file."""
+CONTEXTS_MAX: Final = 1_000
+TOKEN_BYTES_MAX: Final = 64 * 1024
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_KEYS: Final = ("server", "token", "token_file", "ca_file")
+_MODE: Final = 0o600
+
+
+class ConfigError(QuorateClientError):
+    """The file of contexts, or a context in it, cannot be used as it is."""
+
+
+class NoContextError(ConfigError):
+    """There is no context of that name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """A service: its address, and the token or the file that holds it."""
+
+    server: str
+    token: str | None = field(default=None, repr=False)
+    token_file: str | None = None
+    ca_file: str | None = None
+
+    def place(self, environ: Mapping[str, str]) -> Place:
+        """Return where to ask, with its token; without one of its own that of the environment."""
+        token = self.token
+        if self.token_file is not None:
+            token = read_token(self.token_file)
+        return Place(
+            server=self.server,
+            token=token or environ.get("QUORATE_TOKEN") or None,
+            ca_file=self.ca_file,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """What the file holds; ``current`` is the context to use, None for none."""
+
+    current: str | None = None
+    contexts: Mapping[str, Context] = field(default_factory=dict)
+
+    def named(self, name: str) -> Context:
+        """Return the context called ``name``; raises ``ConfigError`` that says what to do."""
+        found = self.contexts.get(name)
+        if found is None:
+            raise NoContextError(
+                f"there is no context {name!r}; list them: quorate context list; make it: "
+                f"quorate context set {name} --server URL"
+            )
+        return found
+
+    def with_context(self, name: str, context: Context) -> Config:
+        """Return this with ``context`` under ``name``; the first one becomes the current one."""
+        check_name(name)
+        if name not in self.contexts and len(self.contexts) >= CONTEXTS_MAX:
+            raise ConfigError(f"there are {CONTEXTS_MAX} contexts already; delete some")
+        current = self.current if self.contexts else name
+        return replace(self, current=current, contexts={**self.contexts, name: context})
+
+    def without(self, name: str) -> Config:
+        """Return this without the context ``name``."""
+        self.named(name)
+        left = {each: context for each, context in self.contexts.items() if each != name}
+        return Config(current=None if self.current == name else self.current, contexts=left)
+
+
+def check_name(name: str) -> None:
+    """Raise ``ConfigError`` unless a context can be called ``name``."""
+    if name == FILE:
+        raise ConfigError(f"{FILE!r} means the ledger's file; choose another name")
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"{name!r} cannot be the name of a context; use letters, digits, - _ and ."
+        )
+
+
+def read_token(path: str) -> str:
+    """Return the token that the file ``path`` holds; raises ``ConfigError``."""
+    try:
+        with Path(path).expanduser().open("rb") as file:
+            data = file.read(TOKEN_BYTES_MAX)
+    except OSError as error:
+        raise ConfigError(
+            f"the token's file {path} cannot be read: {error.strerror}; check path and rights"
+        ) from None
+    try:
+        return checked_token(data.decode("ascii", "strict"))
+    except (UnicodeDecodeError, BadPlaceError):
+        raise ConfigError(f"{path} does not hold a token: one line, as it was issued") from None
+
+
+def config_path(environ: Mapping[str, str]) -> Path | None:
+    """Return the file of contexts; None where there is no home to look in."""
+    if environ.get("QUORATE_CONFIG"):
+        return Path(environ["QUORATE_CONFIG"])
+    base = environ.get("XDG_CONFIG_HOME")
+    if base and Path(base).is_absolute():
+        return Path(base) / "quorate" / "config.toml"
+    home = environ.get("HOME")
+    return Path(home) / ".config" / "quorate" / "config.toml" if home else None
+
+
+def load_config(path: Path | None) -> Config:
+    """Return what the file holds, nothing where there is none; raises ``ConfigError``."""
+    if path is None or not path.exists():
+        return Config()
+    import tomllib  # noqa: PLC0415 - most commands find no file
+
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}; check its rights") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}; mend it, or remove it") from None
+    return _config(tree, path)
+
+
+def _config(tree: dict[str, Any], path: Path) -> Config:
+    current, tables = tree.pop("current", None), tree.pop("contexts", {})
+    if tree:
+        raise ConfigError(f"{path}: {min(tree)}: there is no such setting; remove it")
+    if not isinstance(tables, dict) or not isinstance(current, str | None):
+        raise ConfigError(f"{path}: current must be a text, and contexts tables; mend it")
+    contexts = {name: _context(name, table, path) for name, table in tables.items()}
+    if current is not None and current not in contexts:
+        raise ConfigError(
+            f"{path}: current: there is no context {current!r}; choose: quorate context use NAME"
+        )
+    return Config(current=current, contexts=contexts)
+
+
+def _context(name: str, table: object, path: Path) -> Context:
+    check_name(name)
+    where = f"{path}: contexts.{name}"
+    if not isinstance(table, dict) or not all(isinstance(each, str) for each in table.values()):
+        raise ConfigError(f"{where}: must be a table of texts; mend it")
+    unknown = sorted(set(table) - set(_KEYS))
+    if unknown:
+        raise ConfigError(f"{where}.{unknown[0]}: there is no such setting; remove it")
+    if "server" not in table:
+        raise ConfigError(f"{where}: has no server; quorate context set {name} --server URL")
+    try:
+        return Context(**{**table, "server": checked_server(table["server"])})
+    except BadPlaceError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def save_config(path: Path | None, config: Config) -> None:
+    """Write ``config``, readable by its user alone: whole, or not at all."""
+    if path is None:
+        raise ConfigError("there is no home folder to keep contexts in; set QUORATE_CONFIG")
+    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_TRUNC
+        with os.fdopen(os.open(new, flags, _MODE), "w", encoding="utf-8") as file:
+            file.write(_text(config))
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            new.unlink()
+        raise ConfigError(
+            f"{path} cannot be written: {error.strerror}; check path and rights"
+        ) from None
+
+
+def is_private(path: Path) -> bool:
+    """Return whether nobody else can read the file, or there is none."""
+    try:
+        return not path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+    except OSError:
+        return True
+
+
+def _text(config: Config) -> str:
+    lines = ["# Services that `quorate` knows. Written by: quorate context"]
+    if config.current is not None:
+        lines.append(f"current = {_quoted(config.current)}")
+    for name, context in config.contexts.items():
+        lines += ["", f"[contexts.{_quoted(name)}]"]
+        values = {key: getattr(context, key) for key in _KEYS}
+        lines += [f"{key} = {_quoted(value)}" for key, value in values.items() if value]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    # JSON's escapes are TOML's, but for one character that JSON may leave as it is.
+    return json.dumps(text, ensure_ascii=True).replace("\x7f", "\\u007f")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The service that is meant, and what says so; ``name`` is empty where no context does."""
+
+    place: Place
+    name: str
+    why: str
+
+    @property
+    def words(self) -> str:
+        """What is chosen and how, in words."""
+        what = f"context {self.name!r}" if self.name else self.place.server
+        return f"{what} (by {self.why})"
+
+
+def chosen(
+    environ: Mapping[str, str], *, server: str | None = None, context: str | None = None
+) -> Target | None:
+    """Return the service that is meant; None means the ledger's file.
+
+    What was typed wins over the environment, which wins over the file of contexts; an address wins
+    over a context.
+    """
+    token = environ.get("QUORATE_TOKEN") or None
+    if server is not None:
+        return Target(place=Place(server=server, token=token), name="", why="--server")
+    if context is None and environ.get("QUORATE_SERVER"):
+        place = Place(server=environ["QUORATE_SERVER"], token=token)
+        return Target(place=place, name="", why="QUORATE_SERVER")
+    why = "--context"
+    if context is None:
+        context, why = environ.get("QUORATE_CONTEXT") or None, "QUORATE_CONTEXT"
+    if context == FILE or (context is None and environ.get("QUORATE_LEDGER")):
+        return None
+    config = load_config(config_path(environ))
+    if context is None:
+        context, why = config.current, "quorate context use"
+    if context is None:
+        return None
+    return Target(place=config.named(context).place(environ), name=context, why=why)
+
+
+def service_of(
+    environ: Mapping[str, str],
+    *,
+    server: str | None,
+    token: str | None,
+    context: str | None,
+    ca_file: str | None,
+) -> Place:
+    """Return where a client asks: what it was given, else what is chosen as the CLI chooses it."""
+    if server is not None and context is not None:
+        raise ConfigError("give either a server or a context, not both")
+    found = chosen(environ, server=server, context=context)
+    if found is None:
+        raise ConfigError(
+            "no service is chosen; give its address, set QUORATE_SERVER, or choose a context: "
+            "quorate context use NAME"
+        )
+    place = found.place
+    return Place(server=place.server, token=token or place.token, ca_file=ca_file or place.ca_file)

@@ -1,0 +1,120 @@
+"""Everything that can go wrong between a client and a service, as one tree.
+
+    QuorateClientError
+    ├── BadPlaceError            an address, a token or certificates that cannot be used (place.py)
+    ├── ConfigError              the file of contexts cannot be used           (contexts.py)
+    │   └── NoContextError       there is no context of that name              (contexts.py)
+    ├── UnreachableError         no answer: whether anything was done is said by `maybe_done`
+    │   ├── UnknownHostError     the name of the server leads nowhere
+    │   ├── NotListeningError    nobody listens there
+    │   ├── UntrustedError       TLS: who answers cannot prove who it is
+    │   └── TimedOutError        it took too long
+    ├── NotQuorateError          something answers, and it is not Quorate
+    ├── WaitedTooLongError       what was waited for has not happened yet
+    └── RefusedError             the service said no: code, lines, refusals
+        ├── InvalidError         400, 422: something in the request is wrong
+        ├── UnauthenticatedError 401: no token, or one that is wrong, revoked or over
+        ├── ForbiddenError       403: not with these rights
+        ├── NotFoundError        404: there is nothing of that name
+        ├── StaleVersionError    412: somebody has changed it since it was read
+        ├── BusyError            429 with a time to come back, or 503
+        └── FailedError          any other 5xx: a fault of the service
+
+Each says in a sentence what to do about it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class QuorateClientError(Exception):
+    """Something went wrong between this client and a service."""
+
+
+class UnreachableError(QuorateClientError):
+    """No answer came. ``maybe_done`` is false where the request never left this machine."""
+
+    def __init__(self, text: str, *, maybe_done: bool = False) -> None:
+        super().__init__(text)
+        self.maybe_done = maybe_done
+
+
+class UnknownHostError(UnreachableError):
+    """The name of the server leads nowhere."""
+
+
+class NotListeningError(UnreachableError):
+    """Nobody listens where the server is said to be."""
+
+
+class UntrustedError(UnreachableError):
+    """Whoever answers cannot prove to be the server, or does not speak TLS."""
+
+
+class TimedOutError(UnreachableError):
+    """It took too long."""
+
+
+class NotQuorateError(QuorateClientError):
+    """Something answers, and it is not Quorate: a proxy, or another program."""
+
+    def __init__(self, text: str, *, status: int = 0) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class WaitedTooLongError(QuorateClientError):
+    """What was waited for has not happened yet."""
+
+
+class RefusedError(QuorateClientError):
+    """The service said no, and nothing was done.
+
+    ``code`` is public for ever (docs/reference/refusals.md), each of ``lines`` is one fault with
+    its remedy, and ``refusals`` has the numbers, where there are any.
+    """
+
+    def __init__(
+        self,
+        *,
+        status: int,
+        code: str,
+        lines: tuple[str, ...],
+        refusals: tuple[dict[str, Any], ...] = (),
+    ) -> None:
+        super().__init__("\n".join(lines))
+        self.status = status
+        self.code = code
+        self.lines = lines
+        self.refusals = refusals
+
+
+class InvalidError(RefusedError):
+    """Something in the request is wrong."""
+
+
+class UnauthenticatedError(RefusedError):
+    """There is no token, or it is wrong, revoked or over."""
+
+
+class ForbiddenError(RefusedError):
+    """The token does not give this right."""
+
+
+class NotFoundError(RefusedError):
+    """There is nothing of that name, or nothing that may be seen."""
+
+
+class StaleVersionError(RefusedError):
+    """Somebody has changed it since it was read: read it again, and decide anew."""
+
+
+class BusyError(RefusedError):
+    """The service has too much to do; ``retry_after_s`` is when to come back, if it said so."""
+
+    retry_after_s: float | None = None
+
+
+class FailedError(RefusedError):
+    """The service has a fault. What was asked may or may not have been done."""

@@ -1,0 +1,38 @@
+"""Events as a watcher sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One event of the ledger. ``tag`` says what happened; docs/reference/events.md has them all.
+
+    ``fields`` are those of its tag, such as ``run``; ``at_ms`` is in milliseconds since 1970.
+    """
+
+    seq: int
+    tag: str
+    at_ms: int
+    actor: str
+    fields: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, tree: Mapping[str, Any]) -> Event:
+        """Return the event that ``tree`` tells."""
+        own = ("seq", "tag", "at_ms", "actor")
+        return cls(
+            seq=int(tree["seq"]),
+            tag=str(tree.get("tag", "")),
+            at_ms=int(tree.get("at_ms", 0)),
+            actor=str(tree.get("actor", "")),
+            fields={name: value for name, value in tree.items() if name not in own},
+        )
+
+    def tree(self) -> dict[str, Any]:
+        """Return it as it was told."""
+        own = {"seq": self.seq, "tag": self.tag, "at_ms": self.at_ms, "actor": self.actor}
+        return own | dict(self.fields)

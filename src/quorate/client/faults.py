@@ -1,0 +1,84 @@
+"""Why there is no answer, in a sentence with its remedy: from what httpx raises."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from typing import Final, TypeVar
+
+import httpx
+
+from quorate.client.errors import (
+    NotListeningError,
+    TimedOutError,
+    UnknownHostError,
+    UnreachableError,
+    UntrustedError,
+)
+from quorate.client.place import Place
+
+E = TypeVar("E", bound=BaseException)
+_DEPTH_MAX: Final = 20
+
+
+def fault_of(error: httpx.HTTPError, place: Place) -> UnreachableError:
+    """Return what ``error`` means to whoever asked the service at ``place``."""
+    server = place.server
+    untrusted = _cause(error, ssl.SSLError)
+    if untrusted is not None:
+        return UntrustedError(_tls_text(untrusted, server))
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
+        return _unconnected(error, server)
+    if isinstance(error, httpx.TimeoutException):
+        return TimedOutError(f"{server} took too long to answer; try again", maybe_done=True)
+    if isinstance(error, httpx.ProxyError):
+        return UnreachableError(f"the proxy does not reach {server}: {error}; check the proxy")
+    return UnreachableError(
+        f"{server} hung up or does not speak HTTP ({_plain(error)}); try again, and check the "
+        "address: http or https, host and port",
+        maybe_done=True,
+    )
+
+
+def _unconnected(error: httpx.HTTPError, server: str) -> UnreachableError:
+    """Return why nothing was sent."""
+    if _cause(error, socket.gaierror) is not None:
+        return UnknownHostError(
+            f"there is no host of the name in {server}; check the server's address"
+        )
+    if isinstance(error, httpx.TimeoutException):
+        return TimedOutError(f"{server} does not answer; check the address, and the network to it")
+    return NotListeningError(
+        f"nothing listens at {server}; is the service running? Start it with: quorate serve"
+    )
+
+
+def _tls_text(error: ssl.SSLError, server: str) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"{server} does not prove who it is: {error.verify_message}; where its certificate is "
+            "your own, name the file with its authority: quorate context set NAME --ca-file FILE"
+        )
+    if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"):
+        return f"{server} does not speak TLS; is it http:// instead of https://?"
+    return f"{server}: TLS failed ({error.reason or error}); check the address and certificates"
+
+
+def _cause(error: BaseException, kind: type[E]) -> E | None:
+    """Return the first error of ``kind`` behind ``error``."""
+    return next((each for each in _behind(error, 0) if isinstance(each, kind)), None)
+
+
+def _behind(error: BaseException | None, depth: int) -> Iterator[BaseException]:
+    if error is None or depth > _DEPTH_MAX:
+        return
+    yield error
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from _behind(each, depth + 1)
+    yield from _behind(error.__cause__ or error.__context__, depth + 1)
+
+
+def _plain(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__

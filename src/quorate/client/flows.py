@@ -1,0 +1,211 @@
+"""What a client does, step by step, without doing any of it: written once for both clients.
+
+A flow is a generator. It yields steps (send this, wait so long, here is an event) and is given what
+came of each; a driver carries the steps out, with ``await`` or without (``drivers.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from quorate.client import wire
+from quorate.client.errors import (
+    QuorateClientError,
+    WaitedTooLongError,
+)
+from quorate.client.events import Event
+from quorate.client.retrying import Retrying, is_retried, keyed
+from quorate.client.sse import Message, Messages
+from quorate.operations.asked_looking import LINES_MAX
+from quorate.operations.given_looking import Logs
+from quorate.operations.operation import Operation
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a request; gives its ``Reply``."""
+
+    request: wire.Request
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Send a request and keep the answer open; gives a ``Reply`` whose body is empty if it is ok.
+
+    What was open before is closed.
+    """
+
+    request: wire.Request
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read on in what is open; gives bytes, none at its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait; gives nothing."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """Read a clock that never goes back; gives seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """Hand something on to whoever iterates; gives nothing."""
+
+    value: Any
+
+
+Step = Send | Open | Read | Pause | Now | Emit
+Flow = Generator[Step, Any, T]
+
+
+def exchange(
+    operation: Operation,
+    asked: Struct,
+    retrying: Retrying,
+    read: Callable[[wire.Reply], T],
+    *,
+    accept: str = wire.JSON,
+) -> Flow[T]:
+    """Return what ``read`` makes of the answer, asking again where that can help and do no harm.
+
+    All tries carry the same idempotency key.
+    """
+    asked = keyed(operation, asked)
+    request = wire.request_of(operation, asked, accept=accept)
+    failures = 0
+    while True:
+        try:
+            reply: wire.Reply = yield Send(request)
+            return read(reply)
+        except QuorateClientError as error:
+            failures += 1
+            if failures >= retrying.tries or not is_retried(operation, asked, error):
+                raise
+            pause_s = retrying.wait_s(failures, error)
+        yield Pause(pause_s)
+
+
+FIRST: Final = "first"
+"""The field of an operation that streams, which says where to begin."""
+WATCH_PAUSE_S: Final = 0.1
+"""How long to wait before a stream that ended without a fault is opened again."""
+
+
+def follow(operation: Operation, asked: Struct, retrying: Retrying) -> Flow[None]:
+    """Emit every event from ``asked.first`` on, once and in order, however often it is cut off.
+
+    Without it those that are recorded from now on. A connection that is cut is opened again after
+    the last event that was looked at; it ends only by a refusal, or after too many failures in
+    a row.
+    """
+    first: int | None = getattr(asked, FIRST)
+    cursor = None if first is None else first - 1
+    failures = 0
+    while True:
+        pause_s = WATCH_PAUSE_S
+        if cursor is not None:
+            asked = msgspec.structs.replace(asked, **{FIRST: cursor + 1})
+        try:
+            reply: wire.Reply = yield Open(wire.request_of(operation, asked, accept=wire.STREAM))
+            wire.check(reply)
+            messages = Messages()
+            while chunk := (yield Read()):
+                failures = 0
+                for message in messages.feed(chunk):
+                    event = _event(message, cursor)
+                    cursor = _moved(message, cursor)
+                    if event is not None:
+                        yield Emit(event)
+        except QuorateClientError as error:
+            failures += 1
+            if failures >= retrying.tries or not is_retried(operation, asked, error):
+                raise
+            pause_s = retrying.wait_s(failures, error)
+        yield Pause(pause_s)
+
+
+def _event(message: Message, cursor: int | None) -> Event | None:
+    """Return the event in a message of a stream; None for one that was seen, or for no event."""
+    tree = message.tree()
+    if not isinstance(tree, dict) or "seq" not in tree:
+        return None
+    return None if cursor is not None and tree["seq"] <= cursor else Event.of(tree)
+
+
+def _moved(message: Message, cursor: int | None) -> int | None:
+    """Return where to go on after ``message``: its id is the last sequence that was looked at."""
+    if not message.id.isdecimal():
+        return cursor
+    return max(cursor or 0, int(message.id))
+
+
+def lines(operation: Operation, asked: Struct, read: Callable[[str], object]) -> Flow[None]:
+    """Emit what ``read`` makes of each line, with its end, of an answer too long to be held.
+
+    It is asked for once: where it breaks off, what came is not all.
+    """
+    reply: wire.Reply = yield Open(wire.request_of(operation, asked, accept=operation.media))
+    wire.check(reply)
+    rest = b""
+    while chunk := (yield Read()):
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            yield Emit(read(line.decode() + "\n"))
+    if rest:
+        yield Emit(read(rest.decode()))
+
+
+POLL_S_MIN: Final = 0.2
+POLL_S_MAX: Final = 5.0
+
+
+def until(
+    ask: Callable[[], Flow[T]], is_over: Callable[[T], bool], *, what: str, timeout_s: float | None
+) -> Flow[T]:
+    """Return the first answer of ``ask`` that ``is_over``, asked ever less often.
+
+    Raises ``WaitedTooLongError`` after ``timeout_s``.
+    """
+    began_s: float = yield Now()
+    pause_s = POLL_S_MIN
+    while True:
+        found = yield from ask()
+        if is_over(found):
+            return found
+        now_s: float = yield Now()
+        if timeout_s is not None and now_s - began_s + pause_s > timeout_s:
+            raise WaitedTooLongError(f"{what} after {timeout_s:g} s; wait longer, or ask why")
+        yield Pause(pause_s)
+        pause_s = min(POLL_S_MAX, pause_s * 1.5)
+
+
+LOGS_PAUSE_S: Final = 1.0
+
+
+def log_lines(ask: Callable[[int], Flow[Logs]], *, first: int, follow: bool) -> Flow[None]:
+    """Emit the lines of a run's output, page by page; with ``follow`` until there is no more."""
+    while True:
+        page = yield from ask(first)
+        for line in page.lines:
+            yield Emit(line)
+        first = page.next
+        if len(page.lines) == LINES_MAX:
+            continue
+        if page.ended or not follow:
+            return
+        yield Pause(LOGS_PAUSE_S)

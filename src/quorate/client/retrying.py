@@ -1,0 +1,88 @@
+"""When a request is sent again, and how long to wait before: pure but for its dice."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from quorate.client.errors import (
+    BusyError,
+    FailedError,
+    NotQuorateError,
+    QuorateClientError,
+    UnknownHostError,
+    UnreachableError,
+    UntrustedError,
+)
+from quorate.operations.operation import DRY_RUN, Operation, Repeat
+
+TRIES_MAX: Final = 6
+WAIT_S_MIN: Final = 0.2
+WAIT_S_MAX: Final = 20.0
+KEY_BYTES: Final = 16
+GATEWAY: Final = (502, 503, 504)
+"""What a proxy says that could not reach the service."""
+_KEY: Final = "idempotency_key"
+_DICE: Final = secrets.SystemRandom()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retrying:
+    """``tries`` bounds how often a request is sent; ``dice`` gives a number from 0 to 1."""
+
+    tries: int = TRIES_MAX
+    wait_s_min: float = WAIT_S_MIN
+    wait_s_max: float = WAIT_S_MAX
+    dice: Callable[[], float] = _DICE.random
+
+    def wait_s(self, failures: int, error: QuorateClientError) -> float:
+        """Return how long to wait after so many failures in a row, the last one ``error``.
+
+        Twice as long each time, up to a bound, and by chance down to half of it, so that many
+        clients do not come back at once. Never sooner than the service asked for.
+        """
+        doubled_s = min(self.wait_s_max, self.wait_s_min * 2.0 ** min(failures - 1, 30))
+        own_s = doubled_s * (0.5 + self.dice() / 2)
+        asked_s = error.retry_after_s if isinstance(error, BusyError) else None
+        return own_s if asked_s is None else max(own_s, asked_s)
+
+
+def keyed(operation: Operation, asked: Struct) -> Struct:
+    """Return ``asked`` with an idempotency key, where it needs one to be asked twice."""
+    if operation.repeat is not Repeat.KEYED or getattr(asked, DRY_RUN, False):
+        return asked
+    if getattr(asked, _KEY) is not None:
+        return asked
+    return msgspec.structs.replace(asked, **{_KEY: secrets.token_hex(KEY_BYTES)})
+
+
+def is_retried(operation: Operation, asked: Struct, error: QuorateClientError) -> bool:
+    """Return whether asking again may help, and can do no harm.
+
+    What never left this machine may always be sent again. What may have been done is, where doing
+    it twice is the same as once: not with a version that the first time has changed.
+    """
+    match error:
+        case UnknownHostError() | UntrustedError():
+            return False
+        case UnreachableError(maybe_done=False) | BusyError():
+            return True
+        case UnreachableError():
+            return _is_harmless(operation, asked)
+        case NotQuorateError() | FailedError():
+            return error.status in GATEWAY and _is_harmless(operation, asked)
+        case _:
+            return False
+
+
+def _is_harmless(operation: Operation, asked: Struct) -> bool:
+    return (
+        operation.repeat in (Repeat.SAFE, Repeat.SAME)
+        or getattr(asked, DRY_RUN, False)
+        or getattr(asked, _KEY, None) is not None
+    ) and getattr(asked, "if_match", None) is None

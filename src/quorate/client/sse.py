@@ -1,0 +1,85 @@
+"""Server-sent events, read as bytes arrive; the format is that of the HTML standard, 9.2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from quorate.client.errors import NotQuorateError
+
+MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
+"""How long one message may be. A block of the ledger is shorter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message: what kind of event it is, its id, and its data."""
+
+    kind: str
+    id: str
+    data: str
+
+    def tree(self) -> Any:
+        """Return the data, read as JSON; None where there is none."""
+        if not self.data:
+            return None
+        try:
+            return msgspec.json.decode(self.data)
+        except msgspec.DecodeError:
+            raise NotQuorateError(
+                f"a message of the stream is not JSON: {self.data[:80]!r}"
+            ) from None
+
+
+@dataclass(slots=True)
+class Messages:
+    """Takes bytes as they come, and gives the messages that are whole.
+
+    What a cut connection left of a message is never given: it comes again, whole.
+    """
+
+    _rest: bytearray = field(default_factory=bytearray)
+    _kind: str = ""
+    _id: str = ""
+    _has_id: bool = False
+    _data: list[str] = field(default_factory=list)
+    _bytes: int = 0
+
+    def feed(self, chunk: bytes) -> Iterator[Message]:
+        """Yield the messages that ``chunk`` completes."""
+        self._rest += chunk
+        *lines, rest = self._rest.split(b"\n")
+        self._rest = rest
+        for line in lines:
+            found = self._line(bytes(line).rstrip(b"\r"))
+            if found is not None:
+                yield found
+        if self._bytes + len(self._rest) > MESSAGE_BYTES_MAX:
+            raise NotQuorateError(
+                f"a message of the stream has over {MESSAGE_BYTES_MAX} bytes; is it Quorate's?"
+            )
+
+    def _line(self, line: bytes) -> Message | None:
+        self._bytes += len(line)
+        if not line:
+            return self._done()
+        name, _, value = line.decode("utf-8", "replace").partition(":")
+        value = value.removeprefix(" ")
+        if name == "data":
+            self._data.append(value)
+        elif name == "event":
+            self._kind = value
+        elif name == "id" and "\0" not in value:
+            self._id, self._has_id = value, True
+        return None
+
+    def _done(self) -> Message | None:
+        found = None
+        if self._data or self._kind or self._has_id:
+            found = Message(kind=self._kind or "message", id=self._id, data="\n".join(self._data))
+        self._kind, self._bytes, self._has_id = "", 0, False
+        self._data = []
+        return found

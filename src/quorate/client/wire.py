@@ -1,0 +1,282 @@
+"""Operations as requests of REST, and answers read: pure, the same for both clients.
+
+Where each field travels is what the table says (``operations/operation.py``): in the path, in a
+header, in the query, or in the body.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from types import UnionType
+from typing import Any, Final, Union, get_args, get_origin
+from urllib.parse import quote
+
+import msgspec
+from msgspec import NODEFAULT, UNSET, Struct
+from msgspec.structs import FieldInfo, fields
+
+from quorate.client.errors import (
+    BusyError,
+    FailedError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    NotQuorateError,
+    RefusedError,
+    StaleVersionError,
+    UnauthenticatedError,
+)
+from quorate.operations.operation import ASIDE, DRY_RUN, Operation
+
+Tree = Any
+"""What JSON can hold."""
+ROOT: Final = "/api/v1"
+JSON: Final = "application/json"
+TOLD: Final = "application/vnd.quorate.told+json"
+PROBLEM: Final = "application/problem+json"
+STREAM: Final = "text/event-stream"
+BODILESS: Final = ("GET", "DELETE")
+SHOWN_MAX: Final = 200
+"""How many characters of an answer that is not understood are shown."""
+RETRY_AFTER_S_MAX: Final = 3_600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request of REST, without server and token."""
+
+    method: str
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """An answer of REST; the names of ``headers`` are in lower case."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether what was asked for was done."""
+        return self.status // 100 == 2  # noqa: PLR2004 - the class of success
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a person is to be told: on standard output, aside, and when that cannot be printed."""
+
+    out: tuple[str, ...]
+    err: tuple[str, ...] = ()
+    done: str = ""
+
+
+def request_of(operation: Operation, asked: Struct, *, accept: str = JSON) -> Request:
+    """Return the request that asks for ``operation``.
+
+    Fields that are at their defaults are left out, so that an older service is asked what it knows.
+    """
+    path, query, body = operation.path, list[tuple[str, str]](), dict[str, Any]()
+    headers = {"Accept": accept}
+    for each, value in _given(asked):
+        slot = "{" + each.name + "}"
+        if slot in path:
+            path = path.replace(slot, quote(str(value), safe=""))
+        elif each.name in ASIDE:
+            headers[ASIDE[each.name]] = _header(each.name, str(value))
+        elif operation.method in BODILESS or each.name == DRY_RUN:
+            query += [(each.encode_name, text) for text in _texts(value)]
+        else:
+            body[each.encode_name] = value
+    has_body = operation.method not in BODILESS
+    if has_body:
+        headers["Content-Type"] = JSON
+    return Request(
+        method=operation.method,
+        path=ROOT + path,
+        query=tuple(query),
+        headers=headers,
+        body=msgspec.json.encode(body) if has_body else None,
+    )
+
+
+def _given(asked: Struct) -> Iterator[tuple[FieldInfo, Any]]:
+    """Yield the fields that are not at their defaults."""
+    for each in fields(asked):
+        value, default = getattr(asked, each.name), each.default
+        if default is NODEFAULT and not each.required:
+            default = each.default_factory()
+        if value is not UNSET and (each.required or value != default):
+            yield each, value
+
+
+def _texts(value: Any) -> list[str]:
+    """Return a value as the texts of one parameter of a query, one for each element."""
+    if isinstance(value, tuple | list):
+        return [text for each in value for text in _texts(each)]
+    if isinstance(value, bool):
+        return ["true" if value else "false"]
+    return [str(value)]
+
+
+def _header(name: str, text: str) -> str:
+    if not text.isprintable() or not text.isascii():
+        raise ValueError(f"{name}: must be printable ASCII, got {text!r}")
+    return text
+
+
+def given_of(operation: Operation, reply: Reply) -> Any:
+    """Return what ``reply`` gives, as the table types it; raises ``QuorateClientError``."""
+    check(reply)
+    return _converted(_decoded(reply, JSON, _PLAIN), operation.gives)
+
+
+def tree_of(reply: Reply) -> Any:
+    """Return the tree in ``reply``, every number to its last digit; raises as ``given_of``."""
+    check(reply)
+    return _decoded(reply, JSON, _EXACT)
+
+
+def told_of(reply: Reply) -> Told:
+    """Return the lines in ``reply``; raises ``QuorateClientError``."""
+    check(reply)
+    tree = _decoded(reply, TOLD, _PLAIN)
+    try:
+        return msgspec.convert(tree, Told, strict=True)
+    except msgspec.ValidationError as error:
+        raise NotQuorateError(f"the server's answer is not what Quorate tells: {error}") from None
+
+
+def line_of(operation: Operation, line: str) -> Any:
+    """Return what one line of an answer gives, as the table types it."""
+    try:
+        return msgspec.json.decode(line, type=operation.gives)
+    except msgspec.DecodeError as error:
+        raise NotQuorateError(f"a line of the answer is not what Quorate gives: {error}") from None
+
+
+def text_of(reply: Reply, media: str) -> str:
+    """Return the text in ``reply``, which must be of the type ``media``."""
+    check(reply)
+    if _media(reply) != media:
+        raise _not_quorate(reply)
+    return reply.body.decode("utf-8", "replace")
+
+
+def check(reply: Reply) -> None:
+    """Raise the error that ``reply`` is, unless what was asked for was done."""
+    if not reply.is_ok:
+        raise error_of(reply)
+
+
+_KINDS: Final[dict[int, type[RefusedError]]] = {
+    **dict.fromkeys((400, 413, 414, 415, 422, 431), InvalidError),
+    401: UnauthenticatedError,
+    403: ForbiddenError,
+    404: NotFoundError,
+    408: BusyError,
+    412: StaleVersionError,
+    503: BusyError,
+}
+_SERVER_FAULT: Final = 500
+_TOO_MANY: Final = 429
+
+
+class _Problem(Struct):
+    """The body of problem+json, as far as it is needed."""
+
+    title: str = ""
+    detail: str = ""
+    code: str = ""
+    lines: tuple[str, ...] = ()
+    refusals: tuple[dict[str, Any], ...] = ()
+
+
+def error_of(reply: Reply) -> RefusedError | NotQuorateError:
+    """Return the error that an answer is which is not a success."""
+    if _media(reply) != PROBLEM:
+        return _not_quorate(reply)
+    try:
+        found = msgspec.json.decode(reply.body, type=_Problem)
+    except msgspec.DecodeError:
+        return _not_quorate(reply)
+    wait_s = retry_after_s(reply)
+    kind = _KINDS.get(reply.status, RefusedError)
+    if reply.status == _TOO_MANY and wait_s is not None:
+        kind = BusyError
+    elif kind is RefusedError and reply.status >= _SERVER_FAULT:
+        kind = FailedError
+    told = found.lines or (found.detail or found.title or f"HTTP status {reply.status}",)
+    error = kind(
+        status=reply.status, code=found.code or "failed", lines=told, refusals=found.refusals
+    )
+    if isinstance(error, BusyError):
+        error.retry_after_s = wait_s
+    return error
+
+
+def retry_after_s(reply: Reply) -> float | None:
+    """Return in how many seconds to come back, where ``reply`` says so."""
+    text = reply.headers.get("retry-after", "").strip()
+    if not text.isdecimal():
+        return None
+    return min(float(text), RETRY_AFTER_S_MAX)
+
+
+def _not_quorate(reply: Reply) -> NotQuorateError:
+    shown = reply.body[:SHOWN_MAX].decode("utf-8", "replace").split("\n", 1)[0].strip()
+    what = f": {shown}" if shown.isprintable() and shown else ""
+    return NotQuorateError(
+        f"what answers is not Quorate: HTTP status {reply.status}, {_media(reply) or 'no type'}"
+        f"{what}; check the server's address, and any proxy on the way",
+        status=reply.status,
+    )
+
+
+def _media(reply: Reply) -> str:
+    return reply.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _exact(text: str) -> float | Decimal:
+    """Return a number that is written again as ``text``."""
+    found = float(text)
+    return found if msgspec.json.encode(found) == text.encode() else Decimal(text)
+
+
+_PLAIN: Final = msgspec.json.Decoder()
+_EXACT: Final = msgspec.json.Decoder(float_hook=_exact)
+
+
+def _decoded(reply: Reply, media: str, decoder: msgspec.json.Decoder[Any]) -> Any:
+    if _media(reply) != media:
+        raise _not_quorate(reply)
+    try:
+        return decoder.decode(reply.body)
+    except msgspec.DecodeError:
+        raise _not_quorate(reply) from None
+
+
+@functools.cache
+def _shapes(gives: Any) -> tuple[Any, ...]:
+    """Return the types that an answer may have, most telling first."""
+    return get_args(gives) if get_origin(gives) in (Union, UnionType) else (gives,)
+
+
+def _converted(tree: Any, gives: Any) -> Any:
+    faults: list[str] = []
+    for shape in _shapes(gives):
+        try:
+            return msgspec.convert(tree, shape)
+        except msgspec.ValidationError as error:
+            faults.append(str(error))
+    raise NotQuorateError(
+        f"the server's answer is not what this client knows: {'; '.join(faults)}; "
+        "is one of them much older than the other?"
+    )
