@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import click
 from msgspec import Struct
@@ -32,6 +33,12 @@ def ask(settings: Settings, name: str, asked: Struct) -> None:
 def ask_each(settings: Settings, name: str, questions: Sequence[Struct]) -> None:
     """Ask for one operation several times, and print the answers with lines between them."""
     operation = OPERATIONS[name]
+    target = settings.service()
+    if target is not None:
+        from quorate.cli.remote import ask_service
+
+        ask_service(settings, target, name, questions)
+        return
     with desk_of(settings, operation, questions[0]) as desk:
         for position, asked in enumerate(questions):
             found = answer(desk, operation, asked)
@@ -40,10 +47,30 @@ def ask_each(settings: Settings, name: str, questions: Sequence[Struct]) -> None
             print_answer(settings, found)
 
 
+def tree_asked(settings: Settings, name: str, asked: Struct) -> Any:
+    """Return what an operation gives to programs, and print nothing."""
+    target = settings.service()
+    if target is not None:
+        from quorate.cli.remote import service
+
+        with service(settings, target) as client:
+            return client.tree(name, asked)
+    operation = OPERATIONS[name]
+    with desk_of(settings, operation, asked) as desk:
+        return answer(desk, operation, asked).tree()
+
+
 @contextmanager
 def answered(settings: Settings, name: str, asked: Struct) -> Iterator[Answer]:
     """Ask for the operation called ``name``; its answer can be read until this is left."""
     operation = OPERATIONS[name]
+    target = settings.service()
+    if target is not None:
+        from quorate.cli.remote import service, service_answer
+
+        with service(settings, target) as client:
+            yield service_answer(client, operation, asked)
+        return
     with desk_of(settings, operation, asked) as desk:
         yield answer(desk, operation, asked)
 

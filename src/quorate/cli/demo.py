@@ -21,6 +21,8 @@ def demo(settings: Settings, folder: str | None) -> None:
     """
     from quorate.cli.demo_stage import open_stage
     from quorate.cli.demo_story import tell
+    from quorate.cli.session import on_file
 
+    on_file(settings, "demo")
     with open_stage(settings, folder) as stage:
         tell(stage)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
+from quorate.cli.completing import kinds, names_of_kind
 from quorate.cli.settings import Settings, examples, reader
 
 
 @click.command(epilog=examples("quorate describe run train-1", "quorate describe budget/rai"))
-@click.argument("kind")
-@click.argument("names", metavar="NAME", nargs=-1)
+@click.argument("kind", shell_complete=kinds)
+@click.argument("names", metavar="NAME", nargs=-1, shell_complete=names_of_kind)
 @reader
 @click.pass_obj
 def describe(settings: Settings, kind: str, names: tuple[str, ...]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from quorate.cli.completing import names_of
 from quorate.cli.settings import Settings, examples, reader
 
 
@@ -13,7 +14,7 @@ from quorate.cli.settings import Settings, examples, reader
         "quorate explain train-1 -o json",
     )
 )
-@click.argument("run")
+@click.argument("run", shell_complete=names_of("run"))
 @reader
 @click.pass_obj
 def explain(settings: Settings, run: str) -> None:

@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from quorate.cli.completing import names_of
 from quorate.cli.settings import Settings, examples, one_line, writer
 
 NOTE_CHARS_MAX: Final = 1000
@@ -18,7 +19,7 @@ NOTE_CHARS_MAX: Final = 1000
         'quorate complete train-1 --note "loss 1.7"',
     )
 )
-@click.argument("run")
+@click.argument("run", shell_complete=names_of("run"))
 @click.option("--note", metavar="TEXT", default="", help="How it went; kept in the ledger.")
 @writer
 @click.pass_obj
@@ -37,7 +38,7 @@ def complete(settings: Settings, run: str, note: str, dry_run: bool) -> None:
         'quorate fail train-1 --note "loss is NaN since step 4,000"',
     )
 )
-@click.argument("run")
+@click.argument("run", shell_complete=names_of("run"))
 @click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
 @writer
 @click.pass_obj
@@ -56,7 +57,7 @@ def fail(settings: Settings, run: str, note: str, dry_run: bool) -> None:
         'quorate cancel train-1 --note "wrong learning rate"',
     )
 )
-@click.argument("run")
+@click.argument("run", shell_complete=names_of("run"))
 @click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
 @writer
 @click.pass_obj

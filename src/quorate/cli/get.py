@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from quorate.cli.completing import kinds, names_of_kind
 from quorate.cli.settings import Settings, examples, reader
 
 PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
@@ -26,8 +27,8 @@ PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
         "quorate get runs --owner rai --phase Running --limit 20",
     )
 )
-@click.argument("kind")
-@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.argument("kind", shell_complete=kinds)
+@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=names_of_kind)
 @click.option("--owner", metavar="OWNER", help="Only runs of this owner.")
 @click.option(
     "--phase",

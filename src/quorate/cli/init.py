@@ -30,8 +30,9 @@ def init(settings: Settings) -> None:
     from quorate.adapters.key_file import key_path, lottery_path
     from quorate.cli.creation import create_ledger
     from quorate.cli.printing import print_tree, telling
-    from quorate.cli.session import clock_of
+    from quorate.cli.session import clock_of, on_file
 
+    on_file(settings, "init")
     path = Path(settings.ledger)
     ledger_id, public_key = create_ledger(path, clock_of(settings), actor=settings.actor())
     created = f"created ledger {ledger_id} in {path}"

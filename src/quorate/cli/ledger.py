@@ -193,8 +193,10 @@ def import_(settings: Settings, file: str, out: str | None) -> None:
     from quorate.answers.outcome import receipt_line
     from quorate.cli.printing import telling
     from quorate.cli.restore import import_ledger
+    from quorate.cli.session import on_file
     from quorate.model.words import counted
 
+    on_file(settings, "ledger import")
     path = Path(settings.ledger if out is None else out)
     head, public_key = import_ledger(file, path)
     counts = f"{counted(head.seq, 'event')} in {counted(head.height, 'block')}"

@@ -28,12 +28,16 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "serve": ("quorate.cli.serve", "serve", "Serve a ledger to others, by REST."),
     "apply": ("quorate.cli.apply", "apply", "Make the ledger hold the documents of files."),
     "submit": ("quorate.cli.submit", "submit", "Submit runs, and start them if possible."),
+    "sbatch": ("quorate.cli.sbatch", "sbatch", "Submit a script that was written for Slurm."),
     "patch": ("quorate.cli.patch", "patch", "Change fields of what was applied."),
     "get": ("quorate.cli.get", "get", "List what there is."),
+    "queue": ("quorate.cli.queue", "queue", "Show who waits, in order, and why."),
+    "top": ("quorate.cli.top", "top", "Show the fleet, and who has how much of it."),
     "describe": ("quorate.cli.describe", "describe", "Show everything about one thing."),
     "plan": ("quorate.cli.plan", "plan", "Say when a run starts, and what that rests on."),
     "explain": ("quorate.cli.explain", "explain", "Say why a run waits and what would start it."),
     "watch": ("quorate.cli.watch", "watch", "Follow a run, the reservations or a pool."),
+    "logs": ("quorate.cli.logs", "logs", "Show what the work of a run has written."),
     "complete": ("quorate.cli.finish", "complete", "Record that a run's work is done."),
     "fail": ("quorate.cli.finish", "fail", "Record that a run's work has ended badly."),
     "cancel": ("quorate.cli.finish", "cancel", "Stop a run, or withdraw it from the queue."),
@@ -59,6 +63,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
         "State what each envelope granted, spent, holds and lent.",
     ),
     "calc": ("quorate.cli.calc", "calc", "Compute one decision on a world given as JSON."),
+    "context": ("quorate.cli.context", "context", "Choose which service commands ask."),
     "completion": ("quorate.cli.completion", "completion", "Print a script that completes words."),
 }
 """Name -> module, attribute and the line that ``--help`` shows."""
@@ -78,7 +83,7 @@ Exit codes:
   1  refused: the request conflicts with what is there, or names what is not
   2  the command line is wrong
   3  a document or another input is invalid
-  4  the ledger or another file cannot be used
+  4  the ledger, a service or another file cannot be used
   5  the ledger does not verify
   6  it was recorded, and the output could not be written
 """

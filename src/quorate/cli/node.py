@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from quorate.cli.completing import names_of
 from quorate.cli.settings import Settings, examples, writer
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 def _marking(command: F) -> F:
     """Return ``command`` with the argument and options of one that marks a node."""
     note = click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
-    return click.argument("name")(note(writer(command)))
+    return click.argument("name", shell_complete=names_of("node"))(note(writer(command)))
 
 
 @click.group(

@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from quorate.cli.completing import kinds, names_of_kind
 from quorate.cli.settings import Settings, examples, writer
 
 _PATCHED: Final = ("node", "owner", "budget", "pool")
@@ -18,8 +19,8 @@ _PATCHED: Final = ("node", "owner", "budget", "pool")
         "quorate patch system --set spec.halfLife=12h",
     )
 )
-@click.argument("kind")
-@click.argument("name", required=False)
+@click.argument("kind", shell_complete=kinds)
+@click.argument("name", required=False, shell_complete=names_of_kind)
 @click.option(
     "--set",
     "assignments",

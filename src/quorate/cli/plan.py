@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from quorate.cli.completing import names_of
 from quorate.cli.settings import Settings, examples, reader
 
 
@@ -15,7 +16,7 @@ from quorate.cli.settings import Settings, examples, reader
         "quorate plan -f run.yaml --dry-run -o wide",
     )
 )
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=names_of("run"))
 @click.option(
     "-f",
     "--file",

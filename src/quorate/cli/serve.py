@@ -58,7 +58,7 @@ def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
     )
 )
 @ledger_options
-@click.option("--config", metavar="FILE", help="A TOML file.  [env: QUORATE_CONFIG]")
+@click.option("--config", metavar="FILE", help="A TOML file.  [env: QUORATE_SERVE_CONFIG]")
 @click.option("--init", "make", is_flag=True, help="Create the ledger if it is missing.")
 @click.option("--insecure", is_flag=True, help="Listen without TLS where others can connect.")
 @click.option("--print-config", "show", is_flag=True, help="Print all settings, and do not serve.")
@@ -80,8 +80,10 @@ def serve(
     by SIGTERM or Ctrl-C, after what is under way; whatever it has acknowledged is in the ledger.
     """
     from quorate.answers.exits import CommandError, Exit
+    from quorate.cli.session import on_file
     from quorate.service.config import configured
 
+    on_file(settings, "serve")
     if not __debug__:
         raise CommandError(
             Exit.USAGE,
@@ -93,7 +95,7 @@ def serve(
         flags["ledger"] = settings.ledger_option
     if insecure:
         flags["insecure"] = "true"
-    file = config or settings.environ.get("QUORATE_CONFIG") or None
+    file = config or settings.environ.get("QUORATE_SERVE_CONFIG") or None
     made = configured(flags, settings.environ, file)
     if show:
         _show(settings, made)

@@ -32,14 +32,42 @@ def clock_of(settings: Settings) -> Clock:
     return SystemClock() if settings.clock is None else settings.clock
 
 
+def check_file(settings: Settings) -> None:
+    """Raise ``CommandError`` where a service is chosen: this works on a ledger's file alone."""
+    target = settings.service()
+    if target is not None:
+        raise CommandError(
+            Exit.USAGE,
+            f"this works on a ledger's file, and {target.words} is chosen; say which file with "
+            "--ledger PATH, or leave the service with --context file",
+        )
+
+
+def on_file(settings: Settings, command: str) -> None:
+    """Say that ``command`` works on a ledger's file, where a service is chosen all the same.
+
+    Raises ``CommandError`` where it was chosen for this very command.
+    """
+    target = settings.service()
+    if target is None:
+        return
+    if target.why in ("--context", "--server"):
+        raise CommandError(
+            Exit.USAGE, f"{target.why}: {command} works on a ledger's file; leave it out"
+        )
+    click.echo(f"note: {command} works on a ledger's file; {target.words} is not asked", err=True)
+
+
 def open_to_read(settings: Settings) -> SqliteStore:
     """Return the ledger, for reading only."""
+    check_file(settings)
     with _advised(settings):
         return SqliteStore.read(Path(settings.ledger))
 
 
 def open_to_write(settings: Settings) -> SqliteStore:
     """Return the ledger, for writing; another writer is waited for as long as the settings say."""
+    check_file(settings)
     wait_s = settings.lock_timeout_s()
     with _advised(settings):
         return SqliteStore.open(Path(settings.ledger), wait_s=wait_s)

@@ -1,4 +1,4 @@
-"""What every command is told: which ledger, how to print, who asks, what time it is.
+"""What every command is told: which ledger or service, how to print, who asks, what time it is.
 
 Options given after the subcommand win over those before it, which win over the environment.
 """
@@ -8,12 +8,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from quorate.answers.exits import CommandError, Exit
 from quorate.ports.clock import Clock
+
+if TYPE_CHECKING:
+    from quorate.client.contexts import Target
 
 LEDGER_DEFAULT: Final = "quorate.db"
 FORMATS: Final = ("table", "wide", "json", "yaml")
@@ -33,6 +36,8 @@ class Settings:
     ledger_option: str | None = None
     actor_option: str | None = None
     lock_timeout_option: str | None = None
+    context_option: str | None = None
+    server_option: str | None = None
     output: str = "table"
 
     @property
@@ -46,6 +51,30 @@ class Settings:
     def prefix(self) -> tuple[str, ...]:
         """The options that a command needs to reach the same ledger from the same place."""
         return () if self.ledger_option is None else ("--ledger", self.ledger_option)
+
+    def service(self) -> Target | None:
+        """Return the service to ask, None for the ledger's file; raises ``CommandError``."""
+        from quorate.cli.service_errors import command_error
+        from quorate.client.contexts import chosen
+        from quorate.client.errors import QuorateClientError
+
+        typed = [
+            name
+            for name, value in (
+                ("--ledger", self.ledger_option),
+                ("--server", self.server_option),
+                ("--context", self.context_option),
+            )
+            if value is not None
+        ]
+        if len(typed) > 1:
+            raise CommandError(Exit.USAGE, f"give only one of {' and '.join(typed)}")
+        if self.ledger_option is not None:
+            return None
+        try:
+            return chosen(self.environ, server=self.server_option, context=self.context_option)
+        except QuorateClientError as error:
+            raise command_error(error) from None
 
     @property
     def wide(self) -> bool:
@@ -108,6 +137,26 @@ def _login_name() -> str:
 
 
 def ledger_options(command: F) -> F:
+    """Return ``command`` with ``--ledger``, ``--context`` and ``--server``."""
+    command = _option(
+        command,
+        "--server",
+        "server_option",
+        metavar="URL",
+        help="Ask this service.  [env: QUORATE_SERVER, with QUORATE_TOKEN]",
+    )
+    command = _option(
+        command,
+        "--context",
+        "context_option",
+        metavar="NAME",
+        help="Ask the service of this context; `file` is the ledger's file.  "
+        "[env: QUORATE_CONTEXT; default: the current one, see quorate context]",
+    )
+    return file_option(command)
+
+
+def file_option(command: F) -> F:
     """Return ``command`` with ``--ledger``."""
     return _option(
         command,

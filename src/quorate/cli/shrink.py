@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from quorate.cli.completing import names_of
 from quorate.cli.settings import Settings, examples, writer
 
 
@@ -14,7 +15,7 @@ from quorate.cli.settings import Settings, examples, writer
         "quorate shrink train-1 --to 16 --dry-run     # who would start in its place?",
     )
 )
-@click.argument("run")
+@click.argument("run", shell_complete=names_of("run"))
 @click.option(
     "--to", "to", metavar="GPUS", type=click.IntRange(min=1), help="The width to go on with."
 )

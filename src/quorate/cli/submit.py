@@ -1,19 +1,30 @@
-"""``quorate submit``: runs from files, or a changed copy of a run that is there."""
+"""``quorate submit``: runs from files, from one command line, or a changed copy of one."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
+from quorate.answers.exits import CommandError, Exit
+from quorate.cli.completing import names_of
 from quorate.cli.settings import Settings, examples, writer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
 
 
 @click.command(
     epilog=examples(
         "quorate submit -f run.yaml",
+        "quorate submit --gpus 8 --team rai --flavor H100 -- python train.py --lr 0.1",
+        "quorate submit --gpus 8 --team rai --flavor H100 --for 4h --env SEED=1 -- python train.py",
         "quorate submit -f run.yaml --set spec.resources.totalGPUs=64 --dry-run",
         "quorate submit --like train-1 --name train-2 --set spec.locality.groupGPUs=null",
     )
 )
+@click.argument("command", metavar="[-- COMMAND [WORD]...]", nargs=-1)
 @click.option(
     "-f",
     "--file",
@@ -22,8 +33,36 @@ from quorate.cli.settings import Settings, examples, writer
     multiple=True,
     help="YAML or JSON with one or more Runs; - is standard input. May be repeated.",
 )
-@click.option("--like", metavar="RUN", help="Submit a copy of this run instead; needs --name.")
-@click.option("--name", metavar="NEW", help="The name of the copy.")
+@click.option("--gpus", metavar="N", type=click.IntRange(min=1), help="Work on N GPUs.")
+@click.option(
+    "--team",
+    "--owner",
+    "team",
+    metavar="OWNER",
+    help="Whose work it is.",
+    shell_complete=names_of("owner"),
+)
+@click.option(
+    "--flavor",
+    "flavors",
+    metavar="KIND",
+    multiple=True,
+    help="The kind of GPU; repeated, in order of preference. Needed where there are several.",
+)
+@click.option("--group-gpus", metavar="N", type=click.IntRange(min=1), help="In groups of N.")
+@click.option("--for", "duration", metavar="TIME", help="How long it is expected to take: 4h.")
+@click.option(
+    "--env", "variables", metavar="NAME=VALUE", multiple=True, help="A variable. May be repeated."
+)
+@click.option("--dir", "folder", metavar="DIR", help="Where it works.  [default: this folder]")
+@click.option("--pool", metavar="POOL", help="The pool.", shell_complete=names_of("pool"))
+@click.option(
+    "--like",
+    metavar="RUN",
+    help="Submit a copy of this run instead; needs --name.",
+    shell_complete=names_of("run"),
+)
+@click.option("--name", metavar="NEW", help="Its name; else one that begins like the program.")
 @click.option(
     "--set",
     "assignments",
@@ -35,31 +74,67 @@ from quorate.cli.settings import Settings, examples, writer
 @click.pass_obj
 def submit(
     settings: Settings,
+    /,
     *,
+    command: tuple[str, ...],
     files: tuple[str, ...],
     like: str | None,
     name: str | None,
     assignments: tuple[str, ...],
     dry_run: bool,
+    **said: Any,
 ) -> None:
     """Submit runs, and start them if possible.
 
     Prints where a run started and who pays, or why it waits. A run that waits is accepted and
     starts by itself when it can; the exit code is 0.
+
+    What stands after -- is the command of the run, word by word; no shell reads it.
     """
     from quorate.cli.asking import ask
-    from quorate.cli.sources import read_documents, tree_of
-    from quorate.operations.asked import SubmitRun, SubmitRuns
-    from quorate.operations.documents import changed_document, check_only_runs
+    from quorate.operations.asked import SubmitRun
 
-    if bool(files) == (like is not None):
-        raise click.UsageError("give either -f FILE or --like RUN")
-    if (like is None) != (name is None):
+    typed = [_OPTIONS[option] for option, value in said.items() if value not in (None, ())]
+    is_typed = bool(command or said["gpus"] or said["team"])
+    if [bool(files), like is not None, is_typed].count(True) != 1:
+        raise click.UsageError("give either -f FILE, --like RUN, or --gpus N --team OWNER")
+    if typed and not is_typed:
+        raise click.UsageError(f"{typed[0]} is for a run by command line; use --set with a file")
+    if like is not None and name is None:
         raise click.UsageError("--like RUN and --name NEW go together")
+    if files and name is not None:
+        raise click.UsageError("--name is not for files; use --set metadata.name=NEW")
     if like is not None:
         asked = SubmitRun(like=like, name=name, assignments=assignments, dry_run=dry_run)
         ask(settings, "submit-run", asked)
-        return
+    elif files:
+        _submit_files(settings, files, assignments, dry_run=dry_run)
+    else:
+        tree = _typed_run(settings, command, name, said)
+        asked = SubmitRun(document=tree, assignments=assignments, dry_run=dry_run)
+        ask(settings, "submit-run", asked)
+
+
+_OPTIONS = {
+    "gpus": "--gpus",
+    "team": "--team",
+    "flavors": "--flavor",
+    "group_gpus": "--group-gpus",
+    "duration": "--for",
+    "variables": "--env",
+    "folder": "--dir",
+    "pool": "--pool",
+}
+
+
+def _submit_files(
+    settings: Settings, files: Sequence[str], assignments: tuple[str, ...], *, dry_run: bool
+) -> None:
+    from quorate.cli.asking import ask
+    from quorate.cli.sources import read_documents, tree_of
+    from quorate.operations.asked import SubmitRuns
+    from quorate.operations.documents import changed_document, check_only_runs
+
     documents = read_documents(files)
     check_only_runs(documents)
     trees = [tree_of(document) for document in documents]
@@ -67,3 +142,51 @@ def submit(
         changed = [changed_document(tree, assignments, source="--set") for tree in trees]
         trees = [tree_of(document) for document in changed]
     ask(settings, "submit-runs", SubmitRuns(documents=tuple(trees), dry_run=dry_run))
+
+
+def _typed_run(
+    settings: Settings, command: Sequence[str], name: str | None, said: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the Run document of one command line."""
+    from pathlib import Path
+
+    from quorate.cli.typed_run import checked, flavors_or_only, variables
+    from quorate.client.run_document import Work
+
+    if said["gpus"] is None or said["team"] is None:
+        raise click.UsageError("a run by command line needs both --gpus N and --team OWNER")
+    if not command:
+        raise CommandError(
+            Exit.USAGE,
+            "what is to be run? write it after --, as in: quorate submit --gpus 8 --team "
+            f"{said['team']} -- python train.py",
+        )
+    work = Work(
+        gpus=said["gpus"],
+        team=said["team"].removeprefix("owner/"),
+        flavors=flavors_or_only(settings, said["flavors"]),
+        command=command,
+        name=name,
+        group_gpus=said["group_gpus"],
+        duration=said["duration"],
+        env=variables(said["variables"]),
+        folder=str(Path(said["folder"] or ".").absolute()),
+        pool=said["pool"],
+    )
+    return checked(work.document(), _FIELDS)
+
+
+_FIELDS = {
+    "metadata.name": "--name",
+    "spec.owner": "--team",
+    "spec.resources.gpuType": "--flavor",
+    "spec.resources.gpuTypes": "--flavor",
+    "spec.resources.totalGPUs": "--gpus",
+    "spec.locality.groupGPUs": "--group-gpus",
+    "spec.runtime.expectedDuration": "--for",
+    "spec.env": "--env",
+    "spec.workingDir": "--dir",
+    "spec.pool": "--pool",
+    "spec.command": "the command",
+}
+"""Fields of a Run document -> the option they were typed as."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from quorate.cli.completing import names_of
 from quorate.cli.csv_option import csv_reader
 from quorate.cli.settings import (
     ACTOR_CHARS_MAX,
@@ -24,7 +25,12 @@ from quorate.operations.asked_money import DAYS_MAX, TenantUsage, UserUsage
         "quorate usage --tenant vision -o csv > vision.csv",
     )
 )
-@click.option("--tenant", metavar="NAME", help="What the runs of this owner used.")
+@click.option(
+    "--tenant",
+    metavar="NAME",
+    help="What the runs of this owner used.",
+    shell_complete=names_of("owner"),
+)
 @click.option("--user", metavar="NAME", help="What the runs of this user used.  [default: you]")
 @click.option(
     "--days",

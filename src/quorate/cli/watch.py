@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from quorate.answers.exits import CommandError, Exit
+from quorate.cli.completing import names_of
 from quorate.cli.settings import Settings, examples, ledger_options
 
 if TYPE_CHECKING:
@@ -25,8 +26,15 @@ _RESERVATIONS: Final = "reservations"
         "quorate watch --pool default --count 2 --interval 500ms | head -50",
     )
 )
-@click.argument("what", metavar="[RUN|reservations]", required=False)
-@click.option("--pool", metavar="POOL", help="Only what happens in this pool.")
+@click.argument(
+    "what", metavar="[RUN|reservations]", required=False, shell_complete=names_of("run")
+)
+@click.option(
+    "--pool",
+    metavar="POOL",
+    help="Only what happens in this pool.",
+    shell_complete=names_of("pool"),
+)
 @click.option(
     "--interval",
     metavar="DURATION",
@@ -53,24 +61,29 @@ def watch(
 
     On a terminal the picture is drawn anew, with countdowns. Anywhere else it is printed once, and
     then a line for each new event. Nothing is written, and the ledger is read again only when
-    something was recorded.
+    something was recorded. A service says by itself when something was; a connection that is cut
+    is taken up where it was.
 
     Ends with exit code 0 when the run it watches is over, whatever became of it, or after --count;
     with 130 on Ctrl-C.
     """
-    from quorate.cli.watching import follow
+    from quorate.cli.watching import Looking, follow
 
     if once and count is not None:
         raise click.UsageError("give either --once or --count N")
-    interval_ms = _interval_ms(interval)
+    looking = Looking(
+        interval_ms=_interval_ms(interval),
+        count=1 if once else count,
+        redraw=_is_terminal() and not once,
+    )
+    target = settings.service()
     try:
-        follow(
-            settings,
-            _watched(what, pool),
-            interval_ms=interval_ms,
-            count=1 if once else count,
-            redraw=_is_terminal() and not once,
-        )
+        if target is None:
+            follow(settings, _watched(what, pool), looking)
+        else:
+            from quorate.cli.watching_service import follow_service
+
+            follow_service(settings, target, _watched(what, pool), looking)
     except KeyboardInterrupt:
         # This is how one stops watching: nothing went wrong, and nothing is left half done.
         raise CommandError(Exit.INTERRUPTED) from None

@@ -69,21 +69,29 @@ class _Eye:
         return as_of(self.engine.view, self.engine.now_ms())
 
 
-def follow(
-    settings: Settings, watched: Watched, *, interval_ms: int, count: int | None, redraw: bool
-) -> None:
-    """Show ``watched`` until it is over, ``count`` times at most.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looking:
+    """How to watch: how often, and ``count`` times at most.
 
     With ``redraw`` the picture replaces the last one; otherwise it is printed once, and then a line
     for each new event.
     """
+
+    interval_ms: int
+    count: int | None
+    redraw: bool
+
+
+def follow(settings: Settings, watched: Watched, looking: Looking) -> None:
+    """Show ``watched`` until it is over."""
+    count, redraw = looking.count, looking.redraw
     with open_to_read(settings) as store:
         eye = _Eye.open(settings, store)
         watched.check(eye.engine.view, eye.caller)
         _show(settings, watched, eye, redraw=redraw)
         looks = 1
         while not watched.is_over(eye.engine.view) and looks != count:
-            time.sleep(interval_ms / 1000)
+            time.sleep(looking.interval_ms / 1000)
             looks += 1
             new = eye.look()
             if redraw:

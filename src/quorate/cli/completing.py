@@ -1,0 +1,110 @@
+"""Names that a shell completes: of what is in the ledger or the service. Fast, or not at all.
+
+A shell that asks waits for the answer with every Tab, so whatever goes wrong says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from quorate.cli.settings import Settings
+
+NAMES_MAX: Final = 1_000
+TIMEOUT_S: Final = 1.0
+Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
+
+
+def names_of(kind: str) -> Completer:
+    """Return what completes names of one kind: ``run``, ``node``, ``pool`` and the like."""
+
+    def complete(
+        ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        del param
+        return _items(_names(ctx, kind), incomplete)
+
+    return complete
+
+
+def names_of_kind(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Complete names of the kind that was typed before: ``get runs TAB``."""
+    del param
+    kind = ctx.params.get("kind")
+    return _items(_names(ctx, kind) if isinstance(kind, str) else [], incomplete)
+
+
+def kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete kinds of things."""
+    del ctx, param
+    from quorate.answers.kinds import KINDS
+
+    return _items([kind.plural for kind in KINDS], incomplete)
+
+
+def context_names(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Complete names of contexts."""
+    del param
+    from quorate.client.contexts import FILE, config_path, load_config
+
+    settings = _settings(ctx)
+    try:
+        config = load_config(config_path(settings.environ))
+    except Exception:  # noqa: BLE001 - a shell that completes is told nothing else
+        return []
+    return _items([*config.contexts, FILE], incomplete)
+
+
+def _settings(ctx: click.Context) -> Settings:
+    from quorate.cli.settings import Settings
+
+    found = ctx.find_object(Settings)
+    return Settings() if found is None else found
+
+
+def _items(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def _names(ctx: click.Context, kind: str) -> list[str]:
+    try:
+        return _asked(_settings(ctx), kind)
+    except Exception:  # noqa: BLE001 - a shell that completes is told nothing else
+        return []
+
+
+def _asked(settings: Settings, word: str) -> list[str]:
+    """Return the names of a kind that there are; raises whatever asking raises."""
+    from quorate.answers.kinds import KIND_OF, kind_named
+    from quorate.cli.asking import desk_of
+    from quorate.operations.asked import ListRuns, ListThings
+    from quorate.operations.desk import Desk
+    from quorate.operations.listing import select
+    from quorate.operations.table import OPERATIONS
+
+    kind = KIND_OF.get(word) or kind_named(word)
+    question: Any = ListThings(limit=NAMES_MAX)
+    if kind.name in ("run", "queue"):
+        question = ListRuns(limit=NAMES_MAX, newest=kind.name == "run")
+    name = f"list-{kind.plural}"
+    target = settings.service()
+    if target is None:
+        with desk_of(settings, OPERATIONS[name], question) as desk:
+            assert isinstance(desk, Desk), name
+            return select(desk, desk.moment, kind, ())[-NAMES_MAX:]
+    from quorate.client.client import Client
+
+    with Client.at(target.place, tries=1, timeout_s=TIMEOUT_S) as client:
+        tree = client.tree(name, question)
+    return [str(each["metadata"]["name"]) for each in tree["items"]]

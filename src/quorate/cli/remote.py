@@ -1,0 +1,95 @@
+"""A service, asked for what the command line prints: the same words as of a ledger's file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any, Final
+
+import click
+from msgspec import Struct
+
+from quorate.answers.exits import CommandError, Exit
+from quorate.cli.csv_option import CSV
+from quorate.cli.printing import print_tree, telling
+from quorate.cli.service_errors import telling_why
+from quorate.cli.settings import Settings
+from quorate.client.client import Client
+from quorate.client.contexts import Target
+from quorate.operations.answer import Answer
+from quorate.operations.operation import JSON_LINES, Operation
+
+TRIES_MAX: Final = 4
+"""How often a person's request is sent: soon over, and long enough for a service to start anew."""
+TIMEOUT_S: Final = 120.0
+"""How long one answer may take: reading the past folds the whole ledger."""
+CSV_TYPE: Final = "text/csv"
+
+
+def check_typed(settings: Settings) -> None:
+    """Raise ``CommandError`` where an option was typed that a service has no use for."""
+    typed = {"--actor": settings.actor_option, "--lock-timeout": settings.lock_timeout_option}
+    for name, given in typed.items():
+        if given is not None:
+            raise CommandError(
+                Exit.USAGE, f"{name}: is for a ledger's file; a service knows by the token who asks"
+            )
+
+
+@contextmanager
+def service(settings: Settings, target: Target, *, tries: int = TRIES_MAX) -> Iterator[Client]:
+    """Open a client of ``target``; what goes wrong there ends the command as on a file."""
+    check_typed(settings)
+    with telling_why(target), Client.at(target.place, tries=tries, timeout_s=TIMEOUT_S) as client:
+        yield client
+
+
+def ask_service(settings: Settings, target: Target, name: str, questions: Sequence[Struct]) -> None:
+    """Ask for one operation several times, and print the answers with lines between them."""
+    with service(settings, target) as client:
+        for position, asked in enumerate(questions):
+            _ask(settings, client, name, asked, is_first=not position)
+
+
+def service_answer(client: Client, operation: Operation, asked: Struct) -> Answer:
+    """Return the answer of a service, asked for in whichever form it is read."""
+    name = operation.name
+    return Answer(
+        tree=lambda: client.tree(name, asked),
+        lines=lambda wide: client.told(name, asked, wide=wide).out,
+        stream=(lambda: client.lines(name, asked)) if operation.media == JSON_LINES else None,
+    )
+
+
+def _ask(settings: Settings, client: Client, name: str, asked: Struct, *, is_first: bool) -> None:
+    if settings.output == CSV:
+        click.echo(client.text(name, asked, accept=CSV_TYPE), nl=False)
+        return
+    if not settings.is_table:
+        tree = client.tree(name, asked)
+        done = _done(tree)
+        with telling(done) if done else nullcontext():
+            for warning in _warnings(tree):
+                click.echo(f"warning: {warning}", err=True)
+            print_tree(settings, tree)
+        return
+    told = client.told(name, asked, wide=settings.wide)
+    with telling(told.done) if told.done else nullcontext():
+        for note in told.err:
+            click.echo(note, err=True)
+        if not is_first:
+            click.echo()
+        for line in told.out:
+            click.echo(line)
+
+
+def _warnings(tree: Any) -> list[str]:
+    return list(tree.get("warnings", ())) if isinstance(tree, dict) and "changes" in tree else []
+
+
+def _done(tree: Any) -> str:
+    """Return what was recorded, for when it cannot be printed; empty where nothing was."""
+    head = tree.get("head") if isinstance(tree, dict) and "changes" in tree else None
+    if not isinstance(head, dict) or not tree.get("events"):
+        return ""
+    return f"recorded up to sequence {head.get('sequence')}, receipt {head.get('receipt')}"

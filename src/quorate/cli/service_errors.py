@@ -1,0 +1,46 @@
+"""What goes wrong with a service, as the command line says it: exit codes and sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from quorate.answers.exits import CommandError, Exit
+from quorate.client.contexts import NoContextError, Target
+from quorate.client.errors import QuorateClientError, RefusedError, UnauthenticatedError
+from quorate.client.place import BadPlaceError
+
+
+def command_error(error: QuorateClientError, target: Target | None = None) -> CommandError:
+    """Return ``error`` as the error by which a command ends, as it would on a file."""
+    match error:
+        case RefusedError():
+            from quorate.operations.statuses import status_of
+
+            lines = (*error.lines, *_advice(error, target))
+            return CommandError(status_of(error.code).exit, *lines, fault=error.code)
+        case NoContextError():
+            return CommandError(Exit.REFUSED, str(error))
+        case BadPlaceError():
+            return CommandError(Exit.USAGE, str(error))
+        case _:
+            return CommandError(Exit.UNUSABLE, str(error))
+
+
+def _advice(error: RefusedError, target: Target | None) -> list[str]:
+    """Return what to do about a token, which the service cannot know how to change."""
+    if not isinstance(error, UnauthenticatedError) or target is None:
+        return []
+    if not target.name:
+        return ["give your token in QUORATE_TOKEN, or keep it: quorate context set NAME ..."]
+    verb = "no token was sent; give" if target.place.token is None else "if it is over, give"
+    return [f"{verb} one: quorate context set {target.name} --token-file FILE"]
+
+
+@contextmanager
+def telling_why(target: Target | None = None) -> Iterator[None]:
+    """Let a command that asks a service, or reads the file of contexts, end as any other does."""
+    try:
+        yield
+    except QuorateClientError as error:
+        raise command_error(error, target) from None

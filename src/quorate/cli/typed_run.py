@@ -1,0 +1,64 @@
+"""A run made of options: judged like a document, and told in the words that were typed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from quorate.answers.exits import CommandError, Exit
+from quorate.cli.asking import tree_asked
+from quorate.cli.settings import Settings
+from quorate.client.run_document import NoFlavorError, only_flavor
+from quorate.documents import Invalid, parse_tree
+from quorate.operations.asked import ListThings
+
+
+def domain_statuses(settings: Settings) -> list[dict[str, Any]]:
+    """Return how the fleet's domains are, as the ledger or the service tells it."""
+    listing = tree_asked(settings, "list-domains", ListThings())
+    return [each["status"] for each in listing["items"]]
+
+
+def flavors_or_only(settings: Settings, typed: Sequence[str]) -> list[str]:
+    """Return the flavors that were typed, or the only one that there is."""
+    found = [name for each in typed for name in each.split(",") if name]
+    if found:
+        return found
+    try:
+        return [only_flavor(domain_statuses(settings))]
+    except NoFlavorError as error:
+        raise CommandError(Exit.USAGE, f"--flavor: {error}") from None
+
+
+def variables(typed: Sequence[str]) -> dict[str, str]:
+    """Return the environment that ``NAME=VALUE`` words make."""
+    found: dict[str, str] = {}
+    for each in typed:
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            raise CommandError(
+                Exit.USAGE, f"--env {each!r}: write NAME=VALUE; an empty value is NAME="
+            )
+        if name in found:
+            raise CommandError(Exit.USAGE, f"--env {name}: is given twice; keep one of them")
+        found[name] = value
+    return found
+
+
+def checked(tree: dict[str, Any], options: Mapping[str, str]) -> dict[str, Any]:
+    """Return the document ``tree``, or raise with its faults, named by the options they came by."""
+    parsed = parse_tree(None, tree, source="the command line")
+    if isinstance(parsed, Invalid):
+        lines = [
+            f"{_option(each.path, options)}: {each.message}; {each.remedy}"
+            for each in parsed.problems
+        ]
+        raise CommandError(Exit.USAGE, *lines)
+    return tree
+
+
+def _option(path: str, options: Mapping[str, str]) -> str:
+    known = [
+        field for field in options if path == field or path.startswith((f"{field}[", f"{field}."))
+    ]
+    return options[max(known, key=len)] if known else path

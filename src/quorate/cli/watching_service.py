@@ -1,0 +1,149 @@
+"""Watching a service: it says when something was recorded, and only then is the picture new."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any, Final
+
+import click
+
+from quorate.answers.timeline import said
+from quorate.cli.remote import TIMEOUT_S, check_typed
+from quorate.cli.service_errors import telling_why
+from quorate.cli.settings import Settings
+from quorate.cli.watching import Looking
+from quorate.client.asking import TERMINAL
+from quorate.client.async_client import AsyncClient
+from quorate.client.contexts import Target
+from quorate.client.events import Event
+from quorate.documents.times import time_text
+from quorate.ledger.codec import event_from_json
+from quorate.operations.asked_ledger import Picture
+from quorate.operations.watching import Watched
+from quorate.ports.errors import QuorateError
+
+TRIES_MAX: Final = 20
+"""How often in a row a cut connection is tried again: for some minutes."""
+EVENTS_MAX: Final = 1_000
+"""How many events wait to be shown; more wait at the service."""
+RETELL_S: Final = 30.0
+"""How old a picture may be in which time is counted down."""
+
+
+def follow_service(settings: Settings, target: Target, watched: Watched, looking: Looking) -> None:
+    """Show ``watched`` as a service tells it, until it is over."""
+    check_typed(settings)
+    with telling_why(target):
+        asyncio.run(_follow(target, watched, looking))
+
+
+async def _follow(target: Target, watched: Watched, looking: Looking) -> None:
+    async with AsyncClient.at(target.place, tries=TRIES_MAX, timeout_s=TIMEOUT_S) as client:
+        view = _View(client, watched, looking)
+        await view.show()
+        async with view.listening():
+            looks = 1
+            while looks != looking.count and not view.is_over:
+                looks += 1
+                await view.look()
+
+
+@dataclass(slots=True)
+class _View:
+    """What is seen of one service; ``seq`` is where it was when the picture was asked for."""
+
+    client: AsyncClient
+    watched: Watched
+    looking: Looking
+    is_over: bool = False
+    seq: int = 0
+    _shown_s: float = 0.0
+    _events: asyncio.Queue[Event | BaseException] = field(
+        default_factory=lambda: asyncio.Queue(EVENTS_MAX)
+    )
+
+    async def show(self) -> None:
+        """Print how everything stands."""
+        watched = self.watched
+        asked = Picture(run=watched.run, pool=watched.pool, reservations=watched.reservations)
+        # Where it stands is asked first: what happens in between is told twice, not left out.
+        tree: dict[str, Any] = await self.client.tree("picture", asked)
+        told = await self.client.told("picture", asked)
+        self.seq, self._shown_s = tree["sequence"], monotonic()
+        self.is_over = tree.get("forecast", {}).get("phase") in TERMINAL
+        if self.looking.redraw:
+            click.clear()
+        for note in told.err:
+            click.echo(note, err=True)
+        for line in told.out:
+            click.echo(line)
+        if self.looking.redraw:
+            click.echo(f"{tree['asOf']}, sequence {self.seq}; Ctrl-C ends this")
+
+    @contextlib.asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        """Have the service say what is recorded, for as long as this lasts."""
+        task = asyncio.create_task(self._listen())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _listen(self) -> None:
+        watched = self.watched
+        try:
+            async for event in self.client.watch(
+                self.seq + 1,
+                run=watched.run,
+                pool=watched.pool,
+                reservations=watched.reservations,
+            ):
+                await self._events.put(event)
+        except Exception as error:  # noqa: BLE001 - raised again by whoever looks
+            await self._events.put(error)
+
+    async def look(self) -> None:
+        """Wait until something is recorded or the interval is over, and show what is new."""
+        found = await self._next()
+        if self.looking.redraw:
+            if found or monotonic() - self._shown_s >= RETELL_S:
+                await self.show()
+            return
+        for event in found:
+            click.echo(_line(event))
+        if found and self.watched.run is not None:
+            run = await self.client.run(self.watched.run).phase()
+            self.is_over = run in TERMINAL
+
+    async def _next(self) -> list[Event]:
+        """Return the events that have come; none where the interval was over first."""
+        found: list[Event | BaseException] = []
+        try:
+            async with asyncio.timeout(self.looking.interval_ms / 1_000):
+                found.append(await self._events.get())
+        except TimeoutError:
+            return []
+        while not self._events.empty():
+            found.append(self._events.get_nowait())
+        events: list[Event] = []
+        for each in found:
+            if isinstance(each, BaseException):
+                raise each
+            events.append(each)
+        return events
+
+
+def _line(event: Event) -> str:
+    """Return an event as a line; one that only a newer Quorate knows, by its tag."""
+    try:
+        _, known = event_from_json(event.tree())
+        words = said(known)
+    except QuorateError:
+        words = event.tag
+    return f"{event.seq} {time_text(event.at_ms)} {words}"

@@ -1,0 +1,266 @@
+"""Contexts: which service is asked, and where that is kept."""
+
+from __future__ import annotations
+
+import stat
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.shell import Said, Shell, process
+from tests.client.scripted import Act, gives, page, refuses, serving
+
+
+def _as(name: str) -> Act:
+    """Return what tells one line, whatever it is asked."""
+    body = b'{"out":["%s"],"err":[],"done":""}' % name.encode()
+    return lambda stand: stand.send(200, body, "application/vnd.quorate.told+json")
+
+
+@pytest.fixture
+def home(bare: Shell) -> Shell:
+    """Return a keyboard whose person has a home."""
+    bare.environ["HOME"] = str(bare.folder)
+    return bare
+
+
+def _config(shell: Shell) -> Path:
+    return shell.folder / ".config" / "quorate" / "config.toml"
+
+
+def test_a_context_is_kept_where_nobody_else_reads_it(home: Shell) -> None:
+    home.file("lab.token", "secret\n")
+    out = home.ok(
+        "context", "set", "lab", "--server", "http://127.0.0.1:1/", "--token-file", "lab.token"
+    )
+    assert f"context 'lab' made in {_config(home)}" in out
+    assert "commands ask http://127.0.0.1:1 now" in out
+    assert stat.S_IMODE(_config(home).stat().st_mode) == 0o600
+    assert tomllib.loads(_config(home).read_text()) == {
+        "current": "lab",
+        "contexts": {
+            "lab": {
+                "server": "http://127.0.0.1:1",
+                "token_file": str(home.folder / "lab.token"),
+            }
+        },
+    }
+
+
+def _keep_token(home: Shell) -> None:
+    words = ("context", "set", "lab", "--server", "https://h:1", "--token", "-")
+    said = process(home.folder, *words, env={"HOME": str(home.folder)}, stdin=b"  s3cret \n")
+    assert said.code == 0, said
+
+
+def _kept(home: Shell) -> Any:
+    return tomllib.loads(_config(home).read_text())["contexts"]["lab"]
+
+
+def test_a_token_is_taken_from_standard_input_and_never_shown(home: Shell) -> None:
+    _keep_token(home)
+    assert _kept(home) == {"server": "https://h:1", "token": "s3cret"}
+    for words in (("list",), ("list", "-o", "json"), ("current",)):
+        assert "s3cret" not in home.ok("context", *words)
+    refused = home("context", "set", "lab", "--token", "s3cret")
+    assert refused.code == 2
+    assert "others on this machine could see it" in refused.err
+    assert "s3cret" not in refused.err
+
+
+def test_contexts_are_listed_used_and_deleted(home: Shell) -> None:
+    home.ok("context", "set", "a", "--server", "http://127.0.0.1:1")
+    home.ok("context", "set", "b", "--server", "http://127.0.0.1:2")
+    assert home.ok("context", "current") == "a: http://127.0.0.1:1 (by quorate context use)\n"
+    assert home.ok("context", "use", "b") == "commands ask http://127.0.0.1:2 now, as context 'b'\n"
+    listing = home("context", "list", "-o", "json").json
+    assert listing["current"] == "b"
+    assert [each["name"] for each in listing["contexts"]] == ["a", "b"]
+    assert [line.split()[0] for line in home.ok("context", "list").splitlines()[1:]] == ["a", "*"]
+    assert "ledger's file now" in home.ok("context", "delete", "b")
+    assert home.ok("context", "current") == "the ledger's file quorate.db\n"
+    assert home("context", "use", "b").code == 1
+    home.ok("context", "use", "a")
+    home.ok("context", "use", "file")
+    assert home.ok("context", "current") == "the ledger's file quorate.db\n"
+
+
+def test_a_token_is_not_shown_to_another_server(home: Shell) -> None:
+    _keep_token(home)
+    said = home("context", "set", "lab", "--server", "https://other:1")
+    assert "the token that was kept is gone" in said.err
+    assert _kept(home) == {"server": "https://other:1"}
+
+
+def test_an_open_wire_is_warned_of(home: Shell) -> None:
+    said = home("context", "set", "lab", "--server", "http://quorate.lab:8414")
+    assert said.code == 0
+    assert "is not encrypted: anybody on the way can read your token" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (("set", "lab"), 2, "to make it, give --server URL"),
+        (("set", "file", "--server", "http://h"), 4, "'file' means the ledger's file"),
+        (("set", "a b", "--server", "http://h"), 4, "cannot be the name of a context"),
+        (("set", "a", "--server", "h:1"), 2, "write http://HOST:PORT"),
+        (("set", "a", "--server", "http://u:p@h"), 2, "has a user or password in it"),
+        (("set", "a", "--server", "http://h?x=1"), 2, "more than an address"),
+        (("set", "a", "--server", "http://h", "--token-file", "no"), 4, "cannot be read"),
+        (("use", "nope"), 1, "there is no context 'nope'"),
+        (("delete", "nope"), 1, "there is no context 'nope'"),
+    ],
+)
+def test_what_is_wrong_with_a_context_is_said(
+    home: Shell, words: tuple[str, ...], code: int, text: str
+) -> None:
+    said = home("context", *words)
+    assert (said.code, said.out) == (code, "")
+    assert text in said.err
+    assert not _config(home).exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("current = [", "is not TOML"),
+        ("curent = 'a'", "curent: there is no such setting"),
+        ("current = 'a'", "current: there is no context 'a'"),
+        ("[contexts.a]\ntoken = 'x'", "contexts.a: has no server"),
+        ("[contexts.a]\nserver = 'x'", "is not an address"),
+        ("[contexts.a]\nserver = 'http://h'\nport = 'x'", "contexts.a.port: there is no such"),
+        ("[contexts.a]\nserver = 3", "must be a table of texts"),
+    ],
+)
+def test_a_broken_file_of_contexts_says_where(home: Shell, text: str, told: str) -> None:
+    home.environ["QUORATE_CONFIG"] = str(home.file("mine.toml", text))
+    said = home("get", "runs")
+    assert said.code == 4
+    assert "mine.toml" in said.err
+    assert told in said.err
+
+
+def test_others_who_can_read_the_file_are_warned_of(home: Shell) -> None:
+    path = home.file("mine.toml", "")
+    path.chmod(0o644)
+    home.environ["QUORATE_CONFIG"] = str(path)
+    assert "others can read" in home("context", "list").err
+
+
+def _get(shell: Shell, *before: str) -> Said:
+    return shell(*before, "get", "runs")
+
+
+def test_what_is_typed_wins_over_the_environment_and_that_over_the_file(home: Shell) -> None:
+    with serving(_as("kept")) as kept, serving(_as("other")) as other:
+        home.ok("context", "set", "kept", "--server", kept.url)
+        home.ok("context", "set", "other", "--server", other.url)
+        assert _get(home).out == "kept\n"
+        assert home("get", "runs", "--context", "other").out == "other\n"
+        assert _get(home, "--server", other.url).out == "other\n"
+        home.environ["QUORATE_CONTEXT"] = "other"
+        assert _get(home).out == "other\n"
+        assert _get(home, "--context", "kept").out == "kept\n"
+        home.environ["QUORATE_SERVER"] = kept.url
+        assert _get(home).out == "kept\n"
+        assert "there is no ledger" in _get(home, "--context", "file").err
+        assert "there is no ledger" in _get(home, "--ledger", "x.db").err
+        assert (
+            "give only one of --ledger and --context"
+            in _get(home, "--ledger", "x.db", "--context", "kept").err
+        )
+        home.environ |= {"QUORATE_CONTEXT": "", "QUORATE_SERVER": "", "QUORATE_LEDGER": "x.db"}
+        assert "there is no ledger" in _get(home).err
+
+
+def test_a_token_goes_with_its_context_or_comes_from_the_environment(home: Shell) -> None:
+    home.file("lab.token", "kept")
+    with serving(_as("a")) as server:
+        home.ok("context", "set", "bare", "--server", server.url)
+        home.ok("context", "set", "lab", "--server", server.url, "--token-file", "lab.token")
+        home.ok("get", "runs")
+        home.environ |= {"QUORATE_TOKEN": "given"}
+        home.ok("get", "runs")
+        home.ok("get", "runs", "--context", "lab")
+        home.ok("get", "runs", "--server", server.url)
+    sent = [got.headers.get("authorization") for got in server.got]
+    assert sent == [None, "Bearer given", "Bearer kept", "Bearer given"]
+
+
+@pytest.mark.parametrize("words", [("init",), ("demo",), ("serve", "--print-config")])
+def test_what_works_on_a_file_says_so(home: Shell, words: tuple[str, ...]) -> None:
+    home.ok("context", "set", "lab", "--server", "http://127.0.0.1:1")
+    said = home(*words)
+    assert said.code == 0, said
+    note = f"note: {words[0]} works on a ledger's file; context 'lab' (by quorate context use)"
+    assert said.err.startswith(note)
+    refused = home("--context", "lab", *words)
+    assert refused.code == 2
+    assert f"--context: {words[0]} works on a ledger's file" in refused.err
+
+
+def test_options_of_a_file_are_not_taken_for_a_service(home: Shell) -> None:
+    said = home("--server", "http://127.0.0.1:1", "get", "runs", "--server", "http://127.0.0.1:1")
+    assert said.code == 4
+    said = home("--server", "http://127.0.0.1:1", "cancel", "a", "--actor", "eve")
+    assert said.code == 2
+    assert "--actor: is for a ledger's file" in said.err
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("http://127.0.0.1:1", "nothing listens at http://127.0.0.1:1; is the service running?"),
+        ("http://nowhere.invalid", "there is no host of the name in http://nowhere.invalid"),
+        ("nonsense", "server 'nonsense' is not an address; write http://HOST:PORT"),
+    ],
+)
+def test_a_service_that_cannot_be_reached_says_why(home: Shell, url: str, text: str) -> None:
+    said = _get(home, "--server", url)
+    assert said.out == ""
+    assert text in said.err
+
+
+def test_a_service_that_says_no_is_told_as_a_file_tells_it(home: Shell) -> None:
+    def told(*words: str) -> Said:
+        return home("--server", server.url, *words)
+
+    acts = [
+        refuses(404, "unknown-name", "there is no run 'a'; list them: quorate get runs"),
+        refuses(422, "invalid", "one", "two"),
+        refuses(409, "unsound", "it does not verify"),
+        refuses(401, "unauthenticated", "the token is over"),
+        page("<p>hello</p>"),
+    ]
+    with serving(*acts) as server:
+        missing = told("get", "run", "a")
+        assert missing.code == 1
+        assert missing.err == "error: there is no run 'a'; list them: quorate get runs\n"
+        invalid = told("patch", "system", "--set", "spec.halfLife=soon")
+        assert (invalid.code, invalid.err) == (3, "error: one\nerror: two\n")
+        assert told("ledger", "verify").code == 5
+        over = told("get", "runs")
+        assert over.code == 1
+        assert "error: the token is over\nerror: give your token in QUORATE_TOKEN" in over.err
+        other = told("get", "runs")
+        assert other.code == 4
+        assert "what answers is not Quorate: HTTP status 200, text/html: <p>hello</p>" in other.err
+
+
+def test_a_tree_is_printed_as_json_and_yaml(home: Shell) -> None:
+    tree = {
+        "dryRun": False,
+        "changes": [],
+        "warnings": ["w"],
+        "events": [],
+        "head": None,
+        "hours": 0.10,
+    }
+    with serving(gives(tree)) as server:
+        said = home("--server", server.url, "cancel", "a", "-o", "yaml")
+    assert said.code == 0
+    assert "hours: 0.1\n" in said.out
+    assert said.err == "warning: w\n"

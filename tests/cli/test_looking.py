@@ -1,0 +1,61 @@
+"""The fleet at a glance, the queue by its own name, and output that nobody keeps."""
+
+from __future__ import annotations
+
+from tests.cli.shell import EXAMPLES, Shell
+
+
+def test_top_counts_the_fleet_and_who_has_it(shell: Shell) -> None:
+    shell.ok("submit", "-f", EXAMPLES / "train.yaml")
+    found = shell("top", "-o", "json").json
+    flavors = {each["flavor"]: each for each in found["flavors"]}
+    assert flavors["H100"]["gpusUsed"] == 96
+    for each in [*found["flavors"], *found["domains"]]:
+        used, free, out = (each[f"gpus{what}"] for what in ("Used", "Free", "OutOfService"))
+        assert used + free + out == each["gpusTotal"]
+    by_domain = sum(each["gpusUsed"] for each in found["domains"])
+    assert by_domain == 96
+    assert found["owners"] == [
+        {"owner": "rai", "flavor": "H100", "gpus": 96, "gpusSpare": 0, "runs": 1}
+    ]
+
+
+def test_top_shows_bars(shell: Shell) -> None:
+    shell.ok("submit", "-f", EXAMPLES / "train.yaml")
+    shell.ok("submit", "--like", "train", "--name", "next")
+    out = shell.ok("top")
+    (h100,) = [line for line in out.splitlines() if line.startswith("H100")]
+    assert "[########" in h100
+    assert h100.split()[-1] == "96", "what waits asks for 96"
+    assert "us-west/c1/A" in out
+    (owner,) = [line for line in out.splitlines() if line.startswith("rai")]
+    assert "80.0 %" in owner
+    assert "POOL" in shell.ok("top", "-o", "wide")
+
+
+def test_top_of_nothing_says_so(bare: Shell) -> None:
+    bare.ok("init")
+    said = bare("top")
+    assert (said.code, said.out, said.err) == (0, "", "there are no nodes\n")
+
+
+def test_top_of_an_unknown_pool_is_refused(shell: Shell) -> None:
+    said = shell("top", "--pool", "nowhere")
+    assert said.code == 1
+    assert "there is no pool 'nowhere'; list them: quorate get pools" in said.err
+
+
+def test_queue_is_get_queue(shell: Shell) -> None:
+    shell.ok("submit", "-f", EXAMPLES / "train.yaml")
+    shell.ok("submit", "--like", "train", "--name", "next")
+    for words in ((), ("-o", "wide"), ("-o", "json"), ("--owner", "rai")):
+        assert shell.ok("queue", *words) == shell.ok("get", "queue", *words)
+
+
+def test_output_that_nobody_keeps_is_refused(shell: Shell) -> None:
+    shell.ok("submit", "-f", EXAMPLES / "train.yaml")
+    said = shell("logs", "train")
+    assert (said.code, said.out) == (1, "")
+    assert "nobody keeps the output of run 'train': nothing here starts processes" in said.err
+    assert "there is no run 'nope'" in shell("logs", "nope", "-f").err
+    assert shell("logs", "train", "-f", "-o", "json").code == 2

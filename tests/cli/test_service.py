@@ -1,0 +1,184 @@
+"""The command line against a real service: word for word what it says on the service's file."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import chdir
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from quorate.cli.main import main
+from quorate.cli.settings import Settings
+from tests.cli.shell import EXAMPLES, Said, Shell, finish, process, start
+from tests.client.running import Running, running
+from tests.tidy.tour import masked
+
+pytestmark = pytest.mark.slow  # A service is started, and some commands are processes.
+
+
+AMOUNT = re.compile(r"\d+\.\d+|\b\d{5,}\b|\b\d+[smhd]\b")
+"""What grows while one looks from one to the other: amounts, instants and ages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A service, and the folder in which its file lies."""
+
+    running: Running
+    folder: Path
+
+    @property
+    def env(self) -> dict[str, str]:
+        """What makes commands ask the service."""
+        return {"QUORATE_SERVER": self.running.url, "QUORATE_TOKEN": self.running.token}
+
+    def say(self, capsys: pytest.CaptureFixture[str], words: Sequence[str], **env: str) -> Said:
+        """Return what a command says in the folder, at the time that it is."""
+        capsys.readouterr()
+        with chdir(self.folder):
+            code = main(words, Settings(environ={"QUORATE_ACTOR": "admin", **env}))
+        out, err = capsys.readouterr()
+        return Said(int(code), out, err)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("served")
+    shutil.copytree(EXAMPLES, folder / "examples")
+    with running(folder / "quorate.db") as found:
+        made = Place(found, folder)
+        for words in (
+            ("apply", "-f", "examples/fleet.yaml", "-f", "examples/teams.yaml"),
+            ("submit", "-f", "examples/train.yaml"),
+            ("submit", "--like", "train", "--name", "next", "--set", "spec.resources.totalGPUs=32"),
+            ("admin", "tenant", "update", "rai", "--max-nodes", "50"),
+        ):
+            said = process(folder, *words, env=made.env)
+            assert said.code == 0, said
+        yield made
+
+
+READS = [
+    "get runs",
+    "get runs -o wide",
+    "get run train -o json",
+    "get nodes -o yaml",
+    "get budgets -o json",
+    "get resolveroutcomes",
+    "get run nope",
+    "get run train nope",
+    "queue",
+    "top -o wide",
+    "describe run train",
+    "describe run train next",
+    "describe owner rai",
+    "explain next",
+    "explain next -o json",
+    "plan next",
+    "plan nope",
+    "plan -f examples/borrow.yaml --dry-run",
+    "usage --tenant rai -o csv",
+    "usage --tenant rai -o json",
+    "usage --tenant nope",
+    "statement",
+    "statement -o csv",
+    "ledger log --limit 5",
+    "ledger log --run train -o json",
+    "ledger export",
+    "lottery show",
+    "lottery verify",
+    "admin tenant list -o wide",
+    "admin tenant get rai",
+    "watch next --once",
+    "watch --pool default --once",
+    "watch nope --once",
+    "logs train",
+    "cancel next --dry-run",
+    "cancel nope --dry-run",
+    "complete train --dry-run -o json",
+    "submit -f examples/share.yaml --dry-run",
+    "submit --gpus 4 --team rai --flavor A100 --name line --dry-run -- python train.py",
+    "apply -f examples/teams.yaml --dry-run",
+    "patch budget rai --set spec.envelopes[west].concurrency=90 --dry-run",
+    "patch budget rai --set spec.envelopes[west].concurrency=many --dry-run",
+    "admin tenant create physics --max-nodes 3 --dry-run",
+    "admin tenant delete rai --dry-run",
+    "node drain a1 --dry-run",
+]
+
+
+def _masked(text: str) -> list[str]:
+    return [AMOUNT.sub("#", masked(line)) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("line", READS)
+def test_a_service_says_what_its_file_says(
+    place: Place, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = line.split()
+    file, service = place.say(capsys, words), place.say(capsys, words, **place.env)
+    assert service.code == file.code, (file, service)
+    assert _masked(service.out) == _masked(file.out)
+    assert _masked(service.err) == _masked(file.err)
+    assert file.out or file.err
+
+
+def test_a_run_is_watched_until_it_is_over(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--gpus", "4", "--team", "rai", "--flavor", "A100", "--name", "mine", "--", "true"]
+    said = place.say(capsys, ["submit", *words], **place.env)
+    assert said.code == 0, said
+    assert "run/mine started on 4 A100 GPUs" in said.out
+    assert "receipt " in said.out
+    watching = start(place.folder, "watch", "mine", env=place.env)
+    assert watching.stdout is not None
+    assert watching.stdout.readline()
+    assert place.say(capsys, ["cancel", "mine"], **place.env).code == 0
+    seen = finish(watching)
+    assert seen.code == 0, seen
+    assert "mine" in seen.out.splitlines()[-1]
+
+
+def test_a_token_s_rights_are_told(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["token", "issue", "--role", "user", "--user", "ann", "--tenant", "rai"]
+    issued = place.say(capsys, words, **place.env)
+    assert issued.code == 0, issued
+    secret = next(word for word in issued.out.split() if word.startswith("qt_"))
+    env = place.env | {"QUORATE_TOKEN": secret}
+    refused = place.say(capsys, ["admin", "tenant", "create", "physics"], **env)
+    assert refused.code == 1
+    assert "create-tenant: not for a user" in refused.err
+    wrong = place.say(capsys, ["get", "runs"], **(env | {"QUORATE_TOKEN": f"{secret}x"}))
+    assert wrong.code == 1
+    assert "give your token in QUORATE_TOKEN" in wrong.err
+
+
+def test_words_are_completed_from_the_service_and_from_the_file(place: Place) -> None:
+    for env in (place.env, {}):
+        found = process(
+            place.folder,
+            env=env
+            | {
+                "_QUORATE_COMPLETE": "bash_complete",
+                "COMP_WORDS": "quorate cancel ",
+                "COMP_CWORD": "2",
+            },
+        )
+        assert {line.partition(",")[2] for line in found.out.split()} >= {"train", "next"}
+
+
+def test_nothing_is_said_where_nothing_can_be_completed(bare: Shell) -> None:
+    found = process(
+        bare.folder,
+        env={
+            "_QUORATE_COMPLETE": "fish_complete",
+            "COMP_WORDS": "quorate --server http://127.0.0.1:1 cancel",
+            "COMP_CWORD": "",
+        },
+    )
+    assert (found.out.strip(), found.err) == ("", "")
