@@ -25,7 +25,8 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
-from quorate.ledger.chain import Head
+from quorate.ledger.chain import GENESIS, Head, open_blocks
+from quorate.loop.engine import Engine
 from quorate.model.events import Event
 from quorate.model.refusal import Refusal
 from quorate.model.view import StateView
@@ -72,7 +73,7 @@ class Metrics:
         ProcessCollector(namespace="quorate", registry=self.registry)
         self._operations = frozenset(operations)
         self._tallies = Tallies()
-        self._height = 0
+        self._head = GENESIS
         self._counting = Counting(self.registry)
         self._requests = counter(self.registry, m.REQUESTS)
         self._in_flight = gauge(self.registry, m.IN_FLIGHT)
@@ -92,14 +93,20 @@ class Metrics:
 
     # --- On the thread that owns the ledger ---
 
-    def opened(self, view: StateView, head: Head) -> None:
-        """Take a ledger as it stands: after opening it, and whenever it was read anew."""
-        self._tallies.read(view)
-        self._height = head.height
+    def opened(self, engine: Engine) -> None:
+        """Take a ledger as it stands: what happened before is not counted."""
+        self._tallies.read(engine.view)
+        self._head = engine.head
+
+    def follow(self, engine: Engine) -> None:
+        """Count all that was recorded since the last time, whoever recorded it."""
+        blocks = engine.store.blocks(from_height=self._head.height + 1)
+        for head, events in open_blocks(blocks, after=self._head):
+            self.seen(events, engine.view, head, now_ms=engine.now_ms())
 
     def seen(self, events: Sequence[Event], view: StateView, head: Head, *, now_ms: int) -> None:
         """Count events that have just become durable under ``head``, and that ``view`` has."""
-        self._height = head.height
+        self._head = head
         self._counting.seen(events, view)
         self._tallies.seen(events, view)
         self._events.inc(len(events))
@@ -121,7 +128,7 @@ class Metrics:
 
     def collect(self, view: StateView, now_ms: int) -> list[GaugeMetricFamily]:
         """Return how everything stands at ``now_ms``, which is not before the last event."""
-        return gauges(Standing(view, self._tallies, self._height, now_ms))
+        return gauges(Standing(view, self._tallies, self._head.height, now_ms))
 
     # --- On any thread ---
 

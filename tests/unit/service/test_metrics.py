@@ -78,16 +78,13 @@ class _Service:
         self.clock = HandClock()
         self.engine: Engine = memory_engine(clock=self.clock)
         self.metrics = _metrics()
-        self.metrics.opened(self.engine.view, self.engine.head)
+        self.metrics.opened(self.engine)
         self.do(Apply(specs))
 
     def do(self, command: Command) -> None:
-        before = self.engine.head
         receipt = self.engine.execute(command, actor="test")
         self.metrics.refused(receipt.decision.refusals)
-        blocks = self.engine.store.blocks(from_height=before.height + 1)
-        for head, events in open_blocks(blocks, after=before):
-            self.metrics.seen(events, self.engine.view, head, now_ms=self.clock.ms)
+        self.metrics.follow(self.engine)
 
     def samples(self) -> dict[Sample, float]:
         return _scraped(self.metrics, self.engine.view, self.clock.ms)
@@ -156,7 +153,6 @@ def test_no_label_has_more_values_than_its_bound_however_large_the_world_is() ->
         budgets=[budget(f"b-{o.name}", o.name, envelope("e", 8)) for o in tenants],
     )
     metrics = _metrics()
-    metrics.opened(state, HEAD)
     for number in range(many):
         with metrics.request("rest", f"no-operation-{number}") as asked:
             asked.answer(100 + number)
@@ -312,7 +308,6 @@ def test_tenants_beyond_the_bound_are_added_up_even_where_one_is_called_like_tha
     names = [f"t{n:04d}" for n in range(TENANTS_MAX)] + [OTHER, "zz"]
     owners = [Owner(name=name, quota=Quota(nodes_max=2)) for name in names]
     state, metrics = world(owners=owners), _metrics()
-    metrics.opened(state, HEAD)
     samples = _scraped(metrics, state)
     assert _value(samples, "quorate_tenant_nodes_limit", tenant=OTHER) == 4
     assert _value(samples, "quorate_tenant_nodes_limit", tenant="t0000") == 2
@@ -376,6 +371,22 @@ def test_a_queue_that_turns_over_for_ever_leaves_nothing_behind() -> None:
         tallies.seen(events, state)
     assert tallies.waiting == {"no-nodes": 1}
     assert sum(map(len, tallies._heaps.values())) < 1_100
+
+
+def test_a_ledger_that_is_opened_later_shows_what_stands_and_counts_what_comes() -> None:
+    service = _service()
+    service.do(Submit(run("first", 8)))
+    service.do(Submit(run("second", 8)))
+    service.metrics = _metrics()
+    service.metrics.opened(service.engine)
+    samples = service.samples()
+    assert _value(samples, "quorate_running_runs") == 1
+    assert sum(v for (name, _), v in samples.items() if name == "quorate_queue_runs") == 1
+    assert _value(samples, "quorate_ledger_height") == service.engine.head.height
+    assert _value(samples, "quorate_ledger_sequence") == service.engine.head.seq
+    assert _value(samples, "quorate_runs_submitted_total") == 0
+    service.do(Complete("first"))
+    assert _value(service.samples(), "quorate_runs_ended_total", outcome="Completed") == 1
 
 
 # --- The service itself ---

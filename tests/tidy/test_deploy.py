@@ -1,0 +1,147 @@
+"""What deploy/ names exists: metrics, labels, commands, settings of the unit."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import pytest
+from ruamel.yaml import YAML
+
+from quorate.cli.main import quorate
+from quorate.service.metric_table import LABELS, METRICS, Kind
+from tests.tidy.tree import ROOT
+
+DEPLOY = ROOT / "deploy"
+DASHBOARD = json.loads((DEPLOY / "grafana-dashboard.json").read_text(encoding="utf-8"))
+RULES = YAML(typ="safe", pure=True).load((DEPLOY / "alerts.yaml").read_text(encoding="utf-8"))
+PROCESS = frozenset(("quorate_process_resident_memory_bytes",))
+"""Of the process, where the system tells."""
+_NAME = re.compile(r"\bquorate_\w+")
+_SELECTOR = re.compile(r"\{([^}]*)\}")
+_GROUPED = re.compile(r"\bby \(([^)]*)\)")
+_OURS = frozenset((*LABELS, "job", "instance", "le"))
+
+
+def _samples() -> frozenset[str]:
+    """Return the names of samples as they are asked for, those of histograms in their parts."""
+    found = set(PROCESS)
+    for name, metric in METRICS.items():
+        is_split = metric.kind is Kind.HISTOGRAM
+        found.update(f"{name}_{part}" for part in ("bucket", "sum", "count") if is_split)
+        found.update(() if is_split else (name,))
+    return frozenset(found)
+
+
+def _panels() -> list[dict[str, Any]]:
+    return [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+
+
+def _rules() -> list[dict[str, Any]]:
+    return [rule for group in RULES["groups"] for rule in group["rules"]]
+
+
+def _expressions() -> Iterator[str]:
+    for panel in _panels():
+        yield from (target["expr"] for target in panel["targets"])
+    for rule in _rules():
+        yield rule["expr"]
+
+
+def test_every_metric_that_is_asked_for_exists() -> None:
+    known = _samples()
+    asked = {name for expression in _expressions() for name in _NAME.findall(expression)}
+    queries = [each["query"] for each in DASHBOARD["templating"]["list"]]
+    asked |= {name for query in queries for name in _NAME.findall(query)}
+    assert sorted(asked - known) == []
+
+
+def test_every_label_that_is_asked_for_exists() -> None:
+    asked: set[str] = set()
+    for expression in _expressions():
+        for inside in _SELECTOR.findall(expression):
+            asked.update(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", inside))
+        for inside in _GROUPED.findall(expression):
+            asked.update(name.strip() for name in inside.split(","))
+    assert sorted(asked - _OURS) == []
+
+
+def test_brackets_of_every_expression_are_closed() -> None:
+    for expression in _expressions():
+        for opening, closing in ("()", "{}", "[]"):
+            assert expression.count(opening) == expression.count(closing), expression
+
+
+def test_the_dashboard_shows_each_of_its_subjects_and_says_what_a_panel_is() -> None:
+    rows = [panel["title"] for panel in DASHBOARD["panels"] if panel["type"] == "row"]
+    assert rows == [
+        *("Fleet", "Queue", "Quota and budgets", "Resolver", "Executor", "Ledger", "Requests"),
+    ]
+    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(ids) == len(set(ids))
+    for panel in _panels():
+        assert panel["description"], panel["title"]
+        assert panel["targets"], panel["title"]
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24, panel["title"]
+
+
+def test_the_dashboard_shows_every_metric_of_the_four_that_were_promised_by_name() -> None:
+    shown = {name for e in _expressions() for name in _NAME.findall(e)}
+    for what in ("invocations", "spares_dropped", "shrinks", "lottery_draws"):
+        assert f"quorate_resolver_{what}_total" in shown
+
+
+def test_the_rules_have_the_shape_that_prometheus_reads() -> None:
+    assert set(RULES) == {"groups"}
+    assert len({group["name"] for group in RULES["groups"]}) == len(RULES["groups"])
+    names = [rule["alert"] for rule in _rules()]
+    assert len(names) == len(set(names))
+    for rule in _rules():
+        assert rule.keys() <= {"alert", "expr", "for", "labels", "annotations"}, rule
+        assert re.fullmatch(r"Quorate[A-Z]\w+", rule["alert"])
+        assert re.fullmatch(r"\d+[smhd]", rule.get("for", "1m")), rule
+        assert rule["labels"]["severity"] in ("page", "ticket"), rule
+        assert set(rule["annotations"]) == {"summary", "action"}, rule
+
+
+@pytest.mark.parametrize(
+    "alert",
+    [
+        *("QuorateLedgerLag", "QuorateNotReady", "QuorateCommitFailures", "QuorateDiskFills"),
+        *("QuorateQueueOld", "QuorateTenantsOverBudget", "QuorateStopsOverdue"),
+        "QuorateNodesQuarantined",
+    ],
+)
+def test_there_is_a_rule_for(alert: str) -> None:
+    assert alert in [rule["alert"] for rule in _rules()]
+
+
+def test_every_command_that_an_alert_names_exists() -> None:
+    context = click.Context(quorate)
+    for rule in _rules():
+        for words in re.findall(r"quorate((?: [a-z]+)+)", rule["annotations"]["action"]):
+            found: click.Command | None = quorate
+            for word in words.split():
+                if not isinstance(found, click.Group):
+                    break
+                found = found.get_command(context, word)
+                assert found is not None, (rule["alert"], words)
+
+
+def test_the_unit_has_its_parts_and_stops_later_than_the_service_does() -> None:
+    unit = configparser.ConfigParser(strict=True, interpolation=None, delimiters=("=",))
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read_string((DEPLOY / "quorate.service").read_text(encoding="utf-8"))
+    assert unit.sections() == ["Unit", "Service", "Install"]
+    service = unit["Service"]
+    assert service["ExecStart"].split()[:2] == ["/usr/bin/quorate", "serve"]
+    assert service["User"] == "quorate"
+    settings = tomllib.loads((DEPLOY / "quorate.toml").read_text(encoding="utf-8"))
+    assert int(service["TimeoutStopSec"]) > settings["limits"]["stop_s"]
+    assert settings["ledger"].startswith(f"/var/lib/{service['StateDirectory']}/")
