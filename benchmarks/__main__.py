@@ -16,6 +16,7 @@ from benchmarks import (
     placement,
     replay,
     resolver,
+    scrape,
     tenancy,
     thrash,
 )
@@ -32,6 +33,7 @@ BENCHMARKS: dict[str, Callable[[Effort], list[Figure]]] = {
     "resolver": resolver.measure,
     "forecast": forecast.measure,
     "tenancy": tenancy.measure,
+    "scrape": scrape.measure,
     "thrash": thrash.measure,
 }
 RESULTS = Path(__file__).parent / "out" / "results.json"
