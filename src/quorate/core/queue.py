@@ -34,12 +34,13 @@ class Scores:
     ``reserved``: GPUs that are promised to an owner count as its share.
     """
 
-    __slots__ = ("_known", "_now_ms", "_promised", "_view")
+    __slots__ = ("_gpus", "_known", "_now_ms", "_promised", "_view")
 
     def __init__(self, view: StateView, now_ms: int, *, reserved: bool = False) -> None:
         self._view = view
         self._now_ms = now_ms
         self._known: dict[tuple[str, str], Terms] = {}
+        self._gpus: dict[str, tuple[int, int]] = {}
         self._promised: dict[tuple[str, str], int] = {}
         for record in view.reservations.values() if reserved else ():
             whose = (view.runs[record.made.run].spec.owner, record.slice.flavor)
@@ -52,10 +53,17 @@ class Scores:
             known = self._known[owner, flavor] = self._find(owner, flavor)
         return known
 
+    def _flavor_gpus(self, flavor: str) -> tuple[int, int]:
+        """Return how many GPUs of ``flavor`` there are and are free: added up over all domains."""
+        known = self._gpus.get(flavor)
+        if known is None:
+            known = self._gpus[flavor] = self._view.flavor_gpus(flavor)
+        return known
+
     def _find(self, owner: str, flavor: str) -> Terms:
         view, now_ms, system = self._view, self._now_ms, self._view.system
         spec = view.owners.get(owner, Owner(name=owner))
-        total, free = view.flavor_gpus(flavor)
+        total, free = self._flavor_gpus(flavor)
         meter = view.meters.get((owner, flavor))
         gpus = self._promised.get((owner, flavor), 0)
         decayed = 0
@@ -97,7 +105,7 @@ class Scores:
         Whoever names more flavors can so only lose by it; one that nobody has counts for nothing.
         """
         owner, flavors = line
-        there = [flavor for flavor in flavors if self._view.flavor_gpus(flavor)[0]]
+        there = [flavor for flavor in flavors if self._flavor_gpus(flavor)[0]]
         found = [(flavor, self.of(owner, flavor)) for flavor in there or flavors[:1]]
         return min(found, key=lambda entry: entry[1].score)
 
