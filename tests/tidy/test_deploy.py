@@ -14,6 +14,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from quorate.cli.main import quorate
+from quorate.service.config import configured
 from quorate.service.metric_table import LABELS, METRICS, Kind
 from tests.tidy.tree import ROOT
 
@@ -145,3 +146,21 @@ def test_the_unit_has_its_parts_and_stops_later_than_the_service_does() -> None:
     settings = tomllib.loads((DEPLOY / "quorate.toml").read_text(encoding="utf-8"))
     assert int(service["TimeoutStopSec"]) > settings["limits"]["stop_s"]
     assert settings["ledger"].startswith(f"/var/lib/{service['StateDirectory']}/")
+
+
+def test_the_example_configuration_is_one_that_the_service_takes() -> None:
+    path = DEPLOY / "quorate.toml"
+    made = configured({}, {}, str(path))
+    settings = tomllib.loads(path.read_text(encoding="utf-8"))
+    assert str(made.listen) == settings["listen"]
+    assert made.ledger == settings["ledger"]
+    assert made.tls_key == settings["tls"]["key"]
+
+
+def test_the_flags_of_the_unit_are_those_of_the_command() -> None:
+    serve = quorate.get_command(click.Context(quorate), "serve")
+    assert serve is not None
+    known = {flag for option in serve.params for flag in option.opts}
+    line = re.search(r"^ExecStart=(.*)$", (DEPLOY / "quorate.service").read_text(), re.MULTILINE)
+    assert line is not None
+    assert {word for word in line[1].split() if word.startswith("--")} <= known

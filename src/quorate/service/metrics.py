@@ -130,6 +130,10 @@ class Metrics:
         """Return how everything stands at ``now_ms``, which is not before the last event."""
         return gauges(Standing(view, self._tallies, self._head.height, now_ms))
 
+    def scrape(self, engine: Engine) -> bytes:
+        """Return the text of a scrape, collected and written out at once."""
+        return self.render(self.collect(engine.view, engine.now_ms()))
+
     # --- On any thread ---
 
     def render(self, standing: Sequence[Family]) -> bytes:
@@ -143,7 +147,6 @@ class Metrics:
         A name that is not an operation's is counted under ``other``.
         """
         assert surface in m.SURFACES, surface
-        name = operation if operation in self._operations else m.OTHER
         in_flight, start_s = self._in_flight.labels(surface), perf_counter()
         asked = Request()
         in_flight.inc()
@@ -152,8 +155,13 @@ class Metrics:
         finally:
             in_flight.dec()
             ended_s = perf_counter() if asked.answered_s is None else asked.answered_s
-            self._request_seconds.labels(surface, name).observe(ended_s - start_s)
-            self._requests.labels(surface, name, _status_class(asked.status)).inc()
+            self.answered(surface, operation, asked.status, seconds=ended_s - start_s)
+
+    def answered(self, surface: str, operation: str, status: int, *, seconds: float) -> None:
+        """Count a request that was timed elsewhere; ``request`` does this by itself."""
+        name = operation if operation in self._operations else m.OTHER
+        self._request_seconds.labels(surface, name).observe(seconds)
+        self._requests.labels(surface, name, _status_class(status)).inc()
 
     @contextmanager
     def watch(self) -> Iterator[None]:

@@ -410,6 +410,17 @@ def test_a_request_is_counted_by_what_it_came_to() -> None:
     assert _value(samples, "quorate_requests_in_flight", surface="grpc") == 0
 
 
+def test_a_request_that_was_timed_elsewhere_is_counted_alike() -> None:
+    service = _service()
+    service.metrics.answered("rest", "submit-run", 404, seconds=0.02)
+    text = service.metrics.scrape(service.engine).decode()
+    labels = 'operation="submit-run",status_class="4xx",surface="rest"'
+    assert f"quorate_requests_total{{{labels}}} 1.0" in text
+    below = 'le="0.01",operation="submit-run",surface="rest"'
+    assert f"quorate_request_seconds_bucket{{{below}}} 0.0" in text
+    assert f"quorate_ledger_height {service.engine.head.height}.0" in text
+
+
 def test_the_service_tells_of_commits_watchers_readiness_and_its_disk(tmp_path: Path) -> None:
     metrics = Metrics(version="1.2.3", operations=OPERATIONS, disk=tmp_path)
     metrics.ready(is_ready=True)
