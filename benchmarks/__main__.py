@@ -9,6 +9,7 @@ from pathlib import Path
 from time import perf_counter
 
 from benchmarks import (
+    beside_slurm,
     command,
     cover,
     durable,
@@ -17,6 +18,7 @@ from benchmarks import (
     replay,
     resolver,
     scrape,
+    service,
     tenancy,
     thrash,
 )
@@ -34,6 +36,8 @@ BENCHMARKS: dict[str, Callable[[Effort], list[Figure]]] = {
     "forecast": forecast.measure,
     "tenancy": tenancy.measure,
     "scrape": scrape.measure,
+    "service": service.measure,
+    "slurm": beside_slurm.measure,
     "thrash": thrash.measure,
 }
 RESULTS = Path(__file__).parent / "out" / "results.json"
