@@ -11,6 +11,7 @@ from quorate.core.follow import follow_due_ms
 from quorate.core.held_back import release_due_ms
 from quorate.core.spares import pledges_due_ms
 from quorate.core.thresholds import threshold_due_ms
+from quorate.model.records import Lease
 from quorate.model.view import StateView
 
 
@@ -20,27 +21,28 @@ def next_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None = N
     That is when the first hold must be renewed: with an executor one grace before it runs out, so
     that what nobody pays for is gone in time. A lease that is ending makes nothing due: its hold is
     looked at whenever anything is decided, its confirmation included. Looks at the top of the heap
-    of holds only, however many leases there are; without an executor, also at those whose grace
-    begins before the first hold ends. What a tick at ``after_ms`` has seen to is left out: a start
-    that waits for something expected at that very instant is looked at again right after it.
+    of holds only, however many leases there are. What a tick at ``after_ms`` has seen to is left
+    out: a start that waits for something expected at that very instant is looked at again right
+    after it.
     """
     found = _plan_due_ms(view, has_executor=has_executor, after_ms=after_ms)
-    heap = view.holds_due()
-    while heap and _is_outdated(view, heap[0]):
-        heappop(heap)  # Nobody needs it any more, and it would be passed over each time.
+    heap = view.holds_due() if has_executor else view.holds_ending()
     places = [(*heap[0], 0)] if heap else []
     while places:
-        renew_ms, name, place = heappop(places)
-        if found is not None and renew_ms >= found:
+        due_ms, name, place = heappop(places)
+        if found is not None and due_ms >= found:
             break
         lease = view.leases.get(name)
-        if lease is not None and lease.renew_ms == renew_ms and lease.ending is None:
-            due_ms = renew_ms if has_executor else lease.hold_ends_ms
-            found = due_ms if found is None else min(found, due_ms)
+        if lease is not None and lease.ending is None and _due_of(lease, has_executor) == due_ms:
+            return due_ms
         for below in (2 * place + 1, 2 * place + 2):
             if below < len(heap):
                 heappush(places, (*heap[below], below))
     return found
+
+
+def _due_of(lease: Lease, has_executor: bool) -> int:  # noqa: FBT001 - as its caller is asked
+    return lease.renew_ms if has_executor else lease.hold_ends_ms
 
 
 def _plan_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None) -> int | None:
@@ -75,9 +77,3 @@ def _starts_ms(view: StateView, least_ms: int, *, has_executor: bool) -> Iterato
         # One that is late while a conflict is open waits for it, its own or the one before.
         if at_ms is not None and (at_ms >= least_ms or not view.open_conflicts):
             yield max(at_ms, least_ms)
-
-
-def _is_outdated(view: StateView, entry: tuple[int, str]) -> bool:
-    renew_ms, name = entry
-    lease = view.leases.get(name)
-    return lease is None or lease.renew_ms != renew_ms

@@ -62,12 +62,14 @@ def find_start(  # noqa: PLR0913 - whose start, and beside which promises
     before_seq: int | None = None,
     own_seq: int | None = None,
     not_before_ms: int = 0,
+    after_ms: int | None = None,
     has_executor: bool = False,
 ) -> Found | None:
     """Return the first start that is expected to work, or None when nothing known leads to one.
 
     Reservations from ``before_seq`` on were made later and give way; ``exempt`` is the run's own,
     made at ``own_seq``, whose money must not be counted as taken (``view`` has its hold released).
+    With ``after_ms`` only what is expected to happen after that leads to one.
     """
     outlook = Outlook.of(view, now_ms, exempt=exempt, before_seq=before_seq, own_seq=own_seq)
     pool, least = view.pools[run.pool], run.widths()[-1]
@@ -82,7 +84,10 @@ def find_start(  # noqa: PLR0913 - whose start, and beside which promises
     duration_ms = asks[0][1].duration_ms
     # However many instants there are, a forecast searches no longer than a start may.
     steps = Steps()
-    for at_ms in _from(not_before_ms, timeline.instants()):
+    instants = timeline.instants()
+    if after_ms is not None:
+        instants = (at_ms for at_ms in instants if at_ms > after_ms)
+    for at_ms in _from(not_before_ms, instants):
         if not steps.spend(ATTEMPT_STEPS):
             return None
         state = timeline.at(at_ms)

@@ -70,6 +70,7 @@ def _find(
     *,
     before_seq: int | None = None,
     not_before_ms: int = 0,
+    after_ms: int | None = None,
 ) -> Found | None:
     """Return the next start of a reservation; those made from ``before_seq`` on give way."""
     name = record.made.reservation
@@ -81,6 +82,7 @@ def _find(
         before_seq=before_seq,
         own_seq=record.seq,
         not_before_ms=not_before_ms,
+        after_ms=after_ms,
         has_executor=scribe.has_executor,
     )
 
@@ -259,7 +261,11 @@ def _defer(scribe: Scribe, record: ReservationRecord, lacking: str) -> None:
         later_ms = 0 if planned_ms is None else planned_ms
         found = _find(scribe, record, before_seq=record.seq, not_before_ms=later_ms)
     if found is not None and planned_ms is not None and found.start_ms <= scribe.now_ms:
-        return  # What it waits for is expected to end at this very instant.
+        if planned_ms >= scribe.now_ms:
+            return  # What it waits for is expected to end at this very instant.
+        # By numbers it fits, and it did not start: a quota of nodes forbids the slots there are.
+        # Only when something else has happened may that be otherwise.
+        found = _find(scribe, record, before_seq=record.seq, after_ms=scribe.now_ms)
     if found is None and planned_ms is None:
         return
     answer = try_reserved(scribe, record)

@@ -40,8 +40,10 @@ class Driver:
         self._relay()
         self._engine.settle_due()
         now_ms = self._engine.now_ms()
-        if self._is_due(now_ms):
-            self._engine.execute(Tick(), actor=ACTOR)
+        due_ms = self._due_ms()
+        if due_ms is None or due_ms > now_ms:
+            return due_ms
+        self._engine.execute(Tick(), actor=ACTOR)
         return self._due_ms(after_ms=now_ms)
 
     def run(self, wait: Wait) -> None:
@@ -65,7 +67,3 @@ class Driver:
             has_executor=self._engine.executor is not None,
             after_ms=after_ms,
         )
-
-    def _is_due(self, now_ms: int) -> bool:
-        due_ms = self._due_ms()
-        return due_ms is not None and due_ms <= now_ms

@@ -8,7 +8,9 @@ through to the one below and are thrown away together.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
+from operator import attrgetter
 
 from quorate.model.crossings import Crossings
 from quorate.model.domain_index import DomainIndex
@@ -55,6 +57,7 @@ class State:
         "_ends_shared",
         "_holdings",
         "_holds_due",
+        "_holds_ending",
         "_node_leases",
         "_nodes",
         "_openings",
@@ -165,6 +168,7 @@ class State:
         self._pending_nodes: dict[str, Node] = {}
         self._pending_free: dict[str, int] = {}
         self._holds_due: list[tuple[int, str]] | None = None
+        self._holds_ending: list[tuple[int, str]] | None = None
         self._openings: list[int] | None = None
 
     def overlay(self) -> State:
@@ -188,7 +192,7 @@ class State:
         over._holdings = self.holdings.layer(over.owners)  # noqa: SLF001 - another state, the same class
         over._stale = []  # noqa: SLF001
         over._pending_nodes, over._pending_free = {}, {}  # noqa: SLF001
-        over._holds_due = None  # noqa: SLF001
+        over._holds_due = over._holds_ending = None  # noqa: SLF001
         over._openings = None  # noqa: SLF001
         over._soft = self.soft  # noqa: SLF001
         is_budgeted = bool(over.soft.budgeted or self.thresholds)
@@ -658,15 +662,26 @@ class State:
         Outdated entries are dropped as they come to the top, so each is looked at once.
         """
         self._index_leases()  # From then on new leases are listed here too.
-        heap = self._holds_due
+        self._holds_due = self._upheld(self._holds_due, _RENEW)
+        return self._holds_due
+
+    def holds_ending(self) -> list[tuple[int, str]]:
+        """Return the heap of the ends of holds, kept like that of renewals."""
+        self._index_leases()
+        self._holds_ending = self._upheld(self._holds_ending, _END)
+        return self._holds_ending
+
+    def _upheld(
+        self, heap: list[tuple[int, str]] | None, at_ms: Callable[[Lease], int]
+    ) -> list[tuple[int, str]]:
+        """Return ``heap`` with something at its top that is true, built anew if it must be."""
         if heap is None or len(heap) > 2 * len(self.leases) + _OUTDATED_MAX:
-            heap = [(lease.renew_ms, name) for name, lease in self.leases.items()]
+            heap = [(at_ms(lease), name) for name, lease in self.leases.items()]
             heapify(heap)
-            self._holds_due = heap
         while heap:
-            renew_ms, name = heap[0]
+            listed_ms, name = heap[0]
             lease = self.leases.get(name)
-            if lease is not None and lease.renew_ms == renew_ms:
+            if lease is not None and at_ms(lease) == listed_ms:
                 break
             heappop(heap)
         return heap
@@ -675,6 +690,8 @@ class State:
         """Note when the hold of ``lease`` ends now, if anybody has asked for that yet."""
         if self._holds_due is not None:
             heappush(self._holds_due, (lease.renew_ms, name))
+        if self._holds_ending is not None:
+            heappush(self._holds_ending, (lease.hold_ends_ms, name))
 
     def _place_pending(self) -> None:
         """Rebuild the islands that nodes join, leave or change in."""
@@ -732,6 +749,8 @@ class State:
 
 
 _NO_DOMAINS = DomainIndex.build({})
+_RENEW = attrgetter("renew_ms")
+_END = attrgetter("hold_ends_ms")
 _OUTDATED_MAX = 1_024
 """How many outdated entries, beyond as many as there are leases, the heap of holds may carry."""
 

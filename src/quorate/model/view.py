@@ -399,6 +399,10 @@ class StateView(Protocol):
         """
         ...
 
+    def holds_ending(self) -> list[tuple[int, str]]:
+        """Return the heap of (end of a hold, lease); outdated entries may be dropped from it."""
+        ...
+
     def overlay(self) -> State:
         """Return a state over this one in which events may be tried."""
         ...

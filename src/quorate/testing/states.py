@@ -21,7 +21,16 @@ _MARKS: Final = frozenset(
     {"_ends_shared", "_stale", "_pending_free", "_pending_nodes", "leases_indexed"}
 )
 _SPECIAL: Final = frozenset(
-    {"_crossings", "_holdings", "_soft", "ends_cache", "family_cache", "_holds_due", "_openings"}
+    {
+        "_crossings",
+        "_holdings",
+        "_soft",
+        "ends_cache",
+        "family_cache",
+        "_holds_due",
+        "_holds_ending",
+        "_openings",
+    }
 )
 _INDEXES: Final = frozenset(
     {
