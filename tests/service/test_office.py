@@ -282,8 +282,9 @@ def test_simulated_work_ends_by_itself_after_as_long_as_was_declared() -> None:
             clock.ms += 9 * 60_000
             assert await office.run(phase) is Phase.RUNNING
             clock.ms += 60_000
-            await office.run(phase)
-            assert await office.run(phase) is Phase.COMPLETED
+            async with asyncio.timeout(10):
+                while await office.run(phase) is not Phase.COMPLETED:
+                    await office.moved(office.recorded_seq, 0.01)
 
     asyncio.run(scenario())
 

@@ -20,7 +20,6 @@ from typing import Any, Final, Protocol, TypeVar
 from msgspec import Struct
 
 from quorate.answers.exits import CommandError, Exit
-from quorate.loop.driver import Driver
 from quorate.loop.engine import Engine
 from quorate.model.records import TokenRecord
 from quorate.operations.answer import Answer
@@ -37,6 +36,7 @@ from quorate.operations.together import (
     may_wait_for_others,
 )
 from quorate.ports.errors import QuorateError
+from quorate.service.chores import Chores, Room
 from quorate.service.reply import Form, Reply, reply_of
 
 _LOG = logging.getLogger(__name__)
@@ -45,22 +45,10 @@ WAITING_MAX: Final = 4_096
 """How many requests may wait for the ledger; more are told to come back."""
 OTHERS_S_MAX: Final = 0.05
 """How long submits may wait while others are answered; one of those is answered in any case."""
-SLEEP_S_MAX: Final = 60.0
-"""How long the thread sleeps at most: the clock may have been set meanwhile."""
-TROUBLE_S: Final = 1.0
-"""How long to wait until something due is tried again that the store did not take."""
 PART_BYTES: Final = 64 * 1024
 """How much of a long answer is made at a time, before others are answered."""
 
 T = TypeVar("T")
-
-
-class Room(Protocol):
-    """Where work happens by itself: its executor says when to look at it again."""
-
-    def next_ms(self) -> int | None:
-        """Return when something will happen; None when nothing will."""
-        ...
 
 
 class Listener(Protocol):
@@ -251,39 +239,23 @@ class Office:
         self._tell(_set, self.ended)
 
     def _answer_all(self, engine: Engine) -> None:
-        driver = Driver(engine)
-        due_ms = self._step(engine, driver)
-        while self._wait(engine, due_ms):
+        chores = Chores(engine, self._room)
+        while self._wait(chores.wait_s()):
             before = engine.head
             self._answer_submits(engine)
             self._answer_others(engine)
-            if engine.head != before or _is_due(engine, due_ms):
-                due_ms = self._step(engine, driver)
+            if engine.head != before:
+                chores.look_again()
+            if chores.do_due():
+                self._look(engine)
+            self._trouble = chores.trouble
 
-    def _wait(self, engine: Engine, due_ms: int | None) -> bool:
+    def _wait(self, sleep_s: float) -> bool:
         """Sleep until there is something to do; return False when there never will be."""
         with self._wake:
-            if not (self.waiting or self._is_stopping) and not _is_due(engine, due_ms):
-                sleep_s = SLEEP_S_MAX
-                if due_ms is not None:
-                    sleep_s = min(SLEEP_S_MAX, max(0.0, (due_ms - engine.now_ms()) / 1_000))
+            if sleep_s > 0 and not (self.waiting or self._is_stopping):
                 self._wake.wait(sleep_s)
             return not self._is_stopping or self.waiting > 0
-
-    def _step(self, engine: Engine, driver: Driver) -> int | None:
-        """Do what is due, and return when to do so again."""
-        try:
-            due_ms = driver.step()
-            self._trouble = ""
-        except QuorateError as error:
-            _LOG.warning("what is due could not be recorded, and is tried again: %s", error)
-            self._trouble = str(error)
-            return engine.now_ms() + int(TROUBLE_S * 1_000)
-        self._look(engine)
-        if self._room is not None:
-            next_ms = self._room.next_ms()
-            due_ms = min((ms for ms in (due_ms, next_ms) if ms is not None), default=None)
-        return due_ms
 
     def _answer_submits(self, engine: Engine) -> None:
         """Commit up to a group of the submits that wait, as one block."""
@@ -338,7 +310,7 @@ class Office:
             view = engine.view
         except QuorateError as error:
             # What is stored cannot be read back; whoever asks next is told, and it is tried anew.
-            self._trouble = str(error)
+            _LOG.warning("the ledger cannot be read: %s", error)
             return
         assert isinstance(view.tokens, dict), "the engine's own state has plain tables"
         self._tokens = view.tokens
@@ -361,10 +333,6 @@ class Office:
         except RuntimeError:
             # The event loop has ended before its office: nobody is left to be told.
             _LOG.warning("answers could not be delivered, because the service has ended")
-
-
-def _is_due(engine: Engine, due_ms: int | None) -> bool:
-    return due_ms is not None and due_ms <= engine.now_ms()
 
 
 def _caller(slip: _Slip) -> Caller:
