@@ -55,6 +55,7 @@ STATUSES: Final[dict[str, Status]] = {
     "sensitive-pool-size": _refused(429, "RESOURCE_EXHAUSTED", "A quota does not allow it"),
     FORBIDDEN: _refused(403, "PERMISSION_DENIED", "You may not do this"),
     UNAUTHENTICATED: _refused(401, "UNAUTHENTICATED", "It is not known who you are"),
+    "no-key": _refused(409, "FAILED_PRECONDITION", "There is no key to sign with here"),
     "not-found": _refused(404, "UNIMPLEMENTED", "There is nothing at this address"),
     "method-not-allowed": _refused(405, "UNIMPLEMENTED", "Nothing answers this method here"),
     "not-acceptable": _refused(406, "INVALID_ARGUMENT", "It cannot be told in that form"),
