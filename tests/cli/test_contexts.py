@@ -110,6 +110,7 @@ def test_an_open_wire_is_warned_of(home: Shell) -> None:
         (("set", "a", "--server", "http://u:p@h"), 2, "has a user or password in it"),
         (("set", "a", "--server", "http://h?x=1"), 2, "more than an address"),
         (("set", "a", "--server", "http://h", "--token-file", "no"), 4, "cannot be read"),
+        (("set", "a", "--server", "https://h", "--ca-file", "no"), 2, "no cannot be read"),
         (("use", "nope"), 1, "there is no context 'nope'"),
         (("delete", "nope"), 1, "there is no context 'nope'"),
     ],

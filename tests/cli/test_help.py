@@ -82,6 +82,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     elastic = "  malleable: {minTotalGPUs: 16, maxTotalGPUs: 96, stepGPUs: 8}\n"
     (files / "run.yaml").write_text(train.replace("{name: train}", "{name: train-1}") + elastic)
     (files / "world.json").write_text(json.dumps(WORLD))
+    (files / "job.sh").write_text("#!/bin/bash\n#SBATCH --gpus=h100:8\ntrue\n")
+    (files / "lab.token").write_text("qt_of_nobody\n")
     before = shutil.copytree(files, folder / "before")
     for words in (["init"], ["apply", "-f", "fleet.yaml", "-f", "budgets.yaml"]):
         assert process(before, *words).code == 0
@@ -111,6 +113,10 @@ def _arranged(prepared: Path, place: Path, line: str, capsys: pytest.CaptureFixt
     stages["node wiped"] = "left"
     stage = next((found for words, found in stages.items() if words in line), "after")
     shutil.copytree(prepared / stage, place)
+    if line.startswith(("quorate context use lab", "quorate context delete")):
+        config = place / ".config" / "quorate" / "config.toml"
+        config.parent.mkdir(parents=True)
+        config.write_text('[contexts.lab]\nserver = "http://127.0.0.1:8414"\n')
     # What an example makes is not there yet.
     new = line.partition(" --out ")[2].split()[:1]
     for name in new:

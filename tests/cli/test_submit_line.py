@@ -60,8 +60,8 @@ def test_several_flavors_are_preferences(shell: Shell) -> None:
         (("--flavor", "H100", "--env", "1A=2", "--", "true"), "--env: has a name that no"),
         (("--flavor", "H100", "--env", "A=1", "--env", "A=2", "--", "x"), "--env A: is given"),
         (("--flavor", "H100", "--name", "a b", "--", "true"), "--name: must be 1 to 128"),
-        (("-f", "run.yaml", "--", "true"), "give either -f FILE, --like RUN, or --gpus"),
-        (("--like", "a", "--name", "b"), "give either -f FILE, --like RUN, or --gpus"),
+        (("-f", "run.yaml", "--", "true"), "give either -f FILE or --like RUN, or --gpus"),
+        (("--like", "a", "--name", "b"), "give either -f FILE or --like RUN, or --gpus"),
     ],
 )
 def test_what_is_wrong_with_a_line_is_said_in_its_own_words(

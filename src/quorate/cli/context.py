@@ -93,7 +93,6 @@ def use(settings: Settings, name: str) -> None:
     epilog=examples(
         "quorate context set lab --server http://127.0.0.1:8414 --token-file lab.token",
         "cat lab.token | quorate context set lab --server https://quorate.lab:8414 --token -",
-        "quorate context set lab --server https://quorate.lab:8414 --ca-file lab-ca.pem",
     ),
 )
 @click.argument("name", shell_complete=context_names)
@@ -151,6 +150,7 @@ def set_context(
         found = replace(found, ca_file=_absolute(ca_file))
     with _told():
         place = found.place({})
+        place.tls()
         changed = config.with_context(name, replace(found, server=place.server))
     _save(path, changed)
     if place.is_open:

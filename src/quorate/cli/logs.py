@@ -8,7 +8,7 @@ from quorate.cli.completing import names_of
 from quorate.cli.settings import Settings, examples, reader
 
 
-@click.command(epilog=examples("quorate logs --help", "quorate logs train-1 -f || true"))
+@click.command(epilog=examples('quorate logs train-1 -f || echo "nobody keeps its output"'))
 @click.argument("run", shell_complete=names_of("run"))
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run is over.")
 @click.option(

@@ -18,9 +18,9 @@ from quorate.cli.settings import Settings, examples, reader
 @reader
 @click.pass_obj
 def queue(settings: Settings, *, owner: str | None, limit: int | None) -> None:
-    """Show who waits, in order, and why: the same as `quorate get queue`.
+    """Show who waits, in order, and why.
 
-    `quorate explain RUN` says why one of them stands where it stands, and what would start it.
+    The same as `quorate get queue`. `quorate explain RUN` says why one of them stands where it stands, and what would start it.
     """
     from quorate.cli.asking import ask
     from quorate.operations.asked import ListRuns

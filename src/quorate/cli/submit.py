@@ -97,7 +97,9 @@ def submit(
     typed = [_OPTIONS[option] for option, value in said.items() if value not in (None, ())]
     is_typed = bool(command or said["gpus"] or said["team"])
     if [bool(files), like is not None, is_typed].count(True) != 1:
-        raise click.UsageError("give either -f FILE, --like RUN, or --gpus N --team OWNER")
+        raise click.UsageError(
+            "give either -f FILE or --like RUN, or --gpus N --team OWNER -- COMMAND"
+        )
     if typed and not is_typed:
         raise click.UsageError(f"{typed[0]} is for a run by command line; use --set with a file")
     if like is not None and name is None:

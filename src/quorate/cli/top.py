@@ -13,9 +13,9 @@ from quorate.cli.settings import Settings, examples, reader
 @reader
 @click.pass_obj
 def top(settings: Settings, pool: str | None) -> None:
-    """Show the fleet by flavor and domain, and who has how much of it.
+    """Show the fleet, and who has how much of it.
 
-    In a bar # is in use, x out of service and . free. QUEUED are the GPUs that waiting runs ask
+    By flavor, by domain and by owner. In a bar # is in use, x out of service and . free. QUEUED are the GPUs that waiting runs ask
     for. Owners that are not yours to see are shown together, as (others).
     """
     from quorate.cli.asking import ask
