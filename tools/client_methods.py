@@ -27,7 +27,7 @@ FOLDER: Final = Path("src", "quorate", "client")
 WIDTH: Final = 92
 SPOKEN: Final = ("user", "days")
 """Fields that read well without their names, beside those in a path and those that are needed."""
-RESERVED: Final = ("submit", "watch", "run", "close", "told", "tree", "text", "lines")
+RESERVED: Final = ("submit", "watch", "run", "close", "told", "tree", "noted", "lines")
 """What clients have of their own."""
 _GENERIC: Final = {tuple: "Sequence", list: "Sequence", dict: "Mapping"}
 _PLAIN: Final = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 import tomllib
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from quorate.operations.listing import MORE
 from tests.cli.shell import Said, Shell, process
 from tests.client.scripted import Act, gives, page, refuses, serving
 
@@ -260,8 +262,25 @@ def test_a_tree_is_printed_as_json_and_yaml(home: Shell) -> None:
         "head": None,
         "hours": 0.10,
     }
-    with serving(gives(tree)) as server:
+    with serving(gives(tree, Quorate_Notes='["warning: w", "\\u00e9"]')) as server:
         said = home("--server", server.url, "cancel", "a", "-o", "yaml")
     assert said.code == 0
     assert "hours: 0.1\n" in said.out
-    assert said.err == "warning: w\n"
+    assert said.err == "warning: w\n\u00e9\n"
+
+
+def test_a_list_is_asked_for_to_its_end(home: Shell) -> None:
+    def page_of(name: str, **more: str) -> dict[str, Any]:
+        return {"apiVersion": "v", "kind": "List", "items": [{"name": name}], **more}
+
+    note = json.dumps([MORE])
+    pages = [gives(page_of("a", next="a"), Quorate_Notes=note), gives(page_of("b"))]
+    with serving(*pages) as server:
+        said = home("--server", server.url, "get", "nodes", "-o", "json")
+    assert said.json == page_of("a") | {"items": [{"name": "a"}, {"name": "b"}]}
+    assert said.err == ""
+    assert [got.query for got in server.got] == [[], [("cursor", "a")]]
+    with serving(gives(page_of("a", next="a"), Quorate_Notes=note)) as server:
+        said = home("--server", server.url, "get", "nodes", "-o", "json", "--limit", "1")
+    assert said.json["next"] == "a"
+    assert said.err == f"{MORE}\n"

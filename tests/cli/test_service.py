@@ -69,6 +69,8 @@ READS = [
     "get nodes -o yaml",
     "get budgets -o json",
     "get resolveroutcomes",
+    "get resolveroutcomes -o json",
+    "apply -f examples/teams.yaml --dry-run -o json",
     "get run nope",
     "get run train nope",
     "queue",

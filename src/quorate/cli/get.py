@@ -72,9 +72,8 @@ def get(
     elif len(names) == 1 and found.name != "queue" and owner is None and phase is None:
         ask(settings, f"get-{found.name}", GetThing(name=names[0]))
     elif is_run:
-        asked = ListRuns(
-            names=names, owner=owner, phase=phase, limit=limit, newest=found.name == "run"
-        )
+        newest = found.name == "run" and limit is not None
+        asked = ListRuns(names=names, owner=owner, phase=phase, limit=limit, newest=newest)
         ask(settings, f"list-{found.plural}", asked)
     else:
         ask(settings, f"list-{found.plural}", ListThings(names=names, limit=limit))

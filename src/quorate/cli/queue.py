@@ -20,7 +20,8 @@ from quorate.cli.settings import Settings, examples, reader
 def queue(settings: Settings, *, owner: str | None, limit: int | None) -> None:
     """Show who waits, in order, and why.
 
-    The same as `quorate get queue`. `quorate explain RUN` says why one of them stands where it stands, and what would start it.
+    The same as `quorate get queue`. `quorate explain RUN` says why one of them stands where it
+    stands, and what would start it.
     """
     from quorate.cli.asking import ask
     from quorate.operations.asked import ListRuns

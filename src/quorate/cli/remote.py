@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from quorate.answers.exits import CommandError, Exit
 from quorate.cli.csv_option import CSV
@@ -17,6 +18,7 @@ from quorate.cli.settings import Settings
 from quorate.client.client import Client
 from quorate.client.contexts import Target
 from quorate.operations.answer import Answer
+from quorate.operations.listing import MORE
 from quorate.operations.operation import JSON_LINES, Operation
 
 TRIES_MAX: Final = 4
@@ -63,28 +65,40 @@ def service_answer(client: Client, operation: Operation, asked: Struct) -> Answe
 
 def _ask(settings: Settings, client: Client, name: str, asked: Struct, *, is_first: bool) -> None:
     if settings.output == CSV:
-        click.echo(client.text(name, asked, accept=CSV_TYPE), nl=False)
-        return
-    if not settings.is_table:
-        tree = client.tree(name, asked)
+        text, notes = client.noted(name, asked, accept=CSV_TYPE)
+        _aside(notes)
+        click.echo(text, nl=False)
+    elif settings.is_table:
+        told = client.told(name, asked, wide=settings.wide)
+        with telling(told.done) if told.done else nullcontext():
+            _aside(told.err)
+            if not is_first:
+                click.echo()
+            for line in told.out:
+                click.echo(line)
+    else:
+        tree, aside = _all_pages(client, name, asked)
         done = _done(tree)
         with telling(done) if done else nullcontext():
-            for warning in _warnings(tree):
-                click.echo(f"warning: {warning}", err=True)
+            _aside(aside)
             print_tree(settings, tree)
-        return
-    told = client.told(name, asked, wide=settings.wide)
-    with telling(told.done) if told.done else nullcontext():
-        for note in told.err:
-            click.echo(note, err=True)
-        if not is_first:
-            click.echo()
-        for line in told.out:
-            click.echo(line)
 
 
-def _warnings(tree: Any) -> list[str]:
-    return list(tree.get("warnings", ())) if isinstance(tree, dict) and "changes" in tree else []
+def _aside(notes: Sequence[str]) -> None:
+    for note in notes:
+        click.echo(note, err=True)
+
+
+def _all_pages(client: Client, name: str, asked: Struct) -> tuple[Any, Sequence[str]]:
+    """Return an answer for programs; a list without a limit is asked for to its end."""
+    tree, notes = client.noted(name, asked)
+    if getattr(asked, "limit", 0) is not None or not isinstance(tree, dict):
+        return tree, notes
+    while "next" in tree:
+        more, notes = client.noted(name, replace(asked, cursor=tree.pop("next")))
+        tree["items"] += more.pop("items")
+        tree |= more
+    return tree, [note for note in notes if note != MORE]
 
 
 def _done(tree: Any) -> str:

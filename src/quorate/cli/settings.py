@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from quorate.answers.exits import CommandError, Exit
+from quorate.cli.completing import context_names
 from quorate.ports.clock import Clock
 
 if TYPE_CHECKING:
@@ -152,6 +153,7 @@ def ledger_options(command: F) -> F:
         metavar="NAME",
         help="Ask the service of this context; `file` is the ledger's file.  "
         "[env: QUORATE_CONTEXT; default: the current one, see quorate context]",
+        shell_complete=context_names,
     )
     return file_option(command)
 

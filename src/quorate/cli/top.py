@@ -15,8 +15,9 @@ from quorate.cli.settings import Settings, examples, reader
 def top(settings: Settings, pool: str | None) -> None:
     """Show the fleet, and who has how much of it.
 
-    By flavor, by domain and by owner. In a bar # is in use, x out of service and . free. QUEUED are the GPUs that waiting runs ask
-    for. Owners that are not yours to see are shown together, as (others).
+    By flavor, by domain and by owner. In a bar # is in use, x out of service and . free. QUEUED are
+    the GPUs that waiting runs ask for. Owners that are not yours to see are shown together, as
+    (others).
     """
     from quorate.cli.asking import ask
     from quorate.operations.asked_looking import FleetTop

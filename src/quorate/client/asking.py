@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
@@ -39,21 +40,24 @@ class Asking:
         """Return what an operation gives as it was written, every number to its last digit."""
         return flows.exchange(OPERATIONS[name], question, self.retrying, wire.tree_of)
 
+    def noted(
+        self, name: str, question: Struct, *, accept: str = wire.JSON
+    ) -> Flow[tuple[wire.Tree, tuple[str, ...]]]:
+        """Return what ``tree`` does, or the text of another type, and what is said aside."""
+        read = wire.tree_of if accept == wire.JSON else partial(wire.text_of, media=accept)
+        return flows.exchange(
+            OPERATIONS[name],
+            question,
+            self.retrying,
+            lambda reply: (read(reply), wire.notes_of(reply)),
+            accept=accept,
+        )
+
     def told(self, name: str, question: Struct, *, wide: bool) -> Flow[wire.Told]:
         """Return what a person is told, as the service words it."""
         accept = f"{wire.TOLD}; wide=true" if wide else wire.TOLD
         return flows.exchange(
             OPERATIONS[name], question, self.retrying, wire.told_of, accept=accept
-        )
-
-    def text(self, name: str, question: Struct, *, accept: str) -> Flow[str]:
-        """Return what an operation gives as text of the type ``accept``."""
-        return flows.exchange(
-            OPERATIONS[name],
-            question,
-            self.retrying,
-            lambda reply: wire.text_of(reply, accept),
-            accept=accept,
         )
 
     def stream(self, name: str, question: Struct) -> Flow[None]:

@@ -17,7 +17,7 @@ from quorate.client.methods import Methods
 from quorate.client.place import Place
 from quorate.client.retrying import Retrying
 from quorate.client.run_document import Said, work_of
-from quorate.client.wire import Told, Tree
+from quorate.client.wire import JSON, Told, Tree
 from quorate.operations import given
 from quorate.operations.given_ledger import Explanation, Forecast
 from quorate.operations.given_looking import LogLine
@@ -91,9 +91,14 @@ class Client(Methods):
         """Return what a person is told of the operation ``name``: lines, as the CLI prints them."""
         return self._driver.run(self._asking.told(name, asked, wide=wide))
 
-    def text(self, name: str, asked: Struct, *, accept: str) -> str:
-        """Return what the operation ``name`` gives as text of a type, such as ``text/csv``."""
-        return self._driver.run(self._asking.text(name, asked, accept=accept))
+    def noted(
+        self, name: str, asked: Struct, *, accept: str = JSON
+    ) -> tuple[Tree, tuple[str, ...]]:
+        """Return what ``tree`` does, and what the service says aside.
+
+        With another ``accept``, such as ``text/csv``, it is a text.
+        """
+        return self._driver.run(self._asking.noted(name, asked, accept=accept))
 
     def lines(self, name: str, asked: Struct) -> Iterator[str]:
         """Yield the lines of an operation that gives many, such as ``export-ledger``."""

@@ -29,7 +29,7 @@ from quorate.client.errors import (
     StaleVersionError,
     UnauthenticatedError,
 )
-from quorate.operations.operation import ASIDE, DRY_RUN, Operation
+from quorate.operations.operation import ASIDE, DRY_RUN, NOTES, Operation
 
 Tree = Any
 """What JSON can hold."""
@@ -142,6 +142,14 @@ def tree_of(reply: Reply) -> Any:
     """Return the tree in ``reply``, every number to its last digit; raises as ``given_of``."""
     check(reply)
     return _decoded(reply, JSON, _EXACT)
+
+
+def notes_of(reply: Reply) -> tuple[str, ...]:
+    """Return what ``reply`` says aside; nothing where it cannot be read."""
+    try:
+        return msgspec.json.decode(reply.headers.get(NOTES, "[]"), type=tuple[str, ...])
+    except msgspec.DecodeError:
+        return ()
 
 
 def told_of(reply: Reply) -> Told:

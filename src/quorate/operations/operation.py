@@ -103,5 +103,7 @@ KEY: Final = "idempotency_key"
 """The field that tells a repetition from another request."""
 ASIDE: Final = {"if_match": "If-Match", KEY: "Idempotency-Key"}
 """Fields that travel in a header of REST, not in the body."""
+NOTES: Final = "quorate-notes"
+"""The header of REST in which an answer for programs says aside what a person is told: JSON."""
 DRY_RUN: Final = "dry_run"
 """The field of every write that travels in the query of REST."""

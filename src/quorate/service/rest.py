@@ -5,7 +5,8 @@ There is no code for any one operation here (docs/adr/0019).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Final
@@ -18,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from quorate import __version__
 from quorate.operations.answering import check_role
 from quorate.operations.caller import OVERSEERS, Caller
-from quorate.operations.operation import JSON, Effect, Operation
+from quorate.operations.operation import JSON, NOTES, Effect, Operation
 from quorate.operations.statuses import FORBIDDEN, UNAVAILABLE, USAGE
 from quorate.service.auth import Doorkeeper
 from quorate.service.decoding import asked_of, has_body
@@ -34,6 +35,8 @@ from quorate.service.watch import WatchHall
 
 FAILURES_PER_S_MAX: Final = 10
 """How many requests a second from one address may fail to say who asks."""
+NOTES_BYTES_MAX: Final = 4_096
+"""How much of what is said aside goes into a header."""
 FIELDS_MAX: Final = 2_000
 """How many parameters a query may have."""
 _METRICS_MEDIA: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -190,6 +193,8 @@ async def _respond(
 ) -> None:
     """Send an answer, whole or in parts as they are made."""
     head = [(b"content-type", MEDIA_OF[form].encode()), (b"vary", b"accept")]
+    if reply.notes and form not in (Form.TOLD, Form.WIDE):
+        head.append((NOTES.encode(), _notes(reply.notes)))
     status = 200
     body = reply.body
     if reply.etag:
@@ -207,6 +212,18 @@ async def _respond(
     async for part in office.parts_of(reply.lines):
         await send({"type": "http.response.body", "body": part, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
+
+
+def _notes(notes: Sequence[str]) -> bytes:
+    """Return what is said aside as a header; what does not fit is counted."""
+    kept = list(notes)
+    while True:
+        left = len(notes) - len(kept)
+        told = [*kept, f"note: and {left} more"] if left else kept
+        text = json.dumps(told, ensure_ascii=True).encode()
+        if len(text) <= NOTES_BYTES_MAX or not kept:
+            return text
+        del kept[len(kept) * 3 // 4 :]
 
 
 class _Own:
