@@ -13,8 +13,12 @@ from pathlib import Path
 import click
 import pytest
 
+from quorate.adapters.clock_system import SystemClock
+from quorate.adapters.store_sqlite import SqliteStore
 from quorate.cli.demo_stage import MovableClock
 from quorate.cli.main import quorate
+from quorate.core.commands import IssueToken
+from quorate.loop.engine import Engine
 from tests.cli.shell import EXAMPLES, Shell, process
 
 pytestmark = pytest.mark.slow  # Every example is a process of its own.
@@ -101,6 +105,14 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def _issue(ledger: Path, name: str) -> None:
+    """Issue a token under the id that an example names; else it is drawn by chance."""
+    with SqliteStore.open(ledger) as store:
+        engine = Engine.open(store, SystemClock())
+        command = IssueToken(name, "0" * 64, role="admin", tenant="", user="ada")
+        assert not engine.execute(command, actor="ada").decision.refusals
+
+
 def _arranged(prepared: Path, place: Path, line: str, capsys: pytest.CaptureFixture[str]) -> Path:
     """Return ``place``, as somebody who types ``line`` has it before."""
     if "replay" in line:
@@ -117,6 +129,8 @@ def _arranged(prepared: Path, place: Path, line: str, capsys: pytest.CaptureFixt
         config = place / ".config" / "quorate" / "config.toml"
         config.parent.mkdir(parents=True)
         config.write_text('[contexts.lab]\nserver = "http://127.0.0.1:8414"\n')
+    if "token revoke" in line:
+        _issue(place / "quorate.db", line.split()[3])
     # What an example makes is not there yet.
     new = line.partition(" --out ")[2].split()[:1]
     for name in new:

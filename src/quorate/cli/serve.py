@@ -73,7 +73,9 @@ def serve(
     show: bool,
     **given: str | None,
 ) -> None:
-    """Serve a ledger to others, by REST under /api/v1 and by gRPC.
+    """Serve a ledger to others, by REST and gRPC.
+
+    REST is answered under /api/v1; gRPC where --grpc-listen says.
 
     Everything can be set in a file, as QUORATE_... in the environment, or by a flag; the later one
     wins. At the first start a token for an admin is printed, this once. It ends when it is told to

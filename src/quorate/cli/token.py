@@ -92,7 +92,12 @@ def list_(settings: Settings, tenant: str | None, user: str | None) -> None:
     ask(settings, "list-tokens", ListTokens(tenant=tenant, user=user))
 
 
-@token.command()
+@token.command(
+    epilog=examples(
+        "quorate token revoke 1f0c2ab94d31",
+        'quorate token revoke 1f0c2ab94d31 --note "laptop lost"',
+    )
+)
 @click.argument("name", metavar="TOKEN")
 @click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
 @writer
@@ -109,7 +114,7 @@ def revoke(settings: Settings, name: str, note: str, dry_run: bool) -> None:
 @reader
 @click.pass_obj
 def whoami(settings: Settings) -> None:
-    """Say who you are to the service, or to the ledger's file."""
+    """Say who you are to the service, or to the file."""
     from quorate.cli.asking import ask
     from quorate.operations.asked import Nothing
 
