@@ -33,10 +33,12 @@ PACKAGE: Final = "quorate"
 # The tests of the tree itself ask git, this tool's tests would start it again, and the examples of
 # the help start processes of their own.
 _OPTIONS: Final = (
-    *("-q", "-x", "--no-header", "--tb=no", "-m", "not soak"),
+    *("-q", "-x", "--no-header", "--tb=no", "-m", "not soak and not slow"),
     *("-p", "no:randomly", "-p", "no:xdist", "-p", "no:cacheprovider"),
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
     *("--ignore=tests/tidy", "--ignore=tests/unit/tools", "--ignore=tests/cli/test_help.py"),
+    # What they ask of the core, and more, is asked by tests that start no server.
+    *("--ignore=tests/service", "--ignore=tests/client"),
 )
 _SIMULATION: Final = (
     "tests/dst/test_trials.py::test_a_system_in_which_everything_goes_wrong_stays_right"
