@@ -20,6 +20,7 @@ from typing import Final
 import uvicorn
 
 from quorate.adapters.clock_system import SystemClock
+from quorate.adapters.store_sqlite import SqliteStore
 from quorate.answers.exits import CommandError, Exit
 from quorate.operations.desk import Signer
 from quorate.service.auth import Doorkeeper
@@ -31,7 +32,7 @@ from quorate.service.handled import Handled
 from quorate.service.listening import BACKLOG, bind, check_tls
 from quorate.service.office import Office
 from quorate.service.oidc import OidcTrust
-from quorate.service.opening import first_token, open_ledger
+from quorate.service.opening import OpenStore, first_token, open_ledger
 from quorate.service.rest import Metrics, Parts, application
 from quorate.service.room import SimulatedRoom
 from quorate.service.watch import WatchHall
@@ -47,10 +48,11 @@ class Extras:
     """What others add to the daemon: metrics, further ways of asking, and the ledger's key.
 
     ``surfaces`` are entered when the ledger is open, and left before it is closed. ``ends`` are
-    told of every request of REST when it is over.
+    told of every request of REST when it is over. ``open_store`` opens the ledger's file.
     """
 
     signer: Signer | None = None
+    open_store: OpenStore = SqliteStore.open
     metrics: Metrics | None = None
     ends: Sequence[Callable[[Handled], None]] = ()
     surfaces: Sequence[Callable[[Office, Doorkeeper], AsyncIterator[str]]] = field(
@@ -81,7 +83,7 @@ class Daemon:
         room = SimulatedRoom(clock) if configuration.executor == "simulated" else None
         path = Path(configuration.ledger)
         office = Office(
-            lambda: open_ledger(path, room),
+            lambda: open_ledger(path, room, self._extras.open_store),
             name=configuration.ledger,
             room=room,
             signer=self._extras.signer,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -28,8 +29,11 @@ RESTORE: Final = (
 )
 
 
-def _opened(path: Path, executor: Executor | None) -> Engine:
-    store = SqliteStore.open(path)
+OpenStore = Callable[[Path], EventStore]
+
+
+def _opened(path: Path, executor: Executor | None, open_store: OpenStore) -> Engine:
+    store = open_store(path)
     try:
         _verify(path, store)
         lottery = lottery_path(path)
@@ -51,13 +55,15 @@ def _verify(path: Path, store: EventStore) -> None:
         )
 
 
-def open_ledger(path: Path, executor: Executor | None) -> Engine:
+def open_ledger(
+    path: Path, executor: Executor | None, open_store: OpenStore = SqliteStore.open
+) -> Engine:
     """Return the engine of the ledger at ``path``, every block of which was verified first.
 
     Raises ``CommandError`` with what to do when it does not verify, and what opening a store does.
     """
     try:
-        return _opened(path, executor)
+        return _opened(path, executor, open_store)
     except CorruptLedgerError as error:
         sound = sound_head(path)
         raise CommandError(
