@@ -1,0 +1,193 @@
+"""A daemon that kills itself at a chosen instant, and is started again as a supervisor would.
+
+Run as ``python -m tests.service.crashing LEDGER PORT INSTANT LIVES``. Each life is a process of its
+own, forked from this one, which has imported everything and holds nothing open. Where and with
+which block it died is noted in ``deaths.txt`` beside the ledger. The last life is spared: it ends
+when the whole group of processes is sent SIGTERM.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from random import Random
+from threading import Thread
+from typing import Final
+
+import uvloop
+
+from quorate.adapters.store_sqlite import SqliteStore
+from quorate.ledger.chain import Block, Head, open_block
+from quorate.loop.engine import Engine
+from quorate.model.events import RequestKept
+from quorate.service.auth import Doorkeeper
+from quorate.service.config import configured
+from quorate.service.daemon import Daemon, Extras
+from quorate.service.office import Office
+
+DEATHS: Final = "deaths.txt"
+SNAPSHOT_EVENTS: Final = 25
+"""So few that every life takes several snapshots."""
+PASSED_MAX: Final = 6
+"""How many chances to die are let pass, at most, so that each life has done something."""
+IN_COMMIT: Final = "in COMMIT"
+IN_COMMIT_S_MAX: Final = 0.001
+
+
+class Instant(StrEnum):
+    """When it dies."""
+
+    BEFORE = "before-the-commit"
+    GROUP = "in-a-group-commit"
+    AFTER = "after-the-commit"
+    SNAPSHOT = "in-a-snapshot"
+
+
+PLACES: Final = {
+    Instant.BEFORE: ("",),
+    Instant.GROUP: ("INSERT INTO block", "UPDATE head", "COMMIT", IN_COMMIT),
+    Instant.AFTER: ("",),
+    Instant.SNAPSHOT: ("INSERT OR REPLACE INTO snapshot", "COMMIT", IN_COMMIT),
+}
+"""The statements that it dies at, one after another; or while the last of them is carried out."""
+
+
+@dataclass
+class Doom:
+    """When one life ends. ``passed`` chances are let pass first."""
+
+    instant: Instant
+    place: str
+    passed: int
+    in_commit_s: float
+
+
+class DoomedStore(SqliteStore):
+    """A store whose process dies at the instant that its ``doom`` says; none spares it."""
+
+    doom: Doom | None = None
+
+    def append(self, block: Block, *, expected: Head) -> None:
+        """Append ``block``, unless it is its turn to die."""
+        if self._is_time(Instant.BEFORE):
+            self._die(block.hash)
+        if _requests(block) > 1 and self._is_time(Instant.GROUP):
+            self._die_in_transaction(block.hash)
+        is_last = self._is_time(Instant.AFTER)
+        super().append(block, expected=expected)
+        if is_last:
+            self._die(block.hash)
+
+    def save_snapshot(self, head: Head, payload: bytes) -> None:
+        """Keep ``payload``, unless it is its turn to die."""
+        if self._is_time(Instant.SNAPSHOT):
+            self._die_in_transaction(head.hash)
+        super().save_snapshot(head, payload)
+
+    def _is_time(self, instant: Instant) -> bool:
+        if self.doom is None or self.doom.instant is not instant:
+            return False
+        self.doom.passed -= 1
+        return self.doom.passed < 0
+
+    def _die_in_transaction(self, what: bytes) -> None:
+        """Have the process die at a statement that follows."""
+        assert self.doom is not None
+        place, wait_s = self.doom.place, self.doom.in_commit_s
+
+        def die_soon() -> None:
+            time.sleep(wait_s)
+            self._die(what)
+
+        def traced(statement: str) -> None:
+            if place == IN_COMMIT and statement == "COMMIT":
+                # The thread runs while SQLite writes, which lets go of the interpreter.
+                Thread(target=die_soon).start()
+            elif place != IN_COMMIT and statement.startswith(place):
+                self._die(what)
+
+        self._db.set_trace_callback(traced)
+
+    def _die(self, what: bytes) -> None:
+        assert self.doom is not None
+        note = f"{self.doom.instant}\t{self.doom.place}\t{what.hex()}\n"
+        with (self.path.parent / DEATHS).open("a", encoding="utf-8") as deaths:
+            deaths.write(note)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _requests(block: Block) -> int:
+    """Return how many requests with a key a block holds."""
+    before = Head(height=block.height - 1, seq=block.first_seq - 1, hash=block.prev_hash)
+    return sum(isinstance(event, RequestKept) for event in open_block(block, after=before))
+
+
+async def _many_snapshots(office: Office, doorkeeper: Doorkeeper) -> AsyncIterator[str]:
+    del doorkeeper
+
+    def set_up(engine: Engine) -> None:
+        engine.snapshot_events = SNAPSHOT_EVENTS
+
+    await office.run(set_up)
+    yield "nowhere; snapshots are taken often"
+
+
+def _live(ledger: Path, port: int, doom: Doom | None) -> None:
+    """Serve until killed or told to stop."""
+
+    def open_store(path: Path) -> SqliteStore:
+        store = DoomedStore.open(path)
+        store.doom = doom
+        return store
+
+    flags = {"listen": f"127.0.0.1:{port}", "ledger": str(ledger), "executor": "simulated"}
+    daemon = Daemon(
+        configured(flags, {}, None), Extras(open_store=open_store, surfaces=[_many_snapshots])
+    )
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(daemon.run(lambda *_: None))
+
+
+def _life(ledger: Path, port: int, doom: Doom | None) -> int:
+    """Return how a life ended, as ``subprocess`` tells it."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            _live(ledger, port, doom)
+            code = 0
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def main(ledger: Path, port: int, instant: Instant, lives: int) -> int:
+    """Return 0 when every life but the last was ended by SIGKILL, and that one cleanly."""
+    # The group is told to stop; the one that serves has a handler of its own.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    rng = Random(str(instant))
+    places = PLACES[instant]
+    for number in range(lives):
+        doom = Doom(
+            instant,
+            places[number % len(places)],
+            passed=rng.randint(1, PASSED_MAX),
+            in_commit_s=rng.uniform(0, IN_COMMIT_S_MAX),
+        )
+        code = _life(ledger, port, doom)
+        if code != -signal.SIGKILL:
+            sys.stderr.write(f"life {number} ended by {code}\n")
+            return 1
+    return _life(ledger, port, None)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2]), Instant(sys.argv[3]), int(sys.argv[4])))

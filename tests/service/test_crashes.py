@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from quorate.adapters.store_sqlite import SqliteStore
+from quorate.answers.timeline import entries
+from quorate.ledger.chain import GENESIS
+from quorate.ledger.codec import event_to_json
+from quorate.service.opening import first_token, open_ledger
+from quorate.service.reply import to_json
+from tests.service.conftest import documents_of
+from tests.service.crashing import DEATHS, IN_COMMIT, PLACES, Instant
+from tests.service.serving import new_ledger, serving
+from tests.service.worlds import run_tree
+
+KILLS = 12
+SUBMITTERS = 6
+AGAIN_S = 0.02
+WHOLE_S = 120.0
+ROOT = Path(__file__).resolve().parents[2]
+_CLI = "from quorate.cli.main import run; run()"
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _prepared(folder: Path) -> tuple[Path, str]:
+    """Return a ledger with a fleet and teams, and the token of an admin."""
+    ledger = new_ledger(folder)
+    engine = open_ledger(ledger, None)
+    token = first_token(engine)
+    engine.close()
+    assert token is not None
+    body = {"documents": documents_of("fleet.yaml", "teams.yaml")}
+    with serving(ledger) as served, served.client(token) as client:
+        assert client.post("/api/v1/apply", json=body).status_code == 200
+    return ledger, token
+
+
+@contextmanager
+def _crashing(ledger: Path, port: int, instant: Instant) -> Iterator[subprocess.Popen[bytes]]:
+    words = [str(ledger), str(port), instant.value, str(KILLS)]
+    with (ledger.parent / "err.txt").open("wb") as err:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.service.crashing", *words],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=err,
+            stderr=err,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(10)
+
+
+@dataclass
+class Crowd:
+    """Those who submit and repeat what was not answered, and one who watches and resumes."""
+
+    client: httpx.AsyncClient
+    folder: Path
+    is_over: bool = False
+    cursor: int = 0
+    sent: int = 0
+    cut_off: int = 0
+    resumed: int = 0
+    answers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    seen: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+
+    async def run(self) -> int:
+        """Return the last sequence, once everybody has died often enough and all was seen."""
+        watching = asyncio.ensure_future(self.watch())
+        submitting = [asyncio.ensure_future(self.submit()) for _ in range(SUBMITTERS)]
+        while len(deaths(self.folder)) < KILLS:
+            await asyncio.sleep(AGAIN_S)
+            for each in (watching, *submitting):
+                if each.done():
+                    each.result()
+        self.is_over = True
+        await asyncio.gather(*submitting)
+        end = await self._end()
+        while self.cursor < end:
+            await asyncio.sleep(AGAIN_S)
+            end = await self._end()
+        watching.cancel()
+        return end
+
+    async def _end(self) -> int:
+        return int((await self.client.get("/readyz")).json()["sequence"])
+
+    async def submit(self) -> None:
+        """Submit one run after another, each until it is answered."""
+        while not self.is_over:
+            self.sent += 1
+            name = f"run-{self.sent}"
+            document = run_tree(name, "rai", gpus=1, runtime={"expectedDuration": "1s"})
+            while name not in self.answers:
+                try:
+                    answer = await self.client.post(
+                        "/api/v1/runs",
+                        json={"document": document},
+                        headers={"Idempotency-Key": f"key-{name}"},
+                    )
+                except httpx.TransportError:
+                    self.cut_off += 1
+                    await asyncio.sleep(AGAIN_S)
+                    continue
+                assert answer.status_code == 200, answer.text
+                self.answers[name] = answer.json()
+
+    async def watch(self) -> None:
+        """Follow from the first event on, and from the cursor on when the stream breaks off."""
+        while True:
+            headers = {"Last-Event-ID": str(self.cursor)}
+            try:
+                async with self.client.stream("GET", "/api/v1/watch", headers=headers) as answer:
+                    assert answer.status_code == 200, await answer.aread()
+                    self.resumed += 1
+                    await self._read(answer)
+            except httpx.TransportError:
+                await asyncio.sleep(AGAIN_S)
+
+    async def _read(self, answer: httpx.Response) -> None:
+        fields: dict[str, str] = {}
+        async for line in answer.aiter_lines():
+            if line:
+                name, _, value = line.partition(": ")
+                fields[name] = value
+                continue
+            # Events move the cursor, and so do the bare ids between them.
+            self.cursor = int(fields["id"])
+            if "data" in fields and fields["event"] != "stopping":
+                self.seen.append((self.cursor, json.loads(fields["data"])))
+            fields = {}
+
+
+def deaths(folder: Path) -> list[list[str]]:
+    """Return when, where and with which hash each life ended."""
+    try:
+        text = (folder / DEATHS).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    return [line.split("\t") for line in text.splitlines()]
+
+
+async def _go_on(folder: Path, port: int, token: str) -> tuple[Crowd, int]:
+    async with httpx.AsyncClient(
+        base_url=f"http://127.0.0.1:{port}",
+        headers={"Authorization": f"Bearer {token}"},
+        trust_env=False,
+        timeout=30,
+    ) as client:
+        crowd = Crowd(client, folder)
+        async with asyncio.timeout(WHOLE_S):
+            return crowd, await crowd.run()
+
+
+def _check_deaths(folder: Path, hashes: set[str], instant: Instant) -> None:
+    """Check that each life ended when it was meant to: with its block in the ledger or without."""
+    found = deaths(folder)
+    assert len(found) == KILLS
+    assert {place for _, place, _ in found} == set(PLACES[instant])
+    for when, place, digest in found:
+        assert when == instant
+        if instant in (Instant.AFTER, Instant.SNAPSHOT):
+            assert digest in hashes, (when, place)
+        elif place != IN_COMMIT:
+            assert digest not in hashes, (when, place)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("instant", Instant)
+def test_a_daemon_killed_under_load_loses_and_doubles_nothing(
+    tmp_path: Path, instant: Instant
+) -> None:
+    ledger, token = _prepared(tmp_path)
+    port = _free_port()
+    with _crashing(ledger, port, instant) as process:
+        try:
+            crowd, end = asyncio.run(_go_on(tmp_path, port, token))
+        except BaseException as error:
+            error.add_note((tmp_path / "err.txt").read_text(encoding="utf-8")[-4_000:])
+            raise
+        os.killpg(process.pid, signal.SIGTERM)
+        assert process.wait(30) == 0
+    told = (tmp_path / "err.txt").read_text(encoding="utf-8")
+    assert "Traceback" not in told, told[-4_000:]
+
+    words = ["--ledger", str(ledger), "ledger", "verify", "--deep"]
+    verified = subprocess.run(
+        [sys.executable, "-c", _CLI, *words], capture_output=True, text=True, check=False
+    )
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    with SqliteStore.read(ledger) as store:
+        hashes = {block.hash.hex() for block in store.blocks()}
+        trees = [
+            (entry.seq, json.loads(to_json(event_to_json(entry.seq, entry.event))))
+            for entry in entries(store.blocks(), after=GENESIS)
+        ]
+    _check_deaths(tmp_path, hashes, instant)
+    assert crowd.cut_off >= KILLS
+    assert crowd.resumed > KILLS
+    _check_submits(crowd, trees)
+    # All of them, each once, in order, and with what the ledger says: none was seen too early.
+    assert crowd.seen[:end] == trees[:end]
+
+
+def _check_submits(crowd: Crowd, trees: list[tuple[int, dict[str, Any]]]) -> None:
+    """Check that each run that was sent is in the ledger once, where its answer says."""
+    runs = Counter(tree["run"]["name"] for _, tree in trees if tree["tag"] == "run-submitted/1")
+    keys = Counter(tree["key"] for _, tree in trees if tree["tag"] == "request-kept/1")
+    sent = {f"run-{number}" for number in range(1, crowd.sent + 1)}
+    assert crowd.answers.keys() == sent
+    assert runs == dict.fromkeys(sent, 1)
+    assert keys == {f"/admin/key-{name}": 1 for name in sent}
+    by_seq = dict(trees)
+    for name, answer in crowd.answers.items():
+        for event in answer["events"]:
+            assert by_seq[event["seq"]] == event
+        assert name in json.dumps(answer)
