@@ -126,10 +126,20 @@ def test_a_connection_is_used_again_after_more_than_the_slow_time(strict: Served
 
 @pytest.mark.parametrize("piece", [10, 200])
 def test_headers_that_are_too_large_are_refused(strict: Served, piece: int) -> None:
-    head = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
+    head = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
     many = b"".join(b"X-%d: %s\r\n" % (n, b"a" * piece) for n in range(10_000 // piece))
     found = strict.raw(head + many + b"\r\n")
     assert (status_of(found), code_of(found)) == (431, "headers-too-large")
+
+
+def test_a_request_that_comes_at_once_is_not_all_head(tmp_path: Path) -> None:
+    flags = {"limits.header_bytes": "1024"}
+    with serving(new_ledger(tmp_path), flags) as served:
+        body = b" " * 4_000 + b"{}"
+        headers = ("Content-Type: application/json", f"Content-Length: {len(body)}")
+        answer = post(served, *headers, "Connection: close", body=body)
+        assert (status_of(answer), code_of(answer)) == (400, "usage")
+        assert "give either document or like" in answer.decode()
 
 
 def test_a_header_without_an_end_is_refused(strict: Served) -> None:

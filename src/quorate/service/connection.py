@@ -22,6 +22,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self._head_bytes = 0
+        self._heads = 0
         self._is_in_head = True
         self._timer: TimerHandle | None = None
 
@@ -46,9 +47,11 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         if self._is_in_head and self._timer is None:
             self._begin_head()
-        was_in_head = self._is_in_head
+        was_in_head, heads = self._is_in_head, self._heads
         super().data_received(data)
-        if self._is_in_head and was_in_head and not self.transport.is_closing():
+        # Where a whole request came with it, this is not the head that went on.
+        is_same = self._is_in_head and was_in_head and self._heads == heads
+        if is_same and not self.transport.is_closing():
             self._head_bytes += len(data)
             if self._head_bytes > self.header_bytes_max:
                 self._refuse("headers-too-large", "the headers are too large; send fewer")
@@ -61,6 +64,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Stop waiting: the head is there."""
         self._is_in_head = False
+        self._heads += 1
         self._stop_timer()
         super().on_headers_complete()
 
