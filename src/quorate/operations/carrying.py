@@ -131,7 +131,10 @@ class _Outcome:
         tree = outcome_tree(self.decision, self.head, self.before.seq)
         aside = self.order.aside
         tree |= {} if aside is None else aside.tree(self.moment)
-        return tree | ({} if self.effect is None else {"effect": effect_tree(self.effect)})
+        if self.effect is None or (self.head is not None and isinstance(self.order.command, Keyed)):
+            # What a repetition is told has to be the same, and what runs went by is over then.
+            return tree
+        return tree | {"effect": effect_tree(self.effect)}
 
     def _lines(self, wide: bool) -> list[str]:  # noqa: FBT001 - as every answer is asked
         """Return what was named and how it changed, then all that follows, and where it is kept."""

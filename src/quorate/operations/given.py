@@ -71,7 +71,9 @@ class Place(Given, kw_only=True, frozen=True):
 class Outcome(Given, kw_only=True, frozen=True):
     """What came of something that changes things; ``head`` is null where nothing was recorded.
 
-    ``effect`` says what it changes for runs, ``tenant`` which of its fields have changed.
+    ``effect`` says what it changes for runs, ``tenant`` which of its fields have changed. A request
+    with an idempotency key is not told its ``effect``, so that a repetition is told the same; a dry
+    run tells it before.
     """
 
     dry_run: bool
