@@ -66,7 +66,7 @@ def test_every_kind_is_listed_in_every_form_under_every_name(planned: Shell) -> 
             assert item["metadata"]["name"]
             assert item["status"]
         assert busy.ok("get", kind.plural, "-o", "yaml").startswith("apiVersion: quorate.dev/v1\n")
-        for short in kind.short:
+        for short in kind.called.short:
             assert busy.ok("get", short) == plain
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from quorate.answers.called import Called
 from quorate.answers.moment import Moment
 from quorate.answers.table import Column
 from quorate.documents import API_VERSION
@@ -19,13 +20,21 @@ T = TypeVar("T")
 class Kind:
     """``names`` lists all there are, in order; ``rows`` and ``trees`` show those that are named."""
 
-    name: str
-    plural: str
-    short: tuple[str, ...]
+    called: Called
     columns: tuple[Column, ...]
     names: Callable[[Moment], list[str]]
     rows: Callable[[Moment, Sequence[str]], list[Row]]
     trees: Callable[[Moment, Sequence[str]], list[Tree]]
+
+    @property
+    def name(self) -> str:
+        """What one of them is called."""
+        return self.called.name
+
+    @property
+    def plural(self) -> str:
+        """What several of them are called."""
+        return self.called.plural
 
     @property
     def nothing(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from quorate.answers import called
 from quorate.answers.kind import Kind, Row, Tree, document, each
 from quorate.answers.moment import Moment, run_gpus
 from quorate.answers.table import Column, right, wide
@@ -110,9 +111,7 @@ def _tree(moment: Moment, name: str) -> Tree:
 
 
 CLAIM = Kind(
-    name="claim",
-    plural="claims",
-    short=(),
+    called=called.CLAIM,
     columns=(
         Column("NAME"),
         Column("OWNER"),

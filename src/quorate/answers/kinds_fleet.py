@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from quorate.answers import called
 from quorate.answers.kind import Kind, Row, Tree, document, each
 from quorate.answers.kinds_claims import claim_state, status_text
 from quorate.answers.moment import Moment
@@ -63,9 +64,7 @@ def _node_tree(moment: Moment, name: str) -> Tree:
 
 
 NODE = Kind(
-    name="node",
-    plural="nodes",
-    short=("no",),
+    called=called.NODE,
     columns=(
         Column("NAME"),
         Column("STATUS"),
@@ -170,9 +169,7 @@ def _domain_tree(moment: Moment, name: str, island: Island) -> Tree:
 
 
 DOMAIN = Kind(
-    name="domain",
-    plural="domains",
-    short=("dom", "fleet"),
+    called=called.DOMAIN,
     columns=(
         Column("DOMAIN"),
         Column("FLAVOR"),
@@ -227,9 +224,7 @@ def _pool_tree(moment: Moment, name: str) -> Tree:
 
 
 POOL = Kind(
-    name="pool",
-    plural="pools",
-    short=("po",),
+    called=called.POOL,
     columns=(
         Column("NAME"),
         Column("DISCIPLINE"),
@@ -273,9 +268,7 @@ def _system_tree(moment: Moment, _: str) -> Tree:
 
 
 SYSTEM = Kind(
-    name="system",
-    plural="system",
-    short=("sys",),
+    called=called.SYSTEM,
     columns=(
         Column("NAME"),
         Column("LEDGER"),

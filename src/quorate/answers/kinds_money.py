@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from quorate.answers import called
 from quorate.answers.kind import Kind, Row, Tree, document, each
 from quorate.answers.moment import Charge, Moment, charges_of
 from quorate.answers.table import Column, right, wide
@@ -70,9 +71,7 @@ def _budget_tree(moment: Moment, name: str) -> Tree:
 _AMOUNTS = (right("GRANTED"), right("SPENT"), right("HELD"), right("FREE"))
 
 BUDGET = Kind(
-    name="budget",
-    plural="budgets",
-    short=("bu",),
+    called=called.BUDGET,
     columns=(
         Column("NAME"),
         Column("OWNER"),
@@ -160,9 +159,7 @@ def _envelope_names(moment: Moment) -> list[str]:
 
 
 ENVELOPE = Kind(
-    name="envelope",
-    plural="envelopes",
-    short=("en", "env"),
+    called=called.ENVELOPE,
     columns=(
         Column("NAME"),
         Column("OWNER"),
@@ -217,9 +214,7 @@ def _cap_tree(moment: Moment, name: str) -> Tree:
 
 
 CAP = Kind(
-    name="cap",
-    plural="caps",
-    short=("ca",),
+    called=called.CAP,
     columns=(
         Column("NAME"),
         Column("FLAVOR"),
@@ -290,9 +285,7 @@ def _charge_tree(moment: Moment, name: str, charge: Charge) -> Tree:
 
 
 CHARGE = Kind(
-    name="charge",
-    plural="charges",
-    short=("ch",),
+    called=called.CHARGE,
     columns=(
         Column("RUN"),
         Column("OWNER"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from quorate.answers import called
 from quorate.answers.kind import Kind, Row, Tree
 from quorate.answers.moment import Moment, runs_of
 from quorate.answers.numbers import share_number
@@ -98,9 +99,7 @@ def _owner_tree(moment: Moment, name: str, scores: Scores) -> Tree:
 
 
 OWNER = Kind(
-    name="owner",
-    plural="owners",
-    short=("ow", "tenant", "tenants"),
+    called=called.OWNER,
     columns=(
         Column("NAME"),
         Column("PARENTS"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from quorate.answers import called
 from quorate.answers.kind import Kind, Row, Tree, document, each
 from quorate.answers.moment import Moment
 from quorate.answers.table import Column, right, wide
@@ -146,9 +147,7 @@ def _reservation_tree(moment: Moment, name: str) -> Tree:
 
 
 RESERVATION = Kind(
-    name="reservation",
-    plural="reservations",
-    short=("rsv", "resv"),
+    called=called.RESERVATION,
     columns=(
         Column("NAME"),
         Column("RUN"),
@@ -276,9 +275,7 @@ def cut_tree(cut: Cut | Candidate) -> Tree:
 
 
 OUTCOME = Kind(
-    name="resolveroutcome",
-    plural="resolveroutcomes",
-    short=("ro", "conflict", "conflicts"),
+    called=called.OUTCOME,
     columns=(
         Column("ID"),
         Column("CAUSE"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from quorate.answers import called
 from quorate.answers.kind import Kind, Row, Tree
 from quorate.answers.kinds_work import promise_texts, run_trees
 from quorate.answers.moment import Moment
@@ -71,9 +72,7 @@ def _queue_trees(moment: Moment, wanted: Sequence[str]) -> list[Tree]:
 
 
 QUEUE = Kind(
-    name="queue",
-    plural="queue",
-    short=("q", "pending"),
+    called=called.QUEUE,
     columns=(
         right("POSITION"),
         Column("NAME"),

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from quorate.answers import called
 from quorate.answers.kind import Kind, Row, Tree
 from quorate.answers.moment import Moment
 from quorate.answers.table import Column, pairs, right, wide
@@ -89,9 +90,7 @@ def _tree(moment: Moment, name: str, use: Use) -> Tree:
 
 
 TENANT = Kind(
-    name="tenant",
-    plural="tenants",
-    short=(),
+    called=called.TENANT,
     columns=(
         Column("NAME"),
         Column("PARENTS"),

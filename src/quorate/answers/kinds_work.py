@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from quorate.answers import called
 from quorate.answers.kind import Kind, Row, Tree, document, each
 from quorate.answers.kinds_plans import reservation_status, start_text
 from quorate.answers.moment import (
@@ -166,9 +167,7 @@ def _funding(moment: Moment, record: RunRecord) -> Tree:
 
 
 RUN = Kind(
-    name="run",
-    plural="runs",
-    short=("ru", "job", "jobs"),
+    called=called.RUN,
     columns=(
         Column("NAME"),
         Column("OWNER"),
@@ -263,9 +262,7 @@ def _lease_tree(moment: Moment, name: str) -> Tree:
 
 
 LEASE = Kind(
-    name="lease",
-    plural="leases",
-    short=("le",),
+    called=called.LEASE,
     columns=(
         Column("NAME"),
         *LEASE_COLUMNS,

@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import Struct
 
-from quorate.adapters.key_file import load_lottery_secret, lottery_path
 from quorate.cli.csv_option import CSV
 from quorate.cli.printing import print_tree, telling
-from quorate.cli.session import clock_of, open_to_read, open_to_write
 from quorate.cli.settings import Settings
-from quorate.cli.signing import file_signer
-from quorate.loop.engine import Engine
-from quorate.operations.answer import Answer
-from quorate.operations.answering import answer
 from quorate.operations.caller import Caller
-from quorate.operations.desk import AnyDesk, BlockDesk, Desk
 from quorate.operations.operation import DRY_RUN, Effect, Operation
 from quorate.operations.table import OPERATIONS
+
+if TYPE_CHECKING:
+    from quorate.operations.answer import Answer
+    from quorate.operations.desk import AnyDesk
 
 
 def ask(settings: Settings, name: str, asked: Struct) -> None:
@@ -39,6 +36,8 @@ def ask_each(settings: Settings, name: str, questions: Sequence[Struct]) -> None
 
         ask_service(settings, target, name, questions)
         return
+    from quorate.operations.answering import answer
+
     with desk_of(settings, operation, questions[0]) as desk:
         for position, asked in enumerate(questions):
             found = answer(desk, operation, asked)
@@ -55,6 +54,8 @@ def tree_asked(settings: Settings, name: str, asked: Struct) -> Any:
 
         with service(settings, target) as client:
             return client.tree(name, asked)
+    from quorate.operations.answering import answer
+
     operation = OPERATIONS[name]
     with desk_of(settings, operation, asked) as desk:
         return answer(desk, operation, asked).tree()
@@ -71,6 +72,8 @@ def answered(settings: Settings, name: str, asked: Struct) -> Iterator[Answer]:
         with service(settings, target) as client:
             yield service_answer(client, operation, asked)
         return
+    from quorate.operations.answering import answer
+
     with desk_of(settings, operation, asked) as desk:
         yield answer(desk, operation, asked)
 
@@ -78,6 +81,13 @@ def answered(settings: Settings, name: str, asked: Struct) -> Iterator[Answer]:
 @contextmanager
 def desk_of(settings: Settings, operation: Operation, asked: Struct) -> Iterator[AnyDesk]:
     """Open the ledger's file as the operation needs it; a dry run cannot write."""
+    # Only here is a ledger decided on; whoever asks a service imports none of it.
+    from quorate.adapters.key_file import load_lottery_secret, lottery_path
+    from quorate.cli.session import clock_of, open_to_read, open_to_write
+    from quorate.cli.signing import file_signer
+    from quorate.loop.engine import Engine
+    from quorate.operations.desk import BlockDesk, Desk
+
     caller = Caller.owner_of_file(settings.actor())
     clock, secret = clock_of(settings), None
     if operation.of_blocks:

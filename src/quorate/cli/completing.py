@@ -44,9 +44,9 @@ def names_of_kind(
 def kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete kinds of things."""
     del ctx, param
-    from quorate.answers.kinds import KINDS
+    from quorate.answers.called import ALL
 
-    return _items([kind.plural for kind in KINDS], incomplete)
+    return _items([kind.plural for kind in ALL], incomplete)
 
 
 def context_names(
@@ -86,25 +86,33 @@ def _names(ctx: click.Context, kind: str) -> list[str]:
 
 def _asked(settings: Settings, word: str) -> list[str]:
     """Return the names of a kind that there are; raises whatever asking raises."""
-    from quorate.answers.kinds import KIND_OF, kind_named
-    from quorate.cli.asking import desk_of
+    from quorate.answers.called import TENANT, kind_named
     from quorate.operations.asked import ListRuns, ListThings
-    from quorate.operations.desk import Desk
-    from quorate.operations.listing import select
-    from quorate.operations.table import OPERATIONS
 
-    kind = KIND_OF.get(word) or kind_named(word)
+    kind = TENANT if word == TENANT.name else kind_named(word)
     question: Any = ListThings(limit=NAMES_MAX)
     if kind.name in ("run", "queue"):
         question = ListRuns(limit=NAMES_MAX, newest=kind.name == "run")
     name = f"list-{kind.plural}"
     target = settings.service()
     if target is None:
-        with desk_of(settings, OPERATIONS[name], question) as desk:
-            assert isinstance(desk, Desk), name
-            return select(desk, desk.moment, kind, ())[-NAMES_MAX:]
-    from quorate.client.client import Client
+        return _names_in_file(settings, kind.name, name, question)
+    from quorate.client.asker import Asker
+    from quorate.client.plain import driver_for
+    from quorate.client.retrying import Retrying
 
-    with Client.at(target.place, tries=1, timeout_s=TIMEOUT_S) as client:
+    with Asker(driver_for(target.place, timeout_s=TIMEOUT_S), Retrying(tries=1)) as client:
         tree = client.tree(name, question)
     return [str(each["metadata"]["name"]) for each in tree["items"]]
+
+
+def _names_in_file(settings: Settings, kind: str, operation: str, question: Any) -> list[str]:
+    from quorate.answers.kinds import KIND_OF
+    from quorate.cli.asking import desk_of
+    from quorate.operations.desk import Desk
+    from quorate.operations.listing import select
+    from quorate.operations.table import OPERATIONS
+
+    with desk_of(settings, OPERATIONS[operation], question) as desk:
+        assert isinstance(desk, Desk), operation
+        return select(desk, desk.moment, KIND_OF[kind], ())[-NAMES_MAX:]

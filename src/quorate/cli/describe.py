@@ -24,7 +24,7 @@ def describe(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
     when and where its run starts, who pays, and what moved it. Of a resolveroutcome: who entered
     the lottery with which odds, seed, draws and cuts.
     """
-    from quorate.answers.kinds import kind_named, split_target
+    from quorate.answers.called import kind_named, split_target
     from quorate.cli.asking import ask_each
     from quorate.operations.asked import GetSystem, GetThing
 

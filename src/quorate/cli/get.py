@@ -58,7 +58,7 @@ def get(
     reservations, resolveroutcomes, leases, charges, system; singular and short names work too.
     Amounts in tables are GPU-hours; json and yaml have exact GPU-milliseconds.
     """
-    from quorate.answers.kinds import kind_named, split_target
+    from quorate.answers.called import kind_named, split_target
     from quorate.cli.asking import ask
     from quorate.operations.asked import GetSystem, GetThing, ListRuns, ListThings
 

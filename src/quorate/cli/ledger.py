@@ -227,7 +227,7 @@ def replay(settings: Settings, at: str, what: tuple[str, ...]) -> None:
     The ledger is folded again up to that instant; nothing else is needed. KIND is as for `get`,
     by default runs. Where in the ledger that is, is told on standard error.
     """
-    from quorate.answers.kinds import kind_named, split_target
+    from quorate.answers.called import kind_named, split_target
     from quorate.cli.asking import ask
     from quorate.operations.asked import GetSystem, GetThing, ListRuns, ListThings
 

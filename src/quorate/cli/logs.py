@@ -35,5 +35,5 @@ def logs(settings: Settings, *, run: str, follow: bool, first: int) -> None:
     from quorate.cli.remote import service
 
     with service(settings, target) as client:
-        for line in client.run(name).logs(follow=follow, from_=first):
+        for line in client.log_lines(name, first=first, follow=follow):
             click.echo(line.text)

@@ -44,7 +44,7 @@ def patch(
     KIND is node, owner, budget, pool or system. PATH is as in the document; an element of a list
     is named in brackets by its name or position. VALUE is JSON where it is JSON, else text.
     """
-    from quorate.answers.kinds import kind_named, split_target
+    from quorate.answers.called import kind_named, split_target
     from quorate.cli.asking import ask
     from quorate.operations.asked import PatchDocument, PatchSystem
 

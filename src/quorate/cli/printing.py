@@ -9,11 +9,12 @@ import click
 
 from quorate.answers.exits import CommandError, Exit
 from quorate.cli.settings import Settings
-from quorate.documents import to_json, to_yaml
 
 
 def print_tree(settings: Settings, tree: object) -> None:
     """Print ``tree`` as JSON or YAML."""
+    from quorate.documents import to_json, to_yaml
+
     click.echo(to_json(tree) if settings.output == "json" else to_yaml(tree), nl=False)
 
 

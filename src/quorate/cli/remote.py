@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from msgspec import Struct
@@ -15,11 +15,15 @@ from quorate.cli.csv_option import CSV
 from quorate.cli.printing import print_tree, telling
 from quorate.cli.service_errors import telling_why
 from quorate.cli.settings import Settings
-from quorate.client.client import Client
+from quorate.client.asker import Asker
 from quorate.client.contexts import Target
-from quorate.operations.answer import Answer
-from quorate.operations.listing import MORE
+from quorate.client.plain import driver_for
+from quorate.client.retrying import Retrying
+from quorate.operations.asked import MORE
 from quorate.operations.operation import JSON_LINES, Operation
+
+if TYPE_CHECKING:
+    from quorate.operations.answer import Answer
 
 TRIES_MAX: Final = 4
 """How often a person's request is sent: soon over, and long enough for a service to start anew."""
@@ -39,11 +43,13 @@ def check_typed(settings: Settings) -> None:
 
 
 @contextmanager
-def service(settings: Settings, target: Target, *, tries: int = TRIES_MAX) -> Iterator[Client]:
+def service(settings: Settings, target: Target, *, tries: int = TRIES_MAX) -> Iterator[Asker]:
     """Open a client of ``target``; what goes wrong there ends the command as on a file."""
     check_typed(settings)
-    with telling_why(target), Client.at(target.place, tries=tries, timeout_s=TIMEOUT_S) as client:
-        yield client
+    with telling_why(target):
+        driver = driver_for(target.place, timeout_s=TIMEOUT_S)
+        with Asker(driver, Retrying(tries=tries)) as client:
+            yield client
 
 
 def ask_service(settings: Settings, target: Target, name: str, questions: Sequence[Struct]) -> None:
@@ -53,8 +59,10 @@ def ask_service(settings: Settings, target: Target, name: str, questions: Sequen
             _ask(settings, client, name, asked, is_first=not position)
 
 
-def service_answer(client: Client, operation: Operation, asked: Struct) -> Answer:
+def service_answer(client: Asker, operation: Operation, asked: Struct) -> Answer:
     """Return the answer of a service, asked for in whichever form it is read."""
+    from quorate.operations.answer import Answer
+
     name = operation.name
     return Answer(
         tree=lambda: client.tree(name, asked),
@@ -63,7 +71,7 @@ def service_answer(client: Client, operation: Operation, asked: Struct) -> Answe
     )
 
 
-def _ask(settings: Settings, client: Client, name: str, asked: Struct, *, is_first: bool) -> None:
+def _ask(settings: Settings, client: Asker, name: str, asked: Struct, *, is_first: bool) -> None:
     if settings.output == CSV:
         text, notes = client.noted(name, asked, accept=CSV_TYPE)
         _aside(notes)
@@ -89,7 +97,7 @@ def _aside(notes: Sequence[str]) -> None:
         click.echo(note, err=True)
 
 
-def _all_pages(client: Client, name: str, asked: Struct) -> tuple[Any, Sequence[str]]:
+def _all_pages(client: Asker, name: str, asked: Struct) -> tuple[Any, Sequence[str]]:
     """Return an answer for programs; a list without a limit is asked for to its end."""
     tree, notes = client.noted(name, asked)
     if getattr(asked, "limit", 0) is not None or not isinstance(tree, dict):

@@ -10,15 +10,13 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Final
 
 from quorate.answers.exits import CommandError, Exit
 from quorate.documents import Document, Invalid, parse_documents, render
-from quorate.ledger.checkpoint import read_checkpoint
-from quorate.operations.asked_ledger import KeptCheckpoint
-from quorate.ports.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from quorate.operations.asked_ledger import KeptCheckpoint
 
 STDIN: Final = "-"
 BYTES_MAX: Final = 256 * 1024 * 1024
@@ -93,6 +91,12 @@ def tree_of(document: Document) -> dict[str, Any]:
 
 def read_checkpoints(files: Sequence[str]) -> tuple[KeptCheckpoint, ...]:
     """Return the checkpoints that ``files`` hold; raises ``CommandError`` where one holds none."""
+    import msgspec
+
+    from quorate.ledger.checkpoint import read_checkpoint
+    from quorate.operations.asked_ledger import KeptCheckpoint
+    from quorate.ports.errors import CheckpointError
+
     found: list[KeptCheckpoint] = []
     for name in files:
         text = read_bytes(name)

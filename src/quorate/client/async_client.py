@@ -12,11 +12,12 @@ from msgspec import Struct
 from quorate.client.asking import Asking, phase_of
 from quorate.client.async_methods import AsyncMethods
 from quorate.client.contexts import service_of
-from quorate.client.drivers import TIMEOUT_S, AsyncDriver
+from quorate.client.drivers import AsyncDriver
 from quorate.client.events import Event
 from quorate.client.place import Place
 from quorate.client.retrying import Retrying
 from quorate.client.run_document import Said, work_of
+from quorate.client.walking import TIMEOUT_S
 from quorate.client.wire import JSON, Told, Tree
 from quorate.operations import given
 from quorate.operations.given_ledger import Explanation, Forecast

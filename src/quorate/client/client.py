@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from types import TracebackType
-from typing import Any, Self, Unpack, overload
+from typing import Any, Unpack, overload
 
 from msgspec import Struct
 
-from quorate.client.asking import Asking, phase_of
+from quorate.client.asker import Asker
+from quorate.client.asking import phase_of
 from quorate.client.contexts import service_of
-from quorate.client.drivers import TIMEOUT_S, Driver
+from quorate.client.drivers import Driver
 from quorate.client.events import Event
 from quorate.client.methods import Methods
-from quorate.client.place import Place
 from quorate.client.retrying import Retrying
 from quorate.client.run_document import Said, work_of
-from quorate.client.wire import JSON, Told, Tree
+from quorate.client.walking import TIMEOUT_S
 from quorate.operations import given
 from quorate.operations.given_ledger import Explanation, Forecast
 from quorate.operations.given_looking import LogLine
 
 
-class Client(Methods):
+class Client(Asker, Methods):
     """A Quorate service, asked from this thread.
 
     Without ``server`` the one that ``QUORATE_SERVER``, ``context`` or the current context names,
@@ -49,60 +48,13 @@ class Client(Methods):
         retrying: Retrying | None = None,
     ) -> None:
         place = service_of(os.environ, server=server, token=token, context=context, ca_file=ca_file)
-        self._begin(place, retrying or Retrying(), timeout_s)
-
-    def _begin(self, place: Place, retrying: Retrying, timeout_s: float) -> None:
-        self._asking = Asking(retrying)
-        self._driver = Driver(place, timeout_s=timeout_s)
-
-    @classmethod
-    def at(cls, place: Place, *, tries: int, timeout_s: float) -> Self:
-        """Return a client of a place that was chosen already."""
-        client = cls.__new__(cls)
-        client._begin(place, Retrying(tries=tries), timeout_s)  # noqa: SLF001 - its own
-        return client
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Let go of all connections."""
-        self._driver.close()
+        super().__init__(Driver(place, timeout_s=timeout_s), retrying or Retrying())
 
     def _ask(self, name: str, asked: Struct) -> Any:
         return self._driver.run(self._asking.answer(name, asked))
 
     def _stream(self, name: str, asked: Struct) -> Iterator[Any]:
         return self._driver.stream(self._asking.stream(name, asked))
-
-    def tree(self, name: str, asked: Struct) -> Tree:
-        """Return what the operation ``name`` gives, untyped and exact."""
-        return self._driver.run(self._asking.tree(name, asked))
-
-    def told(self, name: str, asked: Struct, *, wide: bool = False) -> Told:
-        """Return what a person is told of the operation ``name``: lines, as the CLI prints them."""
-        return self._driver.run(self._asking.told(name, asked, wide=wide))
-
-    def noted(
-        self, name: str, asked: Struct, *, accept: str = JSON
-    ) -> tuple[Tree, tuple[str, ...]]:
-        """Return what ``tree`` does, and what the service says aside.
-
-        With another ``accept``, such as ``text/csv``, it is a text.
-        """
-        return self._driver.run(self._asking.noted(name, asked, accept=accept))
-
-    def lines(self, name: str, asked: Struct) -> Iterator[str]:
-        """Yield the lines of an operation that gives many, such as ``export-ledger``."""
-        return self._driver.stream(self._asking.lines(name, asked))
 
     @overload
     def submit(
@@ -188,6 +140,4 @@ class RunHandle:
 
     def logs(self, *, follow: bool = False, from_: int = 0) -> Iterator[LogLine]:
         """Yield what it has written, from line ``from_`` on; with ``follow`` until it is over."""
-        return self._client._driver.stream(  # noqa: SLF001
-            self._client._asking.logs(self.name, first=from_, follow=follow)  # noqa: SLF001
-        )
+        return self._client.log_lines(self.name, first=from_, follow=follow)

@@ -6,7 +6,6 @@ The file is ``$QUORATE_CONFIG``, else ``quorate/config.toml`` in ``$XDG_CONFIG_H
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
@@ -211,6 +210,8 @@ def _text(config: Config) -> str:
 
 
 def _quoted(text: str) -> str:
+    import json  # noqa: PLC0415 - only for writing
+
     # JSON's escapes are TOML's, but for one character that JSON may leave as it is.
     return json.dumps(text, ensure_ascii=True).replace("\x7f", "\\u007f")
 

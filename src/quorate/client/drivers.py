@@ -1,76 +1,34 @@
-"""The two drivers of flows: with ``await``, and without. Nothing else here knows httpx."""
+"""Flows carried out by httpx, with ``await`` and without. Nothing else here knows httpx."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import httpx
 
-from quorate import __version__
-from quorate.client.errors import QuorateClientError
-from quorate.client.faults import fault_of
+from quorate.client import faults
+from quorate.client.errors import QuorateClientError, UnreachableError
 from quorate.client.flows import Emit, Flow, Now, Open, Pause, Read, Send, Step
 from quorate.client.place import Place
+from quorate.client.walking import (
+    STREAM_SILENCE_S_MAX,
+    TIMEOUT_S,
+    Opened,
+    Walk,
+    Walking,
+    own_headers,
+)
 from quorate.client.wire import Reply, Request
 
 T = TypeVar("T")
-TIMEOUT_S: Final = 30.0
-STREAM_SILENCE_S_MAX: Final = 60.0
-"""How long a stream may say nothing: a service says something every few seconds."""
 CONNECTIONS_MAX: Final = 100
 
 
-class _Walk(Generic[T]):
-    """Goes through the steps of a flow; ``answer`` is what came of the last one."""
-
-    def __init__(self, flow: Flow[T], place: Place) -> None:
-        self._flow = flow
-        self._place = place
-        self._fault: QuorateClientError | None = None
-        self._result: T | None = None
-        self.answer: Any = None
-
-    def next(self) -> Step | None:
-        """Return the next step, or None when the flow has its result."""
-        answer, fault = self.answer, self._fault
-        self.answer = self._fault = None
-        try:
-            return self._flow.send(answer) if fault is None else self._flow.throw(fault)
-        except StopIteration as end:
-            self._result = end.value
-            return None
-
-    @property
-    def result(self) -> T:
-        """What the flow returned."""
-        return cast("T", self._result)
-
-    @contextmanager
-    def minding(self) -> Iterator[None]:
-        """Let the flow, not the caller, see what goes wrong on the way to the service."""
-        try:
-            yield
-        except httpx.HTTPError as error:
-            self._fault = fault_of(error, self._place)
-
-    def close(self) -> None:
-        self._flow.close()
-
-
-@dataclass(slots=True)
-class _Opened:
-    """The answer that is being read, if any."""
-
-    response: httpx.Response | None = None
-    chunks: Any = None
-
-
-class Driver:
+class Driver(Walking):
     """Carries out flows, one step after another, on this thread."""
 
     def __init__(self, place: Place, *, timeout_s: float = TIMEOUT_S) -> None:
@@ -81,53 +39,29 @@ class Driver:
         """Let go of all connections."""
         self._http.close()
 
-    def run(self, flow: Flow[T]) -> T:
-        """Return what ``flow`` returns."""
-        walk = _Walk(flow, self._place)
-        while (step := walk.next()) is not None:
-            with walk.minding():
-                walk.answer = self._do(step, _Opened())
-        return walk.result
+    def send(self, request: Request) -> Reply:
+        """Return the whole answer to ``request``."""
+        response = self._http.send(_built(self._http, request))
+        return _reply(response, response.content)
 
-    def stream(self, flow: Flow[None]) -> Iterator[Any]:
-        """Yield what ``flow`` emits; its connection is closed when nobody iterates any more."""
-        walk, opened = _Walk(flow, self._place), _Opened()
-        try:
-            while (step := walk.next()) is not None:
-                if isinstance(step, Emit):
-                    yield step.value
-                    continue
-                with walk.minding():
-                    walk.answer = self._do(step, opened)
-        finally:
-            walk.close()
-            self._shut(opened)
+    def open(self, request: Request, opened: Opened) -> Reply:
+        """Return the head of the answer to ``request``, whose body ``opened`` then has."""
+        built = _built(self._http, request, silence_s=STREAM_SILENCE_S_MAX)
+        response = self._http.send(built, stream=True)
+        opened.chunks, opened.shut = response.iter_bytes(), response.close
+        return _reply(response, b"" if response.is_success else response.read())
 
-    def _do(self, step: Step, opened: _Opened) -> Any:
-        match step:
-            case Send(request):
-                response = self._http.send(_built(self._http, request))
-                return _reply(response, response.content)
-            case Open(request):
-                self._shut(opened)
-                built = _built(self._http, request, silence_s=STREAM_SILENCE_S_MAX)
-                opened.response = response = self._http.send(built, stream=True)
-                opened.chunks = response.iter_bytes()
-                return _reply(response, b"" if response.is_success else response.read())
-            case Read():
-                return next(opened.chunks, b"")
-            case Pause(seconds):
-                time.sleep(seconds)
-                return None
-            case Now():
-                return time.monotonic()
-            case Emit():
-                raise AssertionError("a flow that returns something emits nothing")
+    def fault_of(self, error: Exception) -> QuorateClientError | None:
+        """Return what ``error`` means to whoever asked; None where asking did not cause it."""
+        return _fault_of(error, self._place)
 
-    def _shut(self, opened: _Opened) -> None:
-        if opened.response is not None:
-            opened.response.close()
-            opened.response = opened.chunks = None
+
+@dataclass(slots=True)
+class _Opened:
+    """The answer that is being read, if any."""
+
+    response: httpx.Response | None = None
+    chunks: Any = None
 
 
 class AsyncDriver:
@@ -143,7 +77,7 @@ class AsyncDriver:
 
     async def run(self, flow: Flow[T]) -> T:
         """Return what ``flow`` returns."""
-        walk = _Walk(flow, self._place)
+        walk = Walk(flow, self._fault_of)
         while (step := walk.next()) is not None:
             with walk.minding():
                 walk.answer = await self._do(step, _Opened())
@@ -151,7 +85,7 @@ class AsyncDriver:
 
     async def stream(self, flow: Flow[None]) -> AsyncIterator[Any]:
         """Yield what ``flow`` emits; its connection is closed when nobody iterates any more."""
-        walk, opened = _Walk(flow, self._place), _Opened()
+        walk, opened = Walk(flow, self._fault_of), _Opened()
         try:
             while (step := walk.next()) is not None:
                 if isinstance(step, Emit):
@@ -162,6 +96,9 @@ class AsyncDriver:
         finally:
             walk.close()
             await self._shut(opened)
+
+    def _fault_of(self, error: Exception) -> QuorateClientError | None:
+        return _fault_of(error, self._place)
 
     async def _do(self, step: Step, opened: _Opened) -> Any:
         match step:
@@ -190,13 +127,29 @@ class AsyncDriver:
             opened.response = opened.chunks = None
 
 
+def _fault_of(error: Exception, place: Place) -> UnreachableError | None:
+    """Return what ``error`` means to whoever asked the service at ``place``."""
+    if not isinstance(error, httpx.HTTPError):
+        return None
+    untrusted = faults.untrusted(error, place.server)
+    if untrusted is not None:
+        return untrusted
+    is_late = isinstance(error, httpx.TimeoutException)
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
+        return faults.unconnected(error, place.server, is_late=is_late)
+    if is_late:
+        return faults.unanswered(place.server)
+    if isinstance(error, httpx.ProxyError):
+        return UnreachableError(
+            f"the proxy does not reach {place.server}: {error}; check the proxy"
+        )
+    return faults.cut_off(error, place.server)
+
+
 def _options(place: Place, timeout_s: float) -> dict[str, Any]:
-    headers = {"User-Agent": f"quorate/{__version__}"}
-    if place.token is not None:
-        headers["Authorization"] = f"Bearer {place.token}"
     return {
         "base_url": place.server,
-        "headers": headers,
+        "headers": own_headers(place),
         "timeout": httpx.Timeout(timeout_s),
         "verify": place.tls(),
         "limits": httpx.Limits(max_connections=CONNECTIONS_MAX),

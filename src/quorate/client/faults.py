@@ -1,4 +1,4 @@
-"""Why there is no answer, in a sentence with its remedy: from what httpx raises."""
+"""Why there is no answer, in a sentence with its remedy: whatever carries the requests."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import ssl
 from collections.abc import Iterator
 from typing import Final, TypeVar
 
-import httpx
-
 from quorate.client.errors import (
     NotListeningError,
     TimedOutError,
@@ -16,41 +14,41 @@ from quorate.client.errors import (
     UnreachableError,
     UntrustedError,
 )
-from quorate.client.place import Place
 
 E = TypeVar("E", bound=BaseException)
 _DEPTH_MAX: Final = 20
 
 
-def fault_of(error: httpx.HTTPError, place: Place) -> UnreachableError:
-    """Return what ``error`` means to whoever asked the service at ``place``."""
-    server = place.server
-    untrusted = _cause(error, ssl.SSLError)
-    if untrusted is not None:
-        return UntrustedError(_tls_text(untrusted, server))
-    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
-        return _unconnected(error, server)
-    if isinstance(error, httpx.TimeoutException):
-        return TimedOutError(f"{server} took too long to answer; try again", maybe_done=True)
-    if isinstance(error, httpx.ProxyError):
-        return UnreachableError(f"the proxy does not reach {server}: {error}; check the proxy")
-    return UnreachableError(
-        f"{server} hung up or does not speak HTTP ({_plain(error)}); try again, and check the "
-        "address: http or https, host and port",
-        maybe_done=True,
-    )
+def untrusted(error: BaseException, server: str) -> UntrustedError | None:
+    """Return what is wrong with TLS, where that is behind ``error``."""
+    found = _cause(error, ssl.SSLError)
+    return None if found is None else UntrustedError(_tls_text(found, server))
 
 
-def _unconnected(error: httpx.HTTPError, server: str) -> UnreachableError:
-    """Return why nothing was sent."""
+def unconnected(error: BaseException, server: str, *, is_late: bool) -> UnreachableError:
+    """Return why nothing was sent; ``is_late`` where waiting for a connection took too long."""
     if _cause(error, socket.gaierror) is not None:
         return UnknownHostError(
             f"there is no host of the name in {server}; check the server's address"
         )
-    if isinstance(error, httpx.TimeoutException):
+    if is_late:
         return TimedOutError(f"{server} does not answer; check the address, and the network to it")
     return NotListeningError(
         f"nothing listens at {server}; is the service running? Start it with: quorate serve"
+    )
+
+
+def unanswered(server: str) -> UnreachableError:
+    """Return that an answer took too long."""
+    return TimedOutError(f"{server} took too long to answer; try again", maybe_done=True)
+
+
+def cut_off(error: Exception, server: str) -> UnreachableError:
+    """Return that what was sent got no answer, or one that is not HTTP."""
+    return UnreachableError(
+        f"{server} hung up or does not speak HTTP ({_plain(error)}); try again, and check the "
+        "address: http or https, host and port",
+        maybe_done=True,
     )
 
 

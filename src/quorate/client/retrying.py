@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from random import SystemRandom
 from typing import Final
 
 import msgspec
@@ -28,7 +29,7 @@ KEY_BYTES: Final = 16
 GATEWAY: Final = (502, 503, 504)
 """What a proxy says that could not reach the service."""
 _KEY: Final = "idempotency_key"
-_DICE: Final = secrets.SystemRandom()
+_DICE: Final = SystemRandom()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,7 @@ def keyed(operation: Operation, asked: Struct) -> Struct:
         return asked
     if getattr(asked, _KEY) is not None:
         return asked
-    return msgspec.structs.replace(asked, **{_KEY: secrets.token_hex(KEY_BYTES)})
+    return msgspec.structs.replace(asked, **{_KEY: os.urandom(KEY_BYTES).hex()})
 
 
 def is_retried(operation: Operation, asked: Struct, error: QuorateClientError) -> bool:

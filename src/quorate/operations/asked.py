@@ -8,6 +8,10 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 PAGE_MAX: Final = 1_000
 """How many things one answer lists at most, where a service is asked."""
+MORE: Final = (
+    f"note: there are more than these {PAGE_MAX}; narrow the question, or have all: -o json"
+)
+"""What is said where an answer is cut at the most that a service lists."""
 DOCUMENTS_MAX: Final = 10_000
 """How many documents one request may carry."""
 NOTE_CHARS_MAX: Final = 1_000

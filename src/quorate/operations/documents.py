@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quorate.answers.assign import assigned
 from quorate.answers.exits import CommandError, Exit
-from quorate.answers.readiness import ready
-from quorate.core.commands import Applied
 from quorate.documents import Document, Invalid, parse_tree
 from quorate.model.specs import Run
-from quorate.model.view import StateView
 from quorate.operations.caller import Caller
+
+if TYPE_CHECKING:
+    from quorate.core.commands import Applied
+    from quorate.model.view import StateView
 
 
 def read_trees(trees: Sequence[dict[str, Any]]) -> list[Document]:
@@ -62,6 +63,9 @@ def check_only_runs(documents: Sequence[Document]) -> None:
 
 def specs_of(view: StateView, caller: Caller, documents: Sequence[Document]) -> list[Applied]:
     """Return what ``documents`` declare, runs with everything they left to the client."""
+    # Needs the ledger's tables; who only reads documents, to send them, does without.
+    from quorate.answers.readiness import ready  # noqa: PLC0415
+
     taken: set[str] = set()
     return [
         ready(document, view, caller.user, taken)

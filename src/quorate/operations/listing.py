@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any
 
 from quorate.answers.exits import UNKNOWN_NAME, CommandError, Exit
 from quorate.answers.kind import Kind
@@ -16,17 +16,12 @@ from quorate.answers.table import table
 from quorate.answers.timeline import ABOUT, entries
 from quorate.documents import API_VERSION
 from quorate.operations.answer import Answer
-from quorate.operations.asked import PAGE_MAX, GetSystem, GetThing, ListRuns, ListThings
+from quorate.operations.asked import MORE, PAGE_MAX, GetSystem, GetThing, ListRuns, ListThings
 from quorate.operations.desk import Desk
 from quorate.operations.etags import etag_of
 from quorate.operations.operation import Operation
 from quorate.operations.past import as_it_was
 from quorate.operations.visibility import visible
-
-MORE: Final = (
-    f"note: there are more than these {PAGE_MAX}; narrow the question, or have all: -o json"
-)
-"""What is said where an answer is cut at the most that a service lists."""
 
 
 def list_things(desk: Desk, asked: ListThings, operation: Operation) -> Answer:

@@ -1,0 +1,63 @@
+"""What every client that waits can be asked: an operation by its name, in each form of answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+from msgspec import Struct
+
+from quorate.client.asking import Asking
+from quorate.client.retrying import Retrying
+from quorate.client.walking import Walking
+from quorate.client.wire import JSON, Told, Tree
+from quorate.operations.given_looking import LogLine
+
+
+class Asker:
+    """Asks by ``driver``, each request as often as ``retrying`` says."""
+
+    def __init__(self, driver: Walking, retrying: Retrying) -> None:
+        self._asking = Asking(retrying)
+        self._driver = driver
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._driver.close()
+
+    def tree(self, name: str, asked: Struct) -> Tree:
+        """Return what the operation ``name`` gives, untyped and exact."""
+        return self._driver.run(self._asking.tree(name, asked))
+
+    def told(self, name: str, asked: Struct, *, wide: bool = False) -> Told:
+        """Return what a person is told of the operation ``name``: lines, as the CLI prints them."""
+        return self._driver.run(self._asking.told(name, asked, wide=wide))
+
+    def noted(
+        self, name: str, asked: Struct, *, accept: str = JSON
+    ) -> tuple[Tree, tuple[str, ...]]:
+        """Return what ``tree`` does, and what the service says aside.
+
+        With another ``accept``, such as ``text/csv``, it is a text.
+        """
+        return self._driver.run(self._asking.noted(name, asked, accept=accept))
+
+    def lines(self, name: str, asked: Struct) -> Iterator[str]:
+        """Yield the lines of an operation that gives many, such as ``export-ledger``."""
+        return self._driver.stream(self._asking.lines(name, asked))
+
+    def log_lines(self, run: str, *, first: int = 0, follow: bool = False) -> Iterator[LogLine]:
+        """Yield what a run has written, from line ``first`` on; with ``follow`` until its end."""
+        return self._driver.stream(self._asking.logs(run, first=first, follow=follow))
