@@ -27,6 +27,7 @@ from quorate.service.grpc_schema import Method, name_of, schema
 from quorate.service.grpc_server import GrpcLimits, GrpcServer, GrpcTls
 from quorate.service.grpc_shape import message_name
 from quorate.service.grpc_status import DETAILS
+from quorate.service.metrics import service_metrics
 from tests.service.worlds import small_ledger
 
 T = TypeVar("T")
@@ -107,7 +108,8 @@ class Served:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
-        self.server = GrpcServer(counter, counter, limits)
+        self.metrics = service_metrics()
+        self.server = GrpcServer(counter, counter, limits, self.metrics)
         self.port: int = self.wait_for(self.server.start("localhost:0", tls))
         self.channel = grpc.insecure_channel(f"localhost:{self.port}")
 

@@ -135,6 +135,7 @@ def test_whoever_does_not_read_is_dropped_and_knows_where_they_were() -> None:
         refused(grpc.StatusCode.RESOURCE_EXHAUSTED, next, other)
         problem = refused(grpc.StatusCode.ABORTED, lambda: seen.extend(event.seq for event in call))
         assert problem.code == "slow-watcher"
+        assert b"\nquorate_watchers_dropped_total 1.0\n" in served.metrics.render(())
         assert seen == list(range(1, len(seen) + 1))
         assert told - 1 <= len(seen) <= told == counter.given
         _wait_until(lambda: not served.server._open.total())

@@ -9,7 +9,6 @@ import httpx
 import pytest
 
 from quorate.operations.table import OPERATIONS
-from quorate.service.daemon import Extras
 from quorate.service.paths import places
 from tests.service.conftest import Stage
 from tests.service.serving import new_ledger, serving
@@ -322,17 +321,6 @@ def test_the_service_says_how_it_is(stage: Stage) -> None:
         assert client.get("/readyz").json()["status"] == "ready"
         assert set(client.get("/version").json()) == {"version", "api"}
         assert client.get("/openapi.json").json()["openapi"] == "3.1.0"
-        assert client.get("/metrics").status_code == 404
-
-
-def test_metrics_are_for_those_who_oversee(tmp_path: Path) -> None:
-    ledger = new_ledger(tmp_path)
-    with serving(ledger, extras=Extras(metrics=lambda: b"quorate_up 1\n")) as served:
-        with served.client(served.token) as client:
-            found = client.get("/metrics")
-            assert (found.status_code, found.text) == (200, "quorate_up 1\n")
-        with served.client(None) as client:
-            assert client.get("/metrics").status_code == 401
 
 
 def test_a_client_may_name_its_request(stage: Stage) -> None:

@@ -141,6 +141,7 @@ def test_a_watcher_that_does_not_read_is_dropped_with_a_cursor(tmp_path: Path) -
             time.sleep(1.5)
             found = read_all(sleeper)
         assert b"event: dropped" in found
+        assert "\nquorate_watchers_dropped_total 1.0\n" in client.get("/metrics").text
         last = json.loads(found.rpartition(b"data: ")[2].partition(b"\n")[0])
         with watching(client, params={"from": last["from"]}) as rest:
             assert next(rest).id == last["from"]

@@ -61,15 +61,20 @@ def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--config", metavar="FILE", help="A TOML file.  [env: QUORATE_SERVE_CONFIG]")
 @click.option("--init", "make", is_flag=True, help="Create the ledger if it is missing.")
 @click.option("--insecure", is_flag=True, help="Listen without TLS where others can connect.")
+@click.option(
+    "--metrics-public", is_flag=True, help="Tell metrics to whoever asks, without a token."
+)
 @click.option("--print-config", "show", is_flag=True, help="Print all settings, and do not serve.")
 @_settings
 @click.pass_obj
 def serve(
     settings: Settings,
     /,
+    *,
     config: str | None,
     make: bool,
     insecure: bool,
+    metrics_public: bool,
     show: bool,
     **given: str | None,
 ) -> None:
@@ -97,6 +102,8 @@ def serve(
         flags["ledger"] = settings.ledger_option
     if insecure:
         flags["insecure"] = "true"
+    if metrics_public:
+        flags["metrics.public"] = "true"
     file = config or settings.environ.get("QUORATE_SERVE_CONFIG") or None
     made = configured(flags, settings.environ, file)
     if show:

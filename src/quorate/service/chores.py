@@ -35,7 +35,10 @@ class Room(Protocol):
 
 
 class Chores:
-    """For the ledger's thread only. ``trouble`` is what keeps them from being done."""
+    """For the ledger's thread only. ``trouble`` is what keeps them from being done.
+
+    ``failures`` is how often that happened.
+    """
 
     def __init__(self, engine: Engine, room: Room | None) -> None:
         self._engine = engine
@@ -45,6 +48,7 @@ class Chores:
         self._is_stale = True
         self._not_before_s = 0.0
         self.trouble = ""
+        self.failures = 0
 
     def look_again(self) -> None:
         """Note that something was recorded, which may have made something else due."""
@@ -70,6 +74,7 @@ class Chores:
         except QuorateError as error:
             _LOG.warning("what is due could not be recorded, and is tried again: %s", error)
             self.trouble = str(error)
+            self.failures += 1
             self._not_before_s = began_s + TROUBLE_S
             return False
         took_s = monotonic() - began_s

@@ -35,6 +35,7 @@ class Configuration:
     executor: str
     log_format: str
     log_level: str
+    metrics_public: bool
     body_bytes_max: int
     header_bytes_max: int
     requests_per_s_max: int

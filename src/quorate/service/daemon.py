@@ -28,12 +28,12 @@ from quorate.service.config import Configuration
 from quorate.service.config_values import Address
 from quorate.service.connection import GuardedProtocol
 from quorate.service.guard import Guard, Limits
-from quorate.service.handled import Handled
 from quorate.service.listening import BACKLOG, bind, check_tls
+from quorate.service.metrics import service_metrics
 from quorate.service.office import Office
 from quorate.service.oidc import OidcTrust
 from quorate.service.opening import OpenStore, first_token, open_ledger
-from quorate.service.rest import Metrics, Parts, application
+from quorate.service.rest import Parts, application
 from quorate.service.room import SimulatedRoom
 from quorate.service.watch import WatchHall
 
@@ -45,16 +45,14 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(slots=True, kw_only=True)
 class Extras:
-    """What others add to the daemon: metrics, further ways of asking, and the ledger's key.
+    """What others add to the daemon: further ways of asking, and the ledger's key.
 
-    ``surfaces`` are entered when the ledger is open, and left before it is closed. ``ends`` are
-    told of every request of REST when it is over. ``open_store`` opens the ledger's file.
+    ``surfaces`` are entered when the ledger is open, and left before it is closed. ``open_store``
+    opens the ledger's file.
     """
 
     signer: Signer | None = None
     open_store: OpenStore = SqliteStore.open
-    metrics: Metrics | None = None
-    ends: Sequence[Callable[[Handled], None]] = ()
     surfaces: Sequence[Callable[[Office, Doorkeeper], AsyncIterator[str]]] = field(
         default_factory=tuple
     )
@@ -87,6 +85,7 @@ class Daemon:
             name=configuration.ledger,
             room=room,
             signer=self._extras.signer,
+            metrics=service_metrics(path),
         )
         async with AsyncExitStack() as stack:
             stack.callback(listening.close)
@@ -124,13 +123,13 @@ class Daemon:
             )
 
     def _http(self, office: Office, doorkeeper: Doorkeeper, hall: WatchHall) -> _Server:
-        configuration, extras = self._configuration, self._extras
+        configuration = self._configuration
         parts = Parts(
             office=office,
             doorkeeper=doorkeeper,
             requests_per_s_max=configuration.requests_per_s_max,
             hall=hall,
-            metrics=extras.metrics,
+            has_public_metrics=configuration.metrics_public,
         )
         limits = Limits(
             body_bytes_max=configuration.body_bytes_max,
@@ -139,7 +138,7 @@ class Daemon:
             slow_s_max=configuration.slow_s_max,
         )
         config = uvicorn.Config(
-            Guard(application(parts), limits, extras.ends),
+            Guard(application(parts), limits, office.metrics),
             http=_protocol(configuration),
             ws="none",
             lifespan="off",

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -24,12 +24,19 @@ from quorate.answers.exits import CommandError, Exit
 from quorate.operations.answering import check_role
 from quorate.operations.asked import PAGE_MAX
 from quorate.operations.caller import Caller
-from quorate.operations.operation import Effect, Operation
-from quorate.operations.statuses import BUG, TOO_MANY_REQUESTS, UNAVAILABLE, as_command_error
+from quorate.operations.operation import EVENT_STREAM, Effect, Operation
+from quorate.operations.statuses import (
+    BUG,
+    TOO_MANY_REQUESTS,
+    UNAVAILABLE,
+    as_command_error,
+    status_of,
+)
 from quorate.service.grpc_codec import read_request, write_answer
 from quorate.service.grpc_problem import cut
 from quorate.service.grpc_schema import PACKAGE, Method, schema
 from quorate.service.grpc_status import status_and_details
+from quorate.service.metrics import Metrics, Request, service_metrics
 
 _LOG = logging.getLogger(__name__)
 
@@ -44,6 +51,9 @@ _LIMIT: Final = "limit"
 """The field of what lists things; a service lists no more than a page at once."""
 TIMED_OUT: Final = "timed-out"
 SLOW_WATCHER: Final = "slow-watcher"
+_DONE: Final = 200
+_GONE: Final = 499
+"""How a call is counted whose caller has gone, as REST does."""
 
 
 class Told(Protocol):
@@ -123,10 +133,17 @@ class GrpcTls:
 class GrpcServer:
     """Listens when started; belongs to the event loop in which that was."""
 
-    def __init__(self, answers: Answers, admits: Admits, limits: GrpcLimits | None = None) -> None:
+    def __init__(
+        self,
+        answers: Answers,
+        admits: Admits,
+        limits: GrpcLimits | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
         self._answers = answers
         self._admits = admits
         self._limits = limits or GrpcLimits()
+        self._metrics = metrics or service_metrics()
         self._streams: set[asyncio.Task[Any]] = set()
         # Whose streams are not over yet: each has a call, though it may have no task any more.
         self._open: Counter[str] = Counter()
@@ -199,14 +216,27 @@ class GrpcServer:
         if method.is_stream:
 
             async def stream(data: bytes, context: _Context) -> None:
-                await _told(context, method, lambda: self._stream(method, data, context))
+                with self._counted(method) as counted:
+                    await _told(
+                        context,
+                        method,
+                        counted,
+                        lambda: self._stream(method, data, context, counted),
+                    )
 
             return grpc.unary_stream_rpc_method_handler(stream)
 
         async def unary(data: bytes, context: _Context) -> bytes | None:
-            return await _told(context, method, lambda: self._unary(method, data, context))
+            with self._counted(method) as counted:
+                return await _told(
+                    context, method, counted, lambda: self._unary(method, data, context)
+                )
 
         return grpc.unary_unary_rpc_method_handler(unary)
+
+    def _counted(self, method: Method) -> AbstractContextManager[Request]:
+        """Count a call while it is answered, and when it is over."""
+        return self._metrics.request("grpc", method.operation.name)
 
     async def _unary(self, method: Method, data: bytes, context: Any) -> bytes:
         async with asyncio.timeout(self._seconds_left(context)):
@@ -217,7 +247,7 @@ class GrpcServer:
         context.set_trailing_metadata((*etag, *((NOTE, note) for note in notes)))
         return write_answer(method, told.tree)
 
-    async def _stream(self, method: Method, data: bytes, context: Any) -> None:
+    async def _stream(self, method: Method, data: bytes, context: Any, counted: Request) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._streams.add(task)
@@ -227,7 +257,9 @@ class GrpcServer:
             trees = self._answers.follow(caller, method.operation, asked)
             async with aclosing(trees) as following:  # type: ignore[type-var]
                 async for tree in following:
-                    await self._write(context, write_answer(method, tree))
+                    if counted.answered_s is None:
+                        counted.answer(_DONE)
+                    await self._write(method, context, write_answer(method, tree))
         except asyncio.CancelledError:
             if not self._is_stopping:
                 raise
@@ -259,11 +291,13 @@ class GrpcServer:
         self._open[whose] += 1
         context.add_done_callback(lambda _: self._open.subtract([whose]))
 
-    async def _write(self, context: Any, data: bytes) -> None:
+    async def _write(self, method: Method, context: Any, data: bytes) -> None:
         try:
             async with asyncio.timeout(self._limits.stall_s_max):
                 await context.write(data)
         except TimeoutError:
+            if method.operation.media == EVENT_STREAM:
+                self._metrics.watch_dropped()
             raise CommandError(
                 Exit.UNUSABLE,
                 "messages were left unread for too long; begin again from the last one you have",
@@ -301,18 +335,26 @@ def _address(context: Any) -> str:
 
 
 async def _told(
-    context: Any, method: Method, do: Callable[[], Awaitable[bytes | None]]
+    context: Any, method: Method, counted: Request, do: Callable[[], Awaitable[bytes | None]]
 ) -> bytes | None:
-    """Return what ``do`` does, or tell the caller why it was not done.
+    """Return what ``do`` does, or tell the caller why it was not done; ``counted`` is told how.
 
     This is the outermost frame of a call: nothing that goes wrong in one ends the service.
     """
     try:
-        return await do()
+        done = await do()
+    except asyncio.CancelledError:
+        if counted.answered_s is None:
+            counted.status = _GONE
+        raise
     except TimeoutError:
         error = _timed_out(method)
     except Exception as raised:  # noqa: BLE001 - the outermost frame of a call
         error = as_command_error(raised) or _bug(method, raised)
+    else:
+        counted.status = _DONE
+        return done
+    counted.status = status_of(error.fault).http
     status, message, details = status_and_details(error)
     await context.abort(status, message, details)
     raise AssertionError("abort raises")

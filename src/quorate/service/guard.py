@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 from typing import Final
@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quorate.operations.statuses import TOO_LARGE, UNAVAILABLE, USAGE
 from quorate.service.handled import KEY, Handled, request_id_of
+from quorate.service.metrics import UNKNOWN, Metrics, Request
 from quorate.service.problems import Headers, problem, problem_of
 
 _LOG = logging.getLogger(__name__)
@@ -63,14 +64,12 @@ class GoneError(Exception):
 
 
 class Guard:
-    """Wraps the application. ``ends`` are told of every request when it is over."""
+    """Wraps the application. Every request is counted in ``metrics`` when it is over."""
 
-    def __init__(
-        self, app: ASGIApp, limits: Limits, ends: Sequence[Callable[[Handled], None]] = ()
-    ) -> None:
+    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics) -> None:
         self._app = app
         self._limits = limits
-        self._ends = ends
+        self._metrics = metrics
         self._under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -78,7 +77,10 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(scope, receive, send, self._limits)
+        with self._metrics.request("rest") as counted:
+            await self._answer(_Exchange(scope, (receive, send), self._limits, counted))
+
+    async def _answer(self, exchange: _Exchange) -> None:
         self._under_way += 1
         try:
             if self._under_way > self._limits.concurrent_max:
@@ -94,18 +96,18 @@ class Guard:
         finally:
             self._under_way -= 1
             exchange.end()
-            for end in self._ends:
-                end(exchange.handled)
 
 
 class _Exchange:
     """One request and its answer."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, limits: Limits) -> None:
+    def __init__(
+        self, scope: Scope, ends: tuple[Receive, Send], limits: Limits, counted: Request
+    ) -> None:
         self._scope = scope
-        self._receive = receive
-        self._send = send
+        self._receive, self._send = ends
         self._limits = limits
+        self._counted = counted
         self._received = 0
         self._is_read = False
         self._has_begun = False
@@ -176,6 +178,7 @@ class _Exchange:
         if message["type"] == "http.response.start":
             self._has_begun = True
             self.handled.status = message["status"]
+            self._counted.answer(message["status"])
             request_id = (b"x-request-id", self.handled.request_id.encode())
             message["headers"] = [*message.get("headers", ()), *_ALWAYS, request_id]
         try:
@@ -187,10 +190,12 @@ class _Exchange:
             self._has_ended = True
 
     def end(self) -> None:
-        """Note that the request is over, and log it."""
+        """Note that the request is over, count it, and log it."""
         self.handled.took_s = monotonic() - self.handled.began_s
         if not self._has_ended:
             self.handled.status = self.handled.status or 499
+        self._counted.operation = self.handled.operation or UNKNOWN
+        self._counted.status = self.handled.status
         _LOG.info("request", extra={"handled": self.handled})
 
     async def _cut_off(self) -> None:

@@ -240,7 +240,9 @@ REQUEST_SECONDS = _histogram(
     "operation",
 )
 COMMIT_SECONDS = _histogram(
-    "commit_seconds", "Seconds that a block takes to become durable, deciding included.", _REPLIES
+    "commit_seconds",
+    "Seconds that a block of requests takes to become durable, deciding included.",
+    _REPLIES,
 )
 COMMIT_COMMANDS = _histogram("commit_commands", "Commands that were committed together.", _SIZES)
 COMMIT_FAILURES = _counter("commit_failures", "Blocks that the store did not take.")

@@ -25,11 +25,13 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
+from quorate import __version__
 from quorate.ledger.chain import GENESIS, Head, open_blocks
 from quorate.loop.engine import Engine
 from quorate.model.events import Event
 from quorate.model.refusal import Refusal
 from quorate.model.view import StateView
+from quorate.operations.table import OPERATIONS
 from quorate.service import metric_table as m
 from quorate.service.counting import Counting
 from quorate.service.gauges import Standing, gauges
@@ -38,6 +40,10 @@ from quorate.service.tallies import Tallies
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 """What the answer of a scrape is."""
+UNKNOWN: Final = "unknown"
+"""What is asked where a request is for nothing that there is, or was turned away before."""
+OWN: Final = ("healthz", "readyz", "version", "openapi", "metrics", UNKNOWN)
+"""What the service is asked that is not an operation of the table."""
 _MS: Final = 1_000
 _STATUS_UNKNOWN: Final = 500
 """What a request has come to that ended without an answer."""
@@ -47,9 +53,11 @@ _STATUS_UNKNOWN: Final = 500
 class Request:
     """A request that is being answered; whoever answers it says with which HTTP status.
 
-    A call of gRPC has the status that the same answer would have in REST.
+    A call of gRPC has the status that the same answer would have in REST. What is asked for may
+    become known on the way.
     """
 
+    operation: str
     status: int = _STATUS_UNKNOWN
     answered_s: float | None = None
 
@@ -130,10 +138,6 @@ class Metrics:
         """Return how everything stands at ``now_ms``, which is not before the last event."""
         return gauges(Standing(view, self._tallies, self._head.height, now_ms))
 
-    def scrape(self, engine: Engine) -> bytes:
-        """Return the text of a scrape, collected and written out at once."""
-        return self.render(self.collect(engine.view, engine.now_ms()))
-
     # --- On any thread ---
 
     def render(self, standing: Sequence[Family]) -> bytes:
@@ -141,21 +145,21 @@ class Metrics:
         return generate_latest(_Joined(self.registry, standing))
 
     @contextmanager
-    def request(self, surface: str, operation: str) -> Iterator[Request]:
+    def request(self, surface: str, operation: str = UNKNOWN) -> Iterator[Request]:
         """Yield a request while it is answered, and count it when the block ends, however it does.
 
         A name that is not an operation's is counted under ``other``.
         """
         assert surface in m.SURFACES, surface
         in_flight, start_s = self._in_flight.labels(surface), perf_counter()
-        asked = Request()
+        asked = Request(operation)
         in_flight.inc()
         try:
             yield asked
         finally:
             in_flight.dec()
             ended_s = perf_counter() if asked.answered_s is None else asked.answered_s
-            self.answered(surface, operation, asked.status, seconds=ended_s - start_s)
+            self.answered(surface, asked.operation, asked.status, seconds=ended_s - start_s)
 
     def answered(self, surface: str, operation: str, status: int, *, seconds: float) -> None:
         """Count a request that was timed elsewhere; ``request`` does this by itself."""
@@ -176,6 +180,12 @@ class Metrics:
     def ready(self, *, is_ready: bool) -> None:
         """Note whether the service takes orders."""
         self._ready.set(is_ready)
+
+
+def service_metrics(ledger: Path | None = None) -> Metrics:
+    """Return the metrics of a service that answers every operation on ``ledger``."""
+    disk = None if ledger is None else ledger.resolve().parent
+    return Metrics(version=__version__, operations=(*OPERATIONS, *OWN), disk=disk)
 
 
 class _Joined(Collector):

@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future as ThreadFuture
+from contextlib import nullcontext
 from dataclasses import dataclass
 from threading import Condition, Thread
 from time import monotonic
@@ -26,7 +27,7 @@ from quorate.operations.answer import Answer
 from quorate.operations.answering import answer
 from quorate.operations.caller import Caller
 from quorate.operations.desk import Desk, Signer
-from quorate.operations.operation import Operation
+from quorate.operations.operation import DRY_RUN, Effect, Operation
 from quorate.operations.recent import Recent
 from quorate.operations.statuses import UNAVAILABLE
 from quorate.operations.together import (
@@ -37,6 +38,8 @@ from quorate.operations.together import (
 )
 from quorate.ports.errors import QuorateError
 from quorate.service.chores import Chores, Room
+from quorate.service.commits import counted
+from quorate.service.metrics import Metrics, service_metrics
 from quorate.service.reply import Form, Reply, reply_of
 
 _LOG = logging.getLogger(__name__)
@@ -80,19 +83,21 @@ class Office:
     ``opening`` makes the engine, on the thread that owns it from then on.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what an office is made of
         self,
         opening: Callable[[], Engine],
         *,
         name: str = "the ledger",
         room: Room | None = None,
         signer: Signer | None = None,
+        metrics: Metrics | None = None,
         waiting_max: int = WAITING_MAX,
     ) -> None:
         self._opening = opening
         self._name = name
         self._room = room
         self._signer = signer
+        self.metrics = metrics or service_metrics()
         # The blocks that all who watch read together; for the ledger's thread only.
         self._recent: Recent | None = None
         self._waiting_max = waiting_max
@@ -154,9 +159,7 @@ class Office:
         if form in (Form.TREE, Form.JSON) and may_wait_for_others(operation, asked):
             self._put(self._submits, slip)
         else:
-            slip.do = lambda engine: reply_of(
-                answer(self.desk(engine, caller), operation, asked), operation, form
-            )
+            slip.do = lambda engine: self._answer(engine, slip)
             self._put(self._others, slip)
         found: Reply = await slip.done
         return found
@@ -219,6 +222,8 @@ class Office:
             opened.set_exception(error)
             return
         try:
+            self.metrics.opened(engine)
+            self.listeners.append(self.metrics.follow)
             self._look(engine)
             self._trouble = ""
             opened.set_result(None)
@@ -246,8 +251,11 @@ class Office:
             self._answer_others(engine)
             if engine.head != before:
                 chores.look_again()
+            failures = chores.failures
             if chores.do_due():
                 self._look(engine)
+            if chores.failures > failures:
+                self.metrics.commit_failed()
             self._trouble = chores.trouble
 
     def _wait(self, sleep_s: float) -> bool:
@@ -265,12 +273,25 @@ class Office:
         settled: _Settled = []
         try:
             askings = [_asking(self.desk(engine, _caller(slip)), slip) for slip in slips]
-            found = answer_together(engine, askings)
+            with counted(self.metrics, engine) as commands:
+                found = answer_together(engine, askings)
+                commands.count = sum(isinstance(each, Answer) for each in found)
             for slip, each in zip(slips, found, strict=True):
+                if isinstance(each, CommandError):
+                    self.metrics.refused(each.refusals)
                 settled.append(_replied(slip, each))
         except Exception as error:  # noqa: BLE001 - the loop's top frame: told to all who wait
             settled = [(slip.done, None, error) for slip in slips]
         self._settle(engine, settled)
+
+    def _answer(self, engine: Engine, slip: _Slip) -> Reply:
+        """Return the answer to one that shares its block with nobody."""
+        assert slip.operation is not None, slip
+        assert slip.asked is not None, slip
+        is_order = slip.operation.effect is Effect.WRITE and not getattr(slip.asked, DRY_RUN)
+        with counted(self.metrics, engine) if is_order else nullcontext():
+            found = answer(self.desk(engine, _caller(slip)), slip.operation, slip.asked)
+        return reply_of(found, slip.operation, slip.form)
 
     def _answer_others(self, engine: Engine) -> None:
         """Answer those who wait one after another, until submits have waited long enough."""
@@ -317,7 +338,11 @@ class Office:
         if engine.head.seq == self.recorded_seq:
             return
         for listener in self.listeners:
-            listener(engine)
+            try:
+                listener(engine)
+            except QuorateError as error:
+                # What was recorded is recorded; who follows it reads on from there next time.
+                _LOG.warning("what was recorded cannot be read back: %s", error)
         self._tell(self._moved_to, engine.head.seq)
 
     def _moved_to(self, seq: int) -> None:

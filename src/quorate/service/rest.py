@@ -5,25 +5,31 @@ There is no code for any one operation here (docs/adr/0019).
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Final
 from urllib.parse import parse_qsl, unquote
 
+from prometheus_client.core import GaugeMetricFamily
 from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from quorate import __version__
+from quorate.loop.engine import Engine
 from quorate.operations.answering import check_role
 from quorate.operations.caller import OVERSEERS, Caller
 from quorate.operations.operation import JSON, NOTES, Effect, Operation
 from quorate.operations.statuses import FORBIDDEN, UNAVAILABLE, USAGE
+from quorate.ports.errors import QuorateError
 from quorate.service.auth import Doorkeeper
 from quorate.service.decoding import asked_of, has_body
 from quorate.service.handled import handled
+from quorate.service.metrics import CONTENT_TYPE
 from quorate.service.negotiation import MEDIA_OF, form_of
 from quorate.service.office import Office
 from quorate.service.openapi import openapi_bytes
@@ -39,21 +45,22 @@ NOTES_BYTES_MAX: Final = 4_096
 """How much of what is said aside goes into a header."""
 FIELDS_MAX: Final = 2_000
 """How many parameters a query may have."""
-_METRICS_MEDIA: Final = "text/plain; version=0.0.4; charset=utf-8"
+SCRAPES_PER_S_MAX: Final = 5
+"""How many scrapes a second one address may ask for where no token is needed."""
 
-Metrics = Callable[[], bytes]
+_LOG = logging.getLogger(__name__)
 Answering = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What the application is made of. ``metrics`` is called on the ledger's thread."""
+    """What the application is made of."""
 
     office: Office
     doorkeeper: Doorkeeper
     requests_per_s_max: int
     hall: WatchHall
-    metrics: Metrics | None = None
+    has_public_metrics: bool = False
 
 
 def application(parts: Parts) -> ASGIApp:
@@ -109,7 +116,7 @@ class _Gate:
 
     async def admit(self, scope: Scope, headers: Mapping[bytes, str]) -> Caller:
         """Return who asks; raises ``CommandError`` when that is nobody, or too often."""
-        address = scope["client"][0] if scope.get("client") else ""
+        address = _address(scope)
         self._failures.check(address)
         try:
             caller = await self.parts.doorkeeper.caller_of(headers.get(b"authorization"))
@@ -233,16 +240,17 @@ class _Own:
         self._gate = gate
         self._parts = parts
         self._openapi = openapi_bytes()
+        self._scrapes = Rate(SCRAPES_PER_S_MAX, monotonic)
 
     def places(self) -> dict[str, Answering]:
         """Return where each is asked for."""
-        found: dict[str, Answering] = {
-            "/healthz": self._healthz,
-            "/readyz": self._readyz,
-            "/version": self._version,
-            "/openapi.json": self._describe,
+        return {
+            "/healthz": _named("healthz", self._healthz),
+            "/readyz": _named("readyz", self._readyz),
+            "/version": _named("version", self._version),
+            "/openapi.json": _named("openapi", self._describe),
+            "/metrics": _named("metrics", self._metrics),
         }
-        return found if self._parts.metrics is None else found | {"/metrics": self._metrics}
 
     async def _healthz(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Say that the program answers."""
@@ -265,16 +273,51 @@ class _Own:
         await Response(self._openapi, media_type=JSON)(scope, receive, send)
 
     async def _metrics(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Tell those who oversee how the service fares."""
-        handled(scope).operation = "metrics"
-        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        caller = await self._gate.admit(scope, headers)
-        if caller.role not in OVERSEERS:
-            raise problem(FORBIDDEN, "metrics are for admins and auditors")
-        metrics = self._parts.metrics
-        assert metrics is not None
-        text = await self._parts.office.run(lambda _: metrics())
-        await Response(text, media_type=_METRICS_MEDIA)(scope, receive, send)
+        """Tell how the service fares: to those who oversee, or to whoever asks."""
+        if self._parts.has_public_metrics:
+            self._scrapes.take(_address(scope))
+        else:
+            headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+            caller = await self._gate.admit(scope, headers)
+            if caller.role not in OVERSEERS:
+                raise problem(
+                    FORBIDDEN,
+                    "metrics are for admins and auditors; send the token of one, or say "
+                    "metrics.public in the configuration",
+                )
+        text = await _scraped(self._parts.office)
+        await Response(text, headers={"content-type": CONTENT_TYPE})(scope, receive, send)
+
+
+async def _scraped(office: Office) -> bytes:
+    """Return all metrics; what is read from a state that cannot be read is left out."""
+    standing = await office.run(lambda engine: _standing(office, engine))
+    office.metrics.ready(is_ready=standing is not None and not office.trouble)
+    return await asyncio.to_thread(office.metrics.render, standing or ())
+
+
+def _standing(office: Office, engine: Engine) -> Sequence[GaugeMetricFamily] | None:
+    try:
+        return office.metrics.collect(engine.view, engine.now_ms())
+    except QuorateError as error:
+        # That the service is not ready must be told, most of all then.
+        _LOG.warning("metrics of the state are left out: %s", error)
+        return None
+
+
+def _named(operation: str, answering: Answering) -> Answering:
+    """Return ``answering``, its requests known by the name ``operation``."""
+
+    async def named(scope: Scope, receive: Receive, send: Send) -> None:
+        handled(scope).operation = operation
+        await answering(scope, receive, send)
+
+    return named
+
+
+def _address(scope: Scope) -> str:
+    """Return where a request comes from."""
+    return scope["client"][0] if scope.get("client") else ""
 
 
 def _json(tree: object) -> Response:

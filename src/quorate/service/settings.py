@@ -108,6 +108,14 @@ SETTINGS: Final = (
         kind="debug, info, warning or error",
     ),
     Setting(
+        key="metrics.public",
+        read=values.flag,
+        default=False,
+        field="metrics_public",
+        text="tell metrics to whoever asks, without a token; they name tenants and envelopes",
+        kind=_FLAG,
+    ),
+    Setting(
         key="limits.body_bytes",
         read=values.count(1_024, 1 << 30),
         default=16 * 1024 * 1024,

@@ -89,9 +89,10 @@ async def follow(
 ) -> AsyncIterator[dict[str, Any]]:
     """Yield events as they are recorded, for as long as somebody asks for the next one."""
     watcher = await Watcher.of(office, caller, operation, asked)
-    while True:
-        for _, tree in await watcher.next(HEARTBEAT_S):
-            yield tree
+    with office.metrics.watch():
+        while True:
+            for _, tree in await watcher.next(HEARTBEAT_S):
+                yield tree
 
 
 class WatchHall:
@@ -126,10 +127,13 @@ class WatchHall:
         closing = asyncio.ensure_future(self._closing.wait())
         try:
             await send(_START)
-            await self._send_all(watcher, send, {gone, closing})
+            with self._office.metrics.watch():
+                await self._send_all(watcher, send, {gone, closing})
             if closing.done():
                 await send(_part(_ending("stopping", watcher.cursor), is_last=True))
         except GoneError:
+            if not gone.done():
+                self._office.metrics.watch_dropped()
             farewell = scope.get("extensions", {}).get(ABORT, {}).get("farewell")
             if farewell is None or gone.done():
                 raise

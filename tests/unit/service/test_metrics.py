@@ -413,7 +413,8 @@ def test_a_request_is_counted_by_what_it_came_to() -> None:
 def test_a_request_that_was_timed_elsewhere_is_counted_alike() -> None:
     service = _service()
     service.metrics.answered("rest", "submit-run", 404, seconds=0.02)
-    text = service.metrics.scrape(service.engine).decode()
+    collected = service.metrics.collect(service.engine.view, service.clock.ms)
+    text = service.metrics.render(collected).decode()
     labels = 'operation="submit-run",status_class="4xx",surface="rest"'
     assert f"quorate_requests_total{{{labels}}} 1.0" in text
     below = 'le="0.01",operation="submit-run",surface="rest"'
