@@ -60,7 +60,8 @@ class Operation:
     kind of thing, where one handler serves several. ``cli`` are the commands that ask for it, and
     ``rpc`` its name in gRPC where that is another. ``media`` is what an answer of REST is; where it
     is more than one document, ``gives`` is the shape of each. ``of_blocks`` is answered from the
-    blocks alone, so that a ledger whose state cannot be read is answered for, too.
+    blocks alone, so that a ledger whose state cannot be read is answered for, too. What ``is_long``
+    takes as long as the ledger is, or as what is sent makes it, and changes nothing.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Operation:
     rpc: str = ""
     media: str = JSON
     of_blocks: bool = False
+    is_long: bool = False
 
     @property
     def function_name(self) -> str:

@@ -97,6 +97,7 @@ _LEDGER: Final = (
         handler="quorate.operations.history:list_events",
         refusals=("unknown-name",),
         cli=("ledger log",),
+        is_long=True,
     ),
     Operation(
         name="verify-ledger",
@@ -111,6 +112,7 @@ _LEDGER: Final = (
         refusals=("unsound",),
         cli=("ledger verify",),
         of_blocks=True,
+        is_long=True,
     ),
     Operation(
         name="verify-ledger-against",
@@ -125,6 +127,7 @@ _LEDGER: Final = (
         refusals=("invalid", "unsound"),
         cli=("ledger verify",),
         of_blocks=True,
+        is_long=True,
     ),
     Operation(
         name="sign-checkpoint",
@@ -139,6 +142,7 @@ _LEDGER: Final = (
         refusals=("no-key", "unsound"),
         cli=("ledger checkpoint",),
         of_blocks=True,
+        is_long=True,
     ),
     Operation(
         name="export-ledger",
@@ -153,6 +157,7 @@ _LEDGER: Final = (
         cli=("ledger export",),
         media=JSON_LINES,
         of_blocks=True,
+        is_long=True,
     ),
 )
 _LOTTERY: Final = (
@@ -181,6 +186,7 @@ _LOTTERY: Final = (
         refusals=("unsound",),
         cli=("lottery verify",),
         of_blocks=True,
+        is_long=True,
     ),
     Operation(
         name="calc",
@@ -195,6 +201,7 @@ _LOTTERY: Final = (
         refusals=("invalid",),
         cli=("calc",),
         of_blocks=True,
+        is_long=True,
     ),
 )
 LEDGER: Final = (*_PLANS, *_LEDGER, *_LOTTERY)

@@ -22,6 +22,7 @@ MONEY: Final = (
         handler="quorate.operations.usages:tenant_usage",
         refusals=("unknown-name",),
         cli=("usage",),
+        is_long=True,
     ),
     Operation(
         name="user-usage",
@@ -36,6 +37,7 @@ MONEY: Final = (
         handler="quorate.operations.usages:user_usage",
         refusals=("invalid", "unknown-name"),
         cli=("usage",),
+        is_long=True,
     ),
     Operation(
         name="statement",
@@ -49,5 +51,6 @@ MONEY: Final = (
         handler="quorate.operations.statements:get_statement",
         refusals=("usage", "invalid", "unknown-name"),
         cli=("statement",),
+        is_long=True,
     ),
 )

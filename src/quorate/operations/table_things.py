@@ -44,6 +44,8 @@ _KINDS: Final = (
     _Kind("charge", "charges", Area.MONEY),
 )
 _LISTED_AS_RUNS: Final = ("run", "queue")
+_HAVE_TIMELINES: Final = ("run", "claim", "node", "reservation", "resolveroutcome")
+"""Whose description tells all that happened to them, for which the ledger is read: ``ABOUT``."""
 
 
 def _of(kind: _Kind) -> Iterator[Operation]:
@@ -90,6 +92,7 @@ def _of(kind: _Kind) -> Iterator[Operation]:
             refusals=("unknown-name",),
             about=kind.kind,
             cli=("describe",),
+            is_long=kind.kind in _HAVE_TIMELINES,
         )
     if kind.putters:
         yield from _changes(kind)

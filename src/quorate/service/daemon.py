@@ -20,6 +20,7 @@ from typing import Final
 import uvicorn
 
 from quorate.adapters.clock_system import SystemClock
+from quorate.adapters.store_pages import PagedReader
 from quorate.adapters.store_sqlite import SqliteStore
 from quorate.answers.exits import CommandError, Exit
 from quorate.operations.desk import Signer
@@ -86,6 +87,7 @@ class Daemon:
             room=room,
             signer=self._extras.signer,
             metrics=service_metrics(path),
+            reading=lambda: PagedReader(path),
         )
         async with AsyncExitStack() as stack:
             stack.callback(listening.close)

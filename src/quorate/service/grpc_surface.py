@@ -61,7 +61,7 @@ class OfficeAnswers:
             return
         reply = await self._office.ask(caller, operation, asked, Form.LINES)
         assert reply.lines is not None, operation
-        async for part in self._office.parts_of(reply.lines):
+        async for part in self._office.parts_of(reply.lines, is_long=reply.is_long):
             for line in part.splitlines():
                 yield msgspec.json.decode(line)
 

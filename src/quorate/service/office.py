@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Struct
 
+from quorate.adapters.clock_system import SystemClock
 from quorate.answers.exits import CommandError, Exit
 from quorate.loop.engine import Engine
 from quorate.model.records import TokenRecord
@@ -27,6 +28,7 @@ from quorate.operations.answer import Answer
 from quorate.operations.answering import answer
 from quorate.operations.caller import Caller
 from quorate.operations.desk import Desk, Signer
+from quorate.operations.lengthy import takes_long
 from quorate.operations.operation import DRY_RUN, Effect, Operation
 from quorate.operations.recent import Recent
 from quorate.operations.statuses import UNAVAILABLE
@@ -37,9 +39,11 @@ from quorate.operations.together import (
     may_wait_for_others,
 )
 from quorate.ports.errors import QuorateError
+from quorate.ports.store import EventStore
 from quorate.service.chores import Chores, Room
 from quorate.service.commits import counted
 from quorate.service.metrics import Metrics, service_metrics
+from quorate.service.reading_room import ReadingRoom, Shelf
 from quorate.service.reply import Form, Reply, reply_of
 
 _LOG = logging.getLogger(__name__)
@@ -80,7 +84,8 @@ _Settled = list[tuple["asyncio.Future[Any]", Any, BaseException | None]]
 class Office:
     """Start it in the event loop that its callers run in; stop it before that ends.
 
-    ``opening`` makes the engine, on the thread that owns it from then on.
+    ``opening`` makes the engine, on the thread that owns it from then on. ``reading`` opens the
+    ledger to read it on others; without it long questions are answered on that thread, too.
     """
 
     def __init__(  # noqa: PLR0913 - what an office is made of
@@ -91,6 +96,7 @@ class Office:
         room: Room | None = None,
         signer: Signer | None = None,
         metrics: Metrics | None = None,
+        reading: Callable[[], EventStore] | None = None,
         waiting_max: int = WAITING_MAX,
     ) -> None:
         self._opening = opening
@@ -98,6 +104,10 @@ class Office:
         self._room = room
         self._signer = signer
         self.metrics = metrics or service_metrics()
+        self._reading_room: ReadingRoom | None = None
+        if reading is not None:
+            shelf = Shelf(reading=reading, clock=SystemClock(), name=name, signer=signer)
+            self._reading_room = ReadingRoom(shelf)
         # The blocks that all who watch read together; for the ledger's thread only.
         self._recent: Recent | None = None
         self._waiting_max = waiting_max
@@ -123,9 +133,13 @@ class Office:
         self._thread = Thread(target=self._own, args=(opened,), name="ledger", daemon=True)
         self._thread.start()
         await asyncio.wrap_future(opened)
+        if self._reading_room is not None:
+            self._reading_room.open()
 
     async def stop(self) -> None:
         """Take nothing more, answer what waits, and close the ledger."""
+        if self._reading_room is not None:
+            self._reading_room.close()
         with self._wake:
             self._is_stopping = True
             self._wake.notify()
@@ -155,6 +169,16 @@ class Office:
 
         Raises ``CommandError`` when it is refused, and a ``QuorateError`` when the ledger fails.
         """
+        if self._reading_room is not None and takes_long(operation, asked):
+            return await self._reading_room.ask(
+                f"{caller.role}/{caller.tenant}/{caller.user}",
+                lambda reader: reply_of(
+                    answer(reader.desk(caller, operation), operation, asked),
+                    operation,
+                    form,
+                    is_long=True,
+                ),
+            )
         slip = _Slip(self._future(), None, caller, operation, asked, form)
         if form in (Form.TREE, Form.JSON) and may_wait_for_others(operation, asked):
             self._put(self._submits, slip)
@@ -171,10 +195,15 @@ class Office:
         found: T = await slip.done
         return found
 
-    async def parts_of(self, lines: Iterator[str]) -> AsyncIterator[bytes]:
-        """Yield a long answer in parts, each made on the ledger's thread."""
+    async def parts_of(
+        self, lines: Iterator[str], *, is_long: bool = False
+    ) -> AsyncIterator[bytes]:
+        """Yield an answer in parts, each made where the answer was, as ``is_long`` says."""
         while True:
-            part = await self.run(lambda _: _part(lines))
+            if is_long and self._reading_room is not None:
+                part = await self._reading_room.run(lambda _: _part(lines), goes_on=True)
+            else:
+                part = await self.run(lambda _: _part(lines))
             if not part:
                 return
             yield part

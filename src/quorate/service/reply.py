@@ -31,7 +31,8 @@ class Form(StrEnum):
 class Reply:
     """An answer in one form: its ``tree``, its ``lines``, or else a ``body``.
 
-    ``lines`` are to be read on the ledger's thread only: ``Office.parts_of`` does.
+    ``lines`` are to be read on the ledger's thread only, or in the reading room where the answer
+    ``is_long``: ``Office.parts_of`` does.
     """
 
     body: bytes = b""
@@ -39,6 +40,7 @@ class Reply:
     lines: Iterator[str] | None = None
     notes: tuple[str, ...] = ()
     etag: str = ""
+    is_long: bool = False
 
 
 def to_json(tree: object) -> bytes:
@@ -46,7 +48,7 @@ def to_json(tree: object) -> bytes:
     return _ENCODER.encode(tree) + b"\n"
 
 
-def reply_of(found: Answer, operation: Operation, form: Form) -> Reply:
+def reply_of(found: Answer, operation: Operation, form: Form, *, is_long: bool = False) -> Reply:
     """Return ``found`` in ``form``; raises ``CommandError`` where it has no such form."""
     body, tree, lines = b"", None, None
     match form:
@@ -67,4 +69,6 @@ def reply_of(found: Answer, operation: Operation, form: Form) -> Reply:
                 f"{operation.name}: cannot be told as {form}; ask for application/json",
                 fault="not-acceptable",
             )
-    return Reply(body=body, tree=tree, lines=lines, notes=found.notes, etag=found.etag)
+    return Reply(
+        body=body, tree=tree, lines=lines, notes=found.notes, etag=found.etag, is_long=is_long
+    )

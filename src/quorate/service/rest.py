@@ -216,7 +216,7 @@ async def _respond(
         await send({"type": "http.response.body", "body": body})
         return
     await send({"type": "http.response.start", "status": status, "headers": head})
-    async for part in office.parts_of(reply.lines):
+    async for part in office.parts_of(reply.lines, is_long=reply.is_long):
         await send({"type": "http.response.body", "body": part, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
 

@@ -1,0 +1,90 @@
+"""A ledger's file read page by page, each with a connection of its own.
+
+Nothing is open between two pages. So whoever reads may do so on one thread now and on another
+later, stop half-way without telling anybody, and never keeps the write-ahead log from being folded
+in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NoReturn, Self
+
+from quorate.adapters.store_sqlite import SqliteStore
+from quorate.ledger.chain import Block, Head
+from quorate.ports.errors import StoreError, StoreReadOnlyError
+
+PAGE_BLOCKS: Final = 128
+"""How many blocks are read by one connection, and are in memory at once."""
+
+
+class PagedReader:
+    """An ``EventStore`` that ends where the ledger ended when this was made, and never writes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with SqliteStore.read(path) as store:
+            self._head = store.head()
+
+    def head(self) -> Head:
+        """Return where the ledger ended."""
+        return self._head
+
+    def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
+        """Yield the blocks from ``from_height`` to that end; see ``EventStore``."""
+        assert from_height >= 1, from_height
+        height, last = from_height, self._head.height
+        while height <= last:
+            count = min(PAGE_BLOCKS, last - height + 1)
+            with SqliteStore.read(self._path) as store:
+                page = list(islice(store.blocks(from_height=height), count))
+            yield from page
+            height += len(page)
+            # The file was replaced by a shorter one; reading on would go round for ever.
+            if len(page) < count:
+                raise StoreError(
+                    f"{self._path} ends at block {height - 1} now, and had {last}; was it replaced?"
+                )
+
+    def height_at(self, seq: int) -> int:
+        """Return the height of the block that holds event ``seq``; see ``EventStore``."""
+        assert 1 <= seq <= self._head.seq, (seq, self._head.seq)
+        with SqliteStore.read(self._path) as store:
+            return store.height_at(seq)
+
+    def load_snapshot(self) -> tuple[Head, bytes] | None:
+        """Return the kept snapshot, unless it was taken later than that end."""
+        with SqliteStore.read(self._path) as store:
+            kept = store.load_snapshot()
+        return None if kept is None or kept[0].height > self._head.height else kept
+
+    def append(self, block: Block, *, expected: Head) -> None:
+        """Raise: nothing is written here."""
+        del block, expected
+        self._refuse()
+
+    def save_snapshot(self, head: Head, payload: bytes) -> None:
+        """Raise: nothing is written here."""
+        del head, payload
+        self._refuse()
+
+    def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+    def __enter__(self) -> Self:
+        """Return the store itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Do nothing: nothing is open."""
+
+    def _refuse(self) -> NoReturn:
+        raise StoreReadOnlyError(f"{self._path} was opened for reading")

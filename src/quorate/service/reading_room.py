@@ -1,0 +1,226 @@
+"""The reading room: long questions are answered beside the ledger's thread, and hold up nobody.
+
+A question that takes as long as the ledger is gets a thread of a few, and reads the ledger as it
+stands when its turn has come: whatever was acknowledged before it was asked is there. Each thread
+keeps the state that it folded for a while, and only reads on from there (docs/adr/0019).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Condition, Thread
+from typing import Any, Final, TypeVar
+
+from quorate.answers.exits import CommandError, Exit
+from quorate.ledger.chain import Head, open_blocks
+from quorate.loop.engine import Engine
+from quorate.model.apply import apply_all
+from quorate.model.state import State
+from quorate.operations.caller import Caller
+from quorate.operations.desk import AnyDesk, BlockDesk, Desk, Signer
+from quorate.operations.operation import Operation
+from quorate.operations.statuses import TOO_MANY_REQUESTS, UNAVAILABLE
+from quorate.ports.clock import Clock
+from quorate.ports.store import EventStore
+
+_LOG = logging.getLogger(__name__)
+
+READERS: Final = 2
+"""How many long questions are answered at once."""
+LONG_WAITING_MAX: Final = 64
+"""How many long questions may wait; more are told to come back."""
+LONG_OF_ONE_MAX: Final = 16
+"""How many of one caller may wait or be under way, so that nobody has the room to themselves."""
+KEEP_S: Final = 60.0
+"""How long a state is kept that nobody asks about: it takes as much memory as the ledger's own."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shelf:
+    """What is read: ``reading`` opens the ledger as it stands, to read it from any thread."""
+
+    reading: Callable[[], EventStore]
+    clock: Clock
+    name: str = "the ledger"
+    signer: Signer | None = None
+
+
+class Reader:
+    """One thread's own sight of the ledger."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._kept: tuple[State, Head] | None = None
+
+    def desk(self, caller: Caller, operation: Operation) -> AnyDesk:
+        """Return the desk at which ``caller`` is answered, with all that is recorded by now."""
+        shelf = self._shelf
+        store = shelf.reading()
+        if operation.of_blocks:
+            return BlockDesk(
+                store=store, clock=shelf.clock, caller=caller, name=shelf.name, signer=shelf.signer
+            )
+        engine = self._engine(store)
+        return Desk(engine, caller, name=shelf.name, signer=shelf.signer)
+
+    def forget(self) -> None:
+        """Let go of the state, which is then read anew when it is asked for."""
+        self._kept = None
+
+    def _engine(self, store: EventStore) -> Engine:
+        """Return an engine that nobody gives commands, over the state at the end of ``store``."""
+        # A state that could be read on only in part is of no use to anybody.
+        kept, self._kept = self._kept, None
+        if kept is None:
+            engine = Engine.open(store, self._shelf.clock)
+        else:
+            state, head = kept
+            blocks = store.blocks(from_height=head.height + 1)
+            opened = open_blocks(blocks, after=head, not_before_ms=state.at_ms)
+            for after, events in opened:
+                apply_all(state, events)
+                head = after
+            engine = Engine(store, self._shelf.clock, state, head)
+        assert isinstance(engine.view, State), "an engine owns its state"
+        self._kept = engine.view, engine.head
+        return engine
+
+
+@dataclass(frozen=True, slots=True)
+class _Slip:
+    """A question that waits."""
+
+    done: asyncio.Future[Any]
+    do: Callable[[Reader], Any]
+
+
+class ReadingRoom:
+    """Open it in the event loop that its callers run in; close it before that ends."""
+
+    def __init__(
+        self, shelf: Shelf, *, readers: int = READERS, waiting_max: int = LONG_WAITING_MAX
+    ) -> None:
+        self._shelf = shelf
+        self._readers = readers
+        self._waiting_max = waiting_max
+        self._wake = Condition()
+        self._slips: deque[_Slip] = deque()
+        # Whose questions are not answered yet, in the event loop only.
+        self._of_one: Counter[str] = Counter()
+        self._is_closing = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # --- In the event loop ---
+
+    def open(self) -> None:
+        """Let readers in."""
+        self._loop = asyncio.get_running_loop()
+        for number in range(self._readers):
+            # Nobody waits for a reader when the program ends: it changes nothing.
+            Thread(target=self._read, name=f"reader-{number}", daemon=True).start()
+
+    def close(self) -> None:
+        """Take nothing more, and turn away those who wait; what is being answered is left alone."""
+        with self._wake:
+            self._is_closing = True
+            left, self._slips = list(self._slips), deque()
+            self._wake.notify_all()
+        for slip in left:
+            _settle(slip.done, None, _stopping())
+
+    async def ask(self, whose: str, do: Callable[[Reader], T]) -> T:
+        """Return what ``do`` returns on a thread of the room, asked by ``whose``.
+
+        Raises ``CommandError`` when too many wait, or too many of theirs.
+        """
+        if self._of_one[whose] >= LONG_OF_ONE_MAX:
+            raise CommandError(
+                Exit.UNUSABLE,
+                f"{LONG_OF_ONE_MAX} of your questions that read the whole ledger are not answered "
+                "yet; wait for one of them",
+                fault=TOO_MANY_REQUESTS,
+            )
+        self._of_one[whose] += 1
+        try:
+            return await self.run(do)
+        finally:
+            self._of_one[whose] -= 1
+            if not self._of_one[whose]:
+                del self._of_one[whose]
+
+    async def run(self, do: Callable[[Reader], T], *, goes_on: bool = False) -> T:
+        """Return what ``do`` returns on a thread of the room.
+
+        Raises ``CommandError`` when too many wait, unless this ``goes_on`` with an answer that has
+        begun: of each of those no more than one waits.
+        """
+        assert self._loop is not None, "opened first"
+        slip = _Slip(self._loop.create_future(), do)
+        with self._wake:
+            if self._is_closing:
+                raise _stopping()
+            if len(self._slips) >= self._waiting_max and not goes_on:
+                raise CommandError(
+                    Exit.UNUSABLE,
+                    f"{len(self._slips)} questions that read the whole ledger wait; ask again "
+                    "later",
+                    fault=UNAVAILABLE,
+                )
+            self._slips.append(slip)
+            self._wake.notify()
+        found: T = await slip.done
+        return found
+
+    # --- On a thread of the room ---
+
+    def _read(self) -> None:
+        reader = Reader(self._shelf)
+        while True:
+            slip = self._next(reader)
+            if slip is None:
+                return
+            if slip.done.cancelled():
+                continue  # Whoever asked has gone.
+            try:
+                self._tell(slip, slip.do(reader), None)
+            except Exception as error:  # noqa: BLE001 - the thread's top frame: told to who asked
+                self._tell(slip, None, error)
+
+    def _next(self, reader: Reader) -> _Slip | None:
+        """Return the next question, None when there never will be one."""
+        with self._wake:
+            while not self._slips:
+                if self._is_closing:
+                    return None
+                if not self._wake.wait(KEEP_S):
+                    reader.forget()
+            return self._slips.popleft()
+
+    def _tell(self, slip: _Slip, found: object, error: Exception | None) -> None:
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(_settle, slip.done, found, error)
+        except RuntimeError:
+            # The event loop has ended meanwhile: nobody is left to be told.
+            _LOG.warning("a long answer could not be delivered, because the service has ended")
+
+
+def _settle(done: asyncio.Future[Any], found: object, error: Exception | None) -> None:
+    if done.done():
+        return
+    if error is None:
+        done.set_result(found)
+    else:
+        done.set_exception(error)
+
+
+def _stopping() -> CommandError:
+    return CommandError(
+        Exit.UNUSABLE, "the service is stopping; ask again in a moment", fault=UNAVAILABLE
+    )

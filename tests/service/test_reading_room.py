@@ -1,0 +1,332 @@
+"""Long questions are answered beside the ledger's thread, from what was recorded before them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from threading import Event, current_thread
+from time import monotonic
+
+import pytest
+
+from quorate.adapters.clock_system import SystemClock
+from quorate.adapters.store_memory import MemoryStore
+from quorate.adapters.store_pages import PagedReader
+from quorate.answers.exits import CommandError
+from quorate.answers.timeline import ABOUT
+from quorate.core.commands import Apply
+from quorate.ledger.chain import Block
+from quorate.model.specs import Owner
+from quorate.operations import asked, asked_ledger
+from quorate.operations.lengthy import takes_long
+from quorate.operations.operation import Effect
+from quorate.operations.table import OPERATIONS
+from quorate.ports.store import EventStore
+from quorate.service.office import Office
+from quorate.service.opening import open_ledger
+from quorate.service.reading_room import LONG_OF_ONE_MAX, Reader, ReadingRoom, Shelf
+from quorate.service.reply import Form
+from tests.service.serving import Served, new_ledger, serving
+from tests.service.worlds import ADMIN, ALICE, run_tree, small_ledger
+
+EVENTS = 20_000
+VERIFY = OPERATIONS["verify-ledger"]
+SUBMIT = OPERATIONS["submit-run"]
+DESCRIBE = OPERATIONS["describe-run"]
+
+
+class HeldStore(MemoryStore):
+    """A store that can be read only once it is let go, but on the ledger's thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered = Event()
+        self.let_go = Event()
+
+    def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
+        if current_thread().name.startswith("reader"):
+            self.entered.set()
+            assert self.let_go.wait(20)
+        return super().blocks(from_height=from_height)
+
+
+@asynccontextmanager
+async def held(store: HeldStore) -> AsyncIterator[Office]:
+    office = Office(lambda: small_ledger(store), reading=lambda: store)
+    await office.start()
+    try:
+        yield office
+    finally:
+        store.let_go.set()
+        await office.stop()
+
+
+def test_submits_are_answered_while_a_long_question_is() -> None:
+    async def scenario() -> None:
+        store = HeldStore()
+        async with held(store) as office:
+            verifying = asyncio.create_task(
+                office.ask(ADMIN, VERIFY, asked_ledger.VerifyLedger(deep=True))
+            )
+            assert await asyncio.to_thread(store.entered.wait, 10)
+            for number in range(5):
+                document = run_tree(f"r{number}")
+                await office.ask(ALICE, SUBMIT, asked.SubmitRun(document=document))
+            assert not verifying.done()
+            store.let_go.set()
+            found = await verifying
+            assert found.tree["verifies"] is True
+
+    asyncio.run(scenario())
+
+
+def test_a_long_question_sees_what_was_acknowledged_before_it() -> None:
+    async def scenario() -> None:
+        store = HeldStore()
+        store.let_go.set()
+        async with held(store) as office:
+            for number in range(6):
+                name = f"r{number}"
+                document = run_tree(name)
+                await office.ask(ALICE, SUBMIT, asked.SubmitRun(document=document))
+                told = await office.ask(ALICE, DESCRIBE, asked.GetThing(name=name))
+                assert told.tree["name"] == name
+                assert name in told.tree["sections"][0]
+
+    asyncio.run(scenario())
+
+
+def test_who_may_not_see_a_run_is_not_told_of_it_by_a_reader_either() -> None:
+    async def scenario() -> None:
+        store = HeldStore()
+        store.let_go.set()
+        async with held(store) as office:
+            with pytest.raises(CommandError) as caught:
+                await office.ask(ALICE, DESCRIBE, asked.GetThing(name="absent"))
+            assert caught.value.fault == "unknown-name"
+            past = asked.ListThings(at="2020-01-01T00:00:00Z")
+            with pytest.raises(CommandError) as caught:
+                await office.ask(ALICE, OPERATIONS["list-nodes"], past)
+            assert caught.value.fault == "forbidden"
+
+    asyncio.run(scenario())
+
+
+@asynccontextmanager
+async def opened_room(waiting_max: int) -> AsyncIterator[ReadingRoom]:
+    shelf = Shelf(reading=MemoryStore, clock=SystemClock())
+    room = ReadingRoom(shelf, readers=1, waiting_max=waiting_max)
+    room.open()
+    try:
+        yield room
+    finally:
+        room.close()
+
+
+def _held_by(event: Event) -> Callable[[Reader], str]:
+    def do(reader: Reader) -> str:
+        del reader
+        assert event.wait(20)
+        return current_thread().name
+
+    return do
+
+
+def test_beyond_what_may_wait_one_is_told_to_come_back_and_who_goes_on_is_not() -> None:
+    async def scenario() -> None:
+        let_go = Event()
+        async with opened_room(waiting_max=1) as room:
+            under_way = asyncio.create_task(room.run(_held_by(let_go)))
+            await asyncio.sleep(0.05)
+            waiting = asyncio.create_task(room.run(_held_by(let_go)))
+            await asyncio.sleep(0)
+            with pytest.raises(CommandError) as caught:
+                await room.run(_held_by(let_go))
+            assert caught.value.fault == "unavailable"
+            going_on = asyncio.create_task(room.run(_held_by(let_go), goes_on=True))
+            await asyncio.sleep(0)
+            let_go.set()
+            found = await asyncio.gather(under_way, waiting, going_on)
+            assert set(found) == {"reader-0"}
+
+    asyncio.run(scenario())
+
+
+def test_nobody_has_the_room_to_themselves() -> None:
+    async def scenario() -> None:
+        let_go = Event()
+        async with opened_room(waiting_max=100) as room:
+            mine = [
+                asyncio.create_task(room.ask("ann", _held_by(let_go)))
+                for _ in range(LONG_OF_ONE_MAX)
+            ]
+            await asyncio.sleep(0)
+            with pytest.raises(CommandError) as caught:
+                await room.ask("ann", _held_by(let_go))
+            assert caught.value.fault == "too-many-requests"
+            others = asyncio.create_task(room.ask("bob", _held_by(let_go)))
+            await asyncio.sleep(0)
+            let_go.set()
+            await asyncio.gather(*mine, others)
+            assert await room.ask("ann", _held_by(let_go)) == "reader-0"
+
+    asyncio.run(scenario())
+
+
+def test_who_waits_when_the_room_closes_is_turned_away_and_who_has_gone_is_passed_over() -> None:
+    async def scenario() -> None:
+        let_go, asked_of = Event(), Event()
+        async with opened_room(waiting_max=10) as room:
+            under_way = asyncio.create_task(room.run(_held_by(let_go)))
+            await asyncio.sleep(0.05)
+            gone = asyncio.create_task(room.run(lambda _: asked_of.set()))
+            await asyncio.sleep(0)
+            gone.cancel()
+            await asyncio.sleep(0)
+            waiting = asyncio.create_task(room.run(_held_by(let_go)))
+            let_go.set()
+            assert set(await asyncio.gather(under_way, waiting)) == {"reader-0"}
+            assert not asked_of.is_set()
+            let_go.clear()
+            under_way = asyncio.create_task(room.run(_held_by(let_go)))
+            await asyncio.sleep(0.05)
+            waiting = asyncio.create_task(room.run(_held_by(let_go)))
+            await asyncio.sleep(0)
+            room.close()
+            with pytest.raises(CommandError, match="stopping"):
+                await waiting
+            with pytest.raises(CommandError, match="stopping"):
+                await room.run(_held_by(let_go))
+            let_go.set()
+            assert await under_way == "reader-0"
+
+    asyncio.run(scenario())
+
+
+def test_a_reader_reads_on_from_the_state_it_has() -> None:
+    store = MemoryStore()
+    engine = small_ledger(store)
+    heights: list[int] = []
+
+    class Noted(MemoryStore):
+        """The same blocks, and from which height on they were asked for."""
+
+        def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
+            heights.append(from_height)
+            return store.blocks(from_height=from_height)
+
+    reader = Reader(Shelf(reading=Noted, clock=SystemClock()))
+    reader.desk(ADMIN, DESCRIBE)
+    engine.execute(Apply((Owner(name="late"),)), actor="test")
+    desk = reader.desk(ADMIN, DESCRIBE)
+    assert heights == [1, engine.head.height]
+    assert "late" in desk.recorded.owners  # type: ignore[union-attr]
+    reader.forget()
+    reader.desk(ADMIN, DESCRIBE)
+    assert heights[-1] == 1
+
+
+def test_what_is_long_changes_nothing_and_every_timeline_is() -> None:
+    long = {name for name, each in OPERATIONS.items() if each.is_long}
+    assert all(OPERATIONS[name].effect is Effect.READ for name in long)
+    assert {f"describe-{kind}" for kind in ABOUT} <= long
+    assert {name for name, each in OPERATIONS.items() if each.of_blocks} <= long
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "is_long"),
+    [
+        ("list-runs", asked.ListRuns(), False),
+        ("list-runs", asked.ListRuns(at="2026-01-01T00:00:00Z"), True),
+        ("get-run", asked.GetThing(name="r", at="2026-01-01T00:00:00Z"), True),
+        ("list-events", asked_ledger.ListEvents(limit=5), True),
+        ("list-events", asked_ledger.ListEvents(first=7, limit=5), False),
+        ("list-events", asked_ledger.ListEvents(first=7, run="r"), True),
+        ("submit-run", asked.SubmitRun(document={}), False),
+    ],
+)
+def test_what_is_asked_decides_whether_it_takes_long(
+    name: str, wanted: asked.Asked, *, is_long: bool
+) -> None:
+    assert takes_long(OPERATIONS[name], wanted) is is_long
+
+
+def test_a_paged_reader_ends_where_the_ledger_ended_when_it_was_made(tmp_path: Path) -> None:
+    path = new_ledger(tmp_path)
+    engine = open_ledger(path, None)
+    try:
+        engine.execute(Apply((Owner(name="a"),)), actor="test")
+        reader: EventStore = PagedReader(path)
+        for number in range(300):
+            engine.execute(Apply((Owner(name=f"b{number}"),)), actor="test")
+        assert [block.height for block in reader.blocks()] == [1, 2]
+        assert reader.head().height == 2
+        assert list(PagedReader(path).blocks()) == list(engine.store.blocks())
+        engine.snapshot_events = 1
+        engine.execute(Apply((Owner(name="c"),)), actor="test")
+        assert reader.load_snapshot() is None
+        kept = PagedReader(path).load_snapshot()
+        assert kept is not None
+        assert kept[0] == engine.head
+        assert PagedReader(path).height_at(engine.head.seq) == engine.head.height
+    finally:
+        engine.close()
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Return a service over a ledger that takes a while to verify."""
+    path = new_ledger(tmp_path_factory.mktemp("long"))
+    engine = open_ledger(path, None)
+    size = 1_000
+    for start in range(0, EVENTS, size):
+        owners = tuple(Owner(name=f"o{number}") for number in range(start, start + size))
+        receipt = engine.execute(Apply(owners), actor="test")
+        assert not receipt.decision.refusals
+    engine.close()
+    with serving(path) as served:
+        yield served
+
+
+@pytest.mark.slow
+def test_submits_are_answered_while_a_long_ledger_is_verified(long: Served) -> None:
+    with long.client(long.token) as client, ThreadPoolExecutor(1) as beside:
+        verifying = beside.submit(
+            client.get, "/api/v1/ledger/verification", params={"deep": "true"}, timeout=120
+        )
+        took_s: list[float] = []
+        while not verifying.done():
+            began_s = monotonic()
+            document = run_tree(f"r{len(took_s)}", "o1")
+            done = client.post("/api/v1/runs", json={"document": document})
+            assert done.status_code == 200, done.text
+            took_s.append(monotonic() - began_s)
+        assert verifying.result().json()["verifies"] is True
+        assert len(took_s) >= 5, took_s
+
+
+@pytest.mark.slow
+def test_an_export_is_read_beside_the_ledger_and_is_whole(long: Served) -> None:
+    with long.client(long.token) as client:
+        end = client.get("/readyz").json()["sequence"]
+        with client.stream("GET", "/api/v1/ledger/export") as answer:
+            assert answer.status_code == 200
+            blocks = [json.loads(line) for line in answer.iter_lines()]
+    assert [block["height"] for block in blocks] == list(range(1, len(blocks) + 1))
+    assert blocks[-1]["first_seq"] + blocks[-1]["count"] - 1 == end
+
+
+def test_a_form_that_a_long_answer_does_not_have_is_refused() -> None:
+    async def scenario() -> None:
+        store = HeldStore()
+        store.let_go.set()
+        async with held(store) as office:
+            with pytest.raises(CommandError) as caught:
+                await office.ask(ADMIN, VERIFY, asked_ledger.VerifyLedger(), Form.CSV)
+            assert caught.value.fault == "not-acceptable"
+
+    asyncio.run(scenario())
