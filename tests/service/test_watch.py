@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -143,5 +144,7 @@ def test_a_watcher_that_does_not_read_is_dropped_with_a_cursor(tmp_path: Path) -
         assert b"event: dropped" in found
         assert "\nquorate_watchers_dropped_total 1.0\n" in client.get("/metrics").text
         last = json.loads(found.rpartition(b"data: ")[2].partition(b"\n")[0])
+        told = re.findall(rb"^id: (\d+)\nevent: (?!dropped)", found, re.MULTILINE)
+        assert [int(seq) for seq in told] == list(range(1, last["cursor"] + 1))
         with watching(client, params={"from": last["from"]}) as rest:
             assert next(rest).id == last["from"]

@@ -52,12 +52,12 @@ class Following(Protocol):
 
 
 class Watcher:
-    """One who follows the ledger."""
+    """One who follows the ledger: read up to ``cursor``, and told up to ``told_cursor``."""
 
     def __init__(self, office: Office, following: Following) -> None:
         self._office = office
         self._following = following
-        self.cursor = following.cursor
+        self.cursor = self.told_cursor = following.cursor
         self._is_behind = True
 
     @classmethod
@@ -130,14 +130,14 @@ class WatchHall:
             with self._office.metrics.watch():
                 await self._send_all(watcher, send, {gone, closing})
             if closing.done():
-                await send(_part(_ending("stopping", watcher.cursor), is_last=True))
+                await send(_part(_ending("stopping", watcher.told_cursor), is_last=True))
         except GoneError:
             if not gone.done():
                 self._office.metrics.watch_dropped()
             farewell = scope.get("extensions", {}).get(ABORT, {}).get("farewell")
             if farewell is None or gone.done():
                 raise
-            farewell(_ending("dropped", watcher.cursor))
+            farewell(_ending("dropped", watcher.told_cursor))
         finally:
             self._watchers -= 1
             gone.cancel()
@@ -154,6 +154,8 @@ class WatchHall:
             found = reading.result()
             frames = b"".join(self._frame(seq, tree) for seq, tree in found)
             await send(_part(frames or _beat(watcher.cursor)))
+            # Only now: what was read for somebody who is dropped instead was never sent.
+            watcher.told_cursor = watcher.cursor
 
     def _frame(self, seq: int, tree: dict[str, Any]) -> bytes:
         """Return an event as it is sent, the same for all who may see it."""
