@@ -1,0 +1,168 @@
+"""What the command line asks with: the standard library alone, with the words of the clients."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+
+import pytest
+
+import quorate
+from quorate.client.asker import Asker
+from quorate.client.drivers import Driver
+from quorate.client.errors import (
+    NotFoundError,
+    NotListeningError,
+    TimedOutError,
+    UnknownHostError,
+    UnreachableError,
+    UntrustedError,
+)
+from quorate.client.place import Place
+from quorate.client.plain import PlainDriver, driver_for
+from quorate.client.retrying import Retrying
+from quorate.operations.asked import EndRun, ListThings, Nothing, SubmitRun
+from tests.client.scripted import Stand, gives, hangs_up, refuses, serving
+
+QUICK = Retrying(tries=4, wait_s_min=0.001, wait_s_max=0.002)
+TIMEOUT_S = 5.0
+
+
+def _asker(url: str, *, timeout_s: float = TIMEOUT_S) -> Asker:
+    place = Place(server=url, token="secret")  # noqa: S106 - of nobody
+    return Asker(PlainDriver(place, timeout_s=timeout_s), QUICK)
+
+
+def test_a_question_is_asked_as_the_clients_ask_it() -> None:
+    with serving(gives({"items": []})) as server, _asker(f"{server.url}/at/some~place") as asker:
+        asked = ListThings(names=("a b", "c&d=e/ü"), limit=3)
+        assert asker.tree("list-nodes", asked) == {"items": []}
+    (got,) = server.got
+    assert (got.method, got.path) == ("GET", "/at/some~place/api/v1/nodes")
+    assert got.query == [("names", "a b"), ("names", "c&d=e/ü"), ("limit", "3")]
+    assert got.headers["authorization"] == "Bearer secret"
+    assert got.headers["user-agent"] == f"quorate/{quorate.__version__}"
+    assert got.headers["accept"] == "application/json"
+
+
+def test_a_submit_is_sent_again_under_the_same_key() -> None:
+    busy = refuses(503, "unavailable", "later")
+    with serving(hangs_up, busy, gives({"changes": []})) as server, _asker(server.url) as asker:
+        asker.tree("submit-run", SubmitRun(document={"kind": "Run"}))
+    keys = {got.headers["idempotency-key"] for got in server.got}
+    assert (len(server.got), len(keys)) == (3, 1)
+    assert [got.json for got in server.got] == [{"document": {"kind": "Run"}}] * 3
+
+
+def test_one_connection_serves_until_the_service_hangs_up() -> None:
+    def last(stand: Stand) -> None:
+        stand.send(200, b"{}")
+        stand.handler.close_connection = True
+
+    with serving(gives({}), last, gives({})) as server, _asker(server.url) as asker:
+        for _ in range(4):
+            assert asker.tree("cancel-run", EndRun(run="a")) == {}
+    assert len(server.got) == 4
+
+
+def test_what_cannot_be_reached_says_why() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with (
+        _asker(f"http://127.0.0.1:{port}") as asker,
+        pytest.raises(NotListeningError, match=r"nothing listens at .*quorate serve"),
+    ):
+        asker.tree("whoami", Nothing())
+    with (
+        _asker("http://nowhere.invalid:8414") as asker,
+        pytest.raises(UnknownHostError, match=r"no host of the name in http://nowhere\.invalid"),
+    ):
+        asker.tree("whoami", Nothing())
+    with (
+        serving(gives({})) as server,
+        _asker(server.url.replace("http:", "https:")) as asker,
+        pytest.raises(UntrustedError, match="does not speak TLS; is it http://"),
+    ):
+        asker.tree("whoami", Nothing())
+
+
+def test_an_answer_that_does_not_come_may_have_been_done() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with (
+            _asker(url, timeout_s=0.05) as asker,
+            pytest.raises(TimedOutError, match="took too long to answer") as late,
+        ):
+            asker.tree("whoami", Nothing())
+    assert late.value.maybe_done
+    with (
+        serving(hangs_up) as server,
+        _asker(server.url) as asker,
+        pytest.raises(UnreachableError, match="hung up or does not speak HTTP") as cut,
+    ):
+        asker.tree("whoami", Nothing())
+    assert cut.value.maybe_done
+    assert len(server.got) == QUICK.tries
+
+
+def test_lines_come_as_they_are_written_and_a_cut_is_not_their_end() -> None:
+    def whole(stand: Stand) -> None:
+        stand.stream(b'{"a":1}\n{"b"', b":2}\n", whole=True)
+
+    def cut(stand: Stand) -> None:
+        stand.stream(b'{"a":1}\n', whole=False)
+
+    with serving(whole) as server, _asker(server.url) as asker:
+        assert list(asker.lines("export-ledger", Nothing())) == ['{"a":1}\n', '{"b":2}\n']
+    with serving(cut) as server, _asker(server.url) as asker:
+        lines = asker.lines("export-ledger", Nothing())
+        assert next(lines) == '{"a":1}\n'
+        with pytest.raises(UnreachableError, match="hung up"):
+            next(lines)
+    with serving(refuses(404, "unknown-name", "none")) as server, _asker(server.url) as asker:
+        with pytest.raises(NotFoundError, match="none"):
+            next(asker.lines("export-ledger", Nothing()))
+        with pytest.raises(NotFoundError, match="none"):
+            asker.tree("whoami", Nothing())
+
+
+def test_a_body_shorter_than_announced_is_not_its_end() -> None:
+    def short(stand: Stand) -> None:
+        stand.handler.send_response(200)
+        stand.handler.send_header("Content-Type", "application/x-ndjson")
+        stand.handler.send_header("Content-Length", "100")
+        stand.handler.end_headers()
+        stand.handler.wfile.write(b'{"a":1}\n')
+        stand.hang_up()
+
+    with serving(short) as server, _asker(server.url) as asker:
+        lines = asker.lines("export-ledger", Nothing())
+        assert next(lines) == '{"a":1}\n'
+        with pytest.raises(UnreachableError, match="hung up"):
+            next(lines)
+
+
+@pytest.mark.parametrize(
+    ("environ", "kind"),
+    [
+        ({}, PlainDriver),
+        ({"NO_PROXY": "*", "https_proxy": ""}, PlainDriver),
+        ({"https_proxy": "http://127.0.0.1:1"}, Driver),
+        ({"ALL_PROXY": "http://127.0.0.1:1"}, Driver),
+    ],
+)
+def test_a_proxy_is_asked_by_httpx(environ: dict[str, str], kind: type) -> None:
+    driver = driver_for(Place(server="http://a:1"), timeout_s=TIMEOUT_S, environ=environ)
+    driver.close()
+    assert type(driver) is kind
+
+
+def test_who_asks_a_service_imports_nothing_that_decides() -> None:
+    heavy = ("httpx", "ruamel", "quorate.core", "quorate.loop", "quorate.documents", "sqlite3")
+    found = f"print(*({set(heavy)} & {{*sys.modules}}))"
+    code = f"import quorate.cli.get, quorate.cli.remote, sys; {found}"
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "\n"
