@@ -79,7 +79,7 @@ def _failing(view: StateView) -> Iterator[tuple[int, str, str]]:
 
     Their grace begins when the first upstream fails, or when they are submitted after that.
     """
-    for name in view.queued:
+    for name in view.followers:
         record = view.runs[name]
         follow = record.spec.follow
         if follow is None or follow.on_upstream_failure is not UpstreamFailure.FAIL:

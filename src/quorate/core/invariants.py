@@ -7,6 +7,7 @@ same over a whole sequence of events. Both return what is wrong and raise nothin
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -304,6 +305,12 @@ def _tenancy(view: StateView) -> Iterator[Violation]:
     parked = {name for names in view.parked.values() for name in names}
     if parked | set(view.queued) != set(view.pending) or parked & set(view.queued):
         yield Violation("I8", "queue", "is not those that are tried and those that are parked")
+        return
+    tried = [view.runs[name].spec for name in view.queued]
+    counts = Counter((run.pool, run.owner) for run in tried)
+    followers = {run.name for run in tried if run.follow is not None}
+    if counts != dict(view.queued_counts) or followers != set(view.followers):
+        yield Violation("I8", "queue", "is not what is counted of it")
 
 
 def _crossings(view: StateView) -> Iterator[Violation]:

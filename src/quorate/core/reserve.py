@@ -34,12 +34,14 @@ def reserve_waiting(scribe: Scribe) -> None:
     """
     fruitless: dict[str, int] = {}
     places = Places.of(scribe.view)
+    if not places.are_left(scribe.view):
+        return
     for name in in_turn(scribe, scribe.view.queued, reserved=True):
         record = scribe.view.runs[name]
         run = record.spec
         if run.sensitive:
             continue  # A claim is granted now or not at all.
-        if record.reservation is not None or not places.has_one(scribe.view, run):
+        if record.reservation is not None or not places.has_one(scribe.view, run.pool, run.owner):
             continue
         if fruitless.get(run.owner, 0) >= FRUITLESS_MAX:
             continue
@@ -53,6 +55,8 @@ def reserve_waiting(scribe: Scribe) -> None:
         else:
             _make(scribe, run, with_conflict(scribe, run.name, found))
             places.take(run)
+            if not places.are_left(scribe.view):
+                return
 
 
 def is_too_big(view: StateView, run: Run) -> bool:
@@ -87,12 +91,16 @@ class Places:
         self.of_pool[run.pool] = self.of_pool.get(run.pool, 0) + 1
         self.of_owner[key] = self.of_owner.get(key, 0) + 1
 
-    def has_one(self, view: StateView, run: Run) -> bool:
-        """Return whether ``run`` may be promised a start."""
-        depth = view.pools[run.pool].reservation_depth
-        if self.of_pool.get(run.pool, 0) < depth:
+    def has_one(self, view: StateView, pool: str, owner: str) -> bool:
+        """Return whether a run of ``owner`` in ``pool`` may be promised a start."""
+        depth = view.pools[pool].reservation_depth
+        if self.of_pool.get(pool, 0) < depth:
             return True
-        return depth > 0 and not self.of_owner.get((run.pool, run.owner))
+        return depth > 0 and not self.of_owner.get((pool, owner))
+
+    def are_left(self, view: StateView) -> bool:
+        """Return whether any run that waits may be promised a start; looks at none of them."""
+        return any(self.has_one(view, pool, owner) for pool, owner in view.queued_counts)
 
 
 def _make(scribe: Scribe, run: Run, intent: Intent) -> None:

@@ -248,7 +248,7 @@ def _run_submitted(state: State, event: e.RunSubmitted) -> None:
     known = state.runs.setdefault(run.name, record)
     assert known is record, run.name
     state.pending[run.name] = seq
-    state.queued[run.name] = seq
+    state.list_queued(run, seq)
 
 
 def _run_refused(state: State, event: e.RunRefused) -> None:
@@ -280,7 +280,8 @@ def _lease_started(state: State, event: e.LeaseStarted) -> None:
         state.count_claimed(event.slots, 1)
     if run.phase is _PENDING:
         if run.refusal is None:
-            del state.pending[event.run], state.queued[event.run]
+            del state.pending[event.run]
+            state.unlist_queued(spec)
         else:
             state.dequeue(run)
             run.refusal = None

@@ -42,6 +42,7 @@ from quorate.model.specs import (
     Node,
     Owner,
     Pool,
+    Run,
     System,
 )
 from quorate.model.tables import LayeredTable, Table
@@ -77,6 +78,7 @@ class State:
         "ends_cache",
         "envelopes",
         "family_cache",
+        "followers",
         "growable",
         "islands",
         "leases",
@@ -100,6 +102,7 @@ class State:
         "pools",
         "public_key",
         "queued",
+        "queued_counts",
         "requests",
         "reservations",
         "runs",
@@ -132,6 +135,8 @@ class State:
         self.runs: Table[str, RunRecord] = Table()
         self.pending: Table[str, int] = Table()
         self.queued: Table[str, int] = Table()
+        self.queued_counts: Table[tuple[str, str], int] = Table()
+        self.followers: Table[str, None] = Table()
         self.parked: Table[str, dict[str, None]] = Table()
         self.meters: Table[tuple[str, str], Meter] = Table()
         self.metered: Table[str, None] = Table()
@@ -337,7 +342,7 @@ class State:
         self.pending[name] = record.seq
         blocker = record.quota_blocker
         if blocker is None:
-            self.queued[name] = record.seq
+            self.list_queued(record.spec, record.seq)
         elif blocker in self.parked:
             self.parked.own(blocker)[name] = None
         else:
@@ -349,12 +354,32 @@ class State:
         del self.pending[name]
         blocker = record.quota_blocker
         if blocker is None:
-            del self.queued[name]
+            self.unlist_queued(record.spec)
             return
         waiting = self.parked.own(blocker)
         del waiting[name]
         if not waiting:
             del self.parked[blocker]
+
+    def list_queued(self, run: Run, seq: int) -> None:
+        """Add ``run`` to those that are tried whenever something has changed."""
+        self.queued[run.name] = seq
+        whose = (run.pool, run.owner)
+        self.queued_counts[whose] = self.queued_counts.get(whose, 0) + 1
+        if run.follow is not None:
+            self.followers[run.name] = None
+
+    def unlist_queued(self, run: Run) -> None:
+        """Take ``run`` from those that are tried; it must be one of them."""
+        del self.queued[run.name]
+        whose = (run.pool, run.owner)
+        left = self.queued_counts[whose] - 1
+        if left:
+            self.queued_counts[whose] = left
+        else:
+            del self.queued_counts[whose]
+        if run.follow is not None:
+            del self.followers[run.name]
 
     # --- Leases ---
 
@@ -771,6 +796,8 @@ _TABLES = (
     "runs",
     "pending",
     "queued",
+    "queued_counts",
+    "followers",
     "parked",
     "meters",
     "metered",

@@ -302,6 +302,16 @@ class StateView(Protocol):
         ...
 
     @property
+    def queued_counts(self) -> Mapping[tuple[str, str], int]:
+        """How many runs are ``queued`` by (pool, owner), where there are any."""
+        ...
+
+    @property
+    def followers(self) -> Mapping[str, None]:
+        """Those of ``queued`` that follow other runs."""
+        ...
+
+    @property
     def parked(self) -> Mapping[str, Mapping[str, None]]:
         """Pending runs that wait for a hard quota, by the owner whose it is."""
         ...

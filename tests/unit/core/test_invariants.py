@@ -372,6 +372,10 @@ def test_a_run_that_waits_is_tried_or_parked() -> None:
     apply_all(state, decision.events)
     assert "waits" in state.queued
     assert sweep(state) == []
+    state.queued_counts["default", "team"] = 2
+    assert [str(violation) for violation in sweep(state)] == [
+        "I8: queue: is not what is counted of it"
+    ]
     state.queued.pop("waits")
     assert [str(violation) for violation in sweep(state)] == [
         "I8: queue: is not those that are tried and those that are parked"
