@@ -9,7 +9,7 @@ from quorate.answers.kinds_work import LEASE_COLUMNS, lease_cells
 from quorate.answers.moment import Moment, run_width
 from quorate.answers.promises import barred_lines, plan_lines
 from quorate.answers.reason_words import ended, lease_stopping, stopping
-from quorate.answers.story import handover_lines, story_lines
+from quorate.answers.story import handover_lines, story_lines, touched
 from quorate.answers.table import indented, table
 from quorate.answers.timeline import said
 from quorate.answers.words import gpus, hours, names, refusal_lines
@@ -38,6 +38,7 @@ from quorate.model.events import (
     lease_gpus,
 )
 from quorate.model.records import TERMINAL, Lease
+from quorate.model.view import StateView
 from quorate.model.words import counted
 
 NODES_SHOWN_MAX = 4
@@ -75,7 +76,7 @@ def outcome_lines(
     # What time has made due is decided first, and so it is told first.
     lines += handover_lines(events, before)
     lines += _event_lines(events, moment, before, unreal)
-    lines += story_lines(events, before, moment.view.leases)
+    lines += story_lines(events, before, _held(events, moment.view))
     for reason in (StartReason.START, StartReason.GROW):
         starts: dict[str, list[LeaseStarted]] = {}
         for event in events:
@@ -131,6 +132,12 @@ def _event_lines(  # noqa: C901 - one line per event
 
 def _run_of(event: Event) -> str:
     return event.run if isinstance(event, ReservationMade) else ""
+
+
+def _held(events: Sequence[Event], view: StateView) -> dict[str, Lease]:
+    """Return the open leases of the runs whose leases changed."""
+    records = [view.runs[run] for run in touched(events)]
+    return {name: view.leases[name] for record in records for name in record.leases}
 
 
 def _over(moment: Moment, kind: str, name: str, change: Change) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from quorate.answers.words import gpus, slots
@@ -73,25 +73,27 @@ def story_lines(
         for event in events
         if isinstance(event, LeaseStarted) and event.reason is StartReason.GROW
     }
-    touched = _touched(events)
-    held = _by_run(touched, before)
-    holds = _by_run(touched, {name: each for name, each in after.items() if name not in grown})
-    for run in touched:
+    runs = touched(events)
+    held = _by_run(runs, before)
+    holds = _by_run(runs, after, without=grown)
+    for run in runs:
         if held[run].working and run not in over:
             lines += _went_on(run, held[run], holds[run])
     return lines
 
 
-def _by_run(runs: Iterable[str], leases: Mapping[str, Lease]) -> dict[str, Holding]:
-    """Return what each of ``runs`` holds of ``leases``."""
+def _by_run(
+    runs: Iterable[str], leases: Mapping[str, Lease], *, without: Collection[str] = ()
+) -> dict[str, Holding]:
+    """Return what each of ``runs`` holds of ``leases``, but for those that are left out."""
     found: dict[str, list[Lease]] = {run: [] for run in runs}
-    for lease in leases.values():
-        if lease.fact.run in found:
+    for name, lease in leases.items():
+        if lease.fact.run in found and name not in without:
             found[lease.fact.run].append(lease)
     return {run: holding_of(theirs) for run, theirs in found.items()}
 
 
-def _touched(events: Iterable[Event]) -> list[str]:
+def touched(events: Iterable[Event]) -> list[str]:
     """Return the runs whose leases changed, in the order in which that happened."""
     found: dict[str, None] = {}
     for event in events:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from quorate.answers.outcome import (
     recorded_at,
     recorded_line,
 )
+from quorate.answers.story import touched
 from quorate.answers.timeline import entries
 from quorate.core.commands import (
     Apply,
@@ -35,9 +36,11 @@ from quorate.core.effect import Effect, Picture, effect_between
 from quorate.ledger.chain import Head
 from quorate.loop.engine import DRAW_ACTOR, Engine, Receipt
 from quorate.model.apply import apply_all
+from quorate.model.events import Event, NodeMarked
 from quorate.model.records import Lease
 from quorate.model.specs import Run
 from quorate.model.state import State
+from quorate.model.view import StateView
 from quorate.model.words import counted
 from quorate.operations.answer import Answer, Order
 from quorate.operations.desk import Desk
@@ -50,8 +53,7 @@ def carry_out(desk: Desk, order: Order, *, dry_run: bool) -> Answer:
     Raises ``CommandError`` when it is refused; then nothing was recorded.
     """
     engine, command, actor = desk.engine, order.command, desk.caller.actor
-    # Copies, because committing changes the records in place.
-    leases = {name: lease.copy() for name, lease in engine.view.leases.items()}
+    leases = _Leases.of(engine.view)
     stood = _picture(engine, actor) if _changes_others(plain(command)) else None
     before = engine.head
     head: Head | None = None
@@ -101,6 +103,40 @@ def recorded_answer(receipt: Receipt, *, is_repeated: bool = False) -> Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class _Leases:
+    """The leases that were open before, and which of them were stopping then.
+
+    Committing changes the records in place, and there are many: only those that are told of are
+    put back to what they were.
+    """
+
+    open: Mapping[str, Lease]
+    stopping: frozenset[str]
+
+    @classmethod
+    def of(cls, view: StateView) -> _Leases:
+        leases = dict(view.leases)
+        stopping = [name for name, lease in leases.items() if lease.ending is not None]
+        return cls(leases, frozenset(stopping))
+
+    def touched_by(self, events: Sequence[Event]) -> dict[str, Lease]:
+        """Return the leases as they were of the runs that ``events`` tell of; of all for a node."""
+        names: Iterable[str] = self.open
+        if not any(isinstance(event, NodeMarked) for event in events):
+            # A lease is called after its run, and a run's name has no slash.
+            prefixes = tuple(f"{run}/" for run in touched(events))
+            names = [name for name in self.open if name.startswith(prefixes)]
+        return {name: self._as_it_was(name, self.open[name]) for name in names}
+
+    def _as_it_was(self, name: str, lease: Lease) -> Lease:
+        if lease.ending is None or name in self.stopping:
+            return lease
+        before = lease.copy()
+        before.ending = None
+        return before
+
+
+@dataclass(frozen=True, slots=True)
 class _Outcome:
     """What came of an order; ``head`` None is a dry run."""
 
@@ -109,7 +145,7 @@ class _Outcome:
     before: Head
     head: Head | None
     moment: Moment
-    leases: Mapping[str, Lease]
+    leases: _Leases
     effect: Effect | None
 
     def answer(self) -> Answer:
@@ -140,7 +176,8 @@ class _Outcome:
         """Return what was named and how it changed, then all that follows, and where it is kept."""
         del wide
         is_dry = self.head is None
-        lines = outcome_lines(self.decision, self.moment, self.leases, dry_run=is_dry)
+        before = self.leases.touched_by(self.decision.events)
+        lines = outcome_lines(self.decision, self.moment, before, dry_run=is_dry)
         named, aside = len(self.decision.changes), self.order.aside
         between = [] if aside is None else aside.lines(self.moment)
         same = self.order.unchanged
