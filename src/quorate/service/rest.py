@@ -33,7 +33,7 @@ from quorate.service.metrics import CONTENT_TYPE
 from quorate.service.negotiation import MEDIA_OF, form_of
 from quorate.service.office import Office
 from quorate.service.openapi import openapi_bytes
-from quorate.service.paths import PREFIX, in_order, places, renamed
+from quorate.service.paths import PREFIX, in_order, names_of, places, renamed
 from quorate.service.problems import problem, problem_of
 from quorate.service.rate import Rate
 from quorate.service.reply import Form, Reply, to_json
@@ -73,14 +73,34 @@ def application(parts: Parts) -> ASGIApp:
         for path, methods in places().items()
     }
     by_path |= {path: {"GET": each} for path, each in _Own(gate, parts).places().items()}
-    routes = [Route(path, _Place(by_path[path])) for path in in_order(by_path)]
-    return Router(routes, redirect_slashes=False, default=_not_found)
+    known = {path: _Place(by_path[path]) for path in in_order(by_path)}
+    routes = [Route(path, place) for path, place in known.items()]
+    router = Router(routes, redirect_slashes=False, default=_not_found)
+    return _Known({path: place for path, place in known.items() if not names_of(path)}, router)
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
     """Tell that nothing answers here."""
     del receive, send
     raise problem("not-found", f"there is nothing at {handled(scope).path}; see /openapi.json")
+
+
+class _Known:
+    """Finds who answers: a path without open parts at once, any other by trying them in order."""
+
+    def __init__(self, fixed: Mapping[str, Answering], router: ASGIApp) -> None:
+        self._fixed = fixed
+        self._router = router
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have one request answered; raises what the guard tells."""
+        is_plain = scope["type"] == "http" and not scope.get("root_path")
+        place = self._fixed.get(scope["path"]) if is_plain else None
+        if place is None:
+            await self._router(scope, receive, send)
+            return
+        scope["path_params"] = {}
+        await place(scope, receive, send)
 
 
 class _Place:
