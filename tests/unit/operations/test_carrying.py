@@ -1,0 +1,78 @@
+"""What is told of a change is the same before it is made, which changes no record, and after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from quorate.adapters.store_memory import MemoryStore
+from quorate.core.commands import Apply, Submit
+from quorate.loop.engine import Engine
+from quorate.model.specs import Malleable, Owner
+from quorate.operations.asked import EndRun, ShrinkRun
+from quorate.operations.asked_fleet import MarkNode
+from quorate.operations.desk import Desk
+from quorate.ports.executor import Order, Report
+from quorate.testing.engines import HandClock
+from quorate.testing.world import budget, envelope, fleet, run
+from tests.unit.operations.stage import ADMIN, ask, lines_of
+
+WIDTHS = Malleable(gpus_min=2, gpus_max=8, gpus_step=2, gpus_desired=8)
+
+
+class Deaf:
+    """An executor that never says that anything has stopped."""
+
+    def carry_out(self, orders: Sequence[Order]) -> None:
+        """Do nothing."""
+
+    def resume(self, orders: Sequence[Order]) -> None:
+        """Do nothing."""
+
+    def reports(self) -> Sequence[Report]:
+        """Return nothing."""
+        return ()
+
+
+def _desk(executor: Deaf | None) -> Desk:
+    engine = Engine.create(
+        MemoryStore(), HandClock(), ledger_id="t", public_key="", actor="t", executor=executor
+    )
+    specs = (*fleet({"A": 16}), Owner(name="team"), budget("b", "team", envelope("e", 16)))
+    for command in (
+        Apply(specs),
+        Submit(run("wide", 8, malleable=WIDTHS, group_gpus=2)),
+        Submit(run("other", 4)),
+    ):
+        assert not engine.execute(command, actor="t").decision.refusals
+    return Desk(engine, ADMIN)
+
+
+@pytest.mark.parametrize("executor", [None, Deaf()])
+@pytest.mark.parametrize(
+    ("name", "tried", "done"),
+    [
+        ("shrink-run", ShrinkRun(run="wide", gpus=4, dry_run=True), ShrinkRun(run="wide", gpus=4)),
+        ("cancel-run", EndRun(run="wide", dry_run=True), EndRun(run="wide")),
+        ("drain-node", MarkNode(node="a0000", dry_run=True), MarkNode(node="a0000")),
+    ],
+)
+def test_a_change_is_told_as_it_was_tried(
+    executor: Deaf | None, name: str, tried: ShrinkRun, done: ShrinkRun
+) -> None:
+    desk = _desk(executor)
+    *before, last = lines_of(ask(desk, name, tried))
+    assert last.startswith("dry run: ")
+    after = lines_of(ask(desk, name, done))
+    assert after[: len(before)] == before
+    assert after[len(before)].startswith("recorded ")
+    assert any("wide" in line for line in before)
+
+
+def test_what_was_stopping_before_is_not_told_again() -> None:
+    desk = _desk(Deaf())
+    first = lines_of(ask(desk, "shrink-run", ShrinkRun(run="wide", gpus=6)))
+    second = lines_of(ask(desk, "shrink-run", ShrinkRun(run="wide", gpus=4)))
+    assert any("8 to 6" in line for line in first), first
+    assert any("6 to 4" in line for line in second), second
