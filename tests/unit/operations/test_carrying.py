@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from quorate.adapters.store_memory import MemoryStore
-from quorate.core.commands import Apply, Submit
+from quorate.core.commands import Applied, Apply, Submit
 from quorate.loop.engine import Engine
 from quorate.model.specs import Malleable, Owner
 from quorate.operations.asked import EndRun, ShrinkRun
@@ -39,7 +39,11 @@ def _desk(executor: Deaf | None) -> Desk:
     engine = Engine.create(
         MemoryStore(), HandClock(), ledger_id="t", public_key="", actor="t", executor=executor
     )
-    specs = (*fleet({"A": 16}), Owner(name="team"), budget("b", "team", envelope("e", 16)))
+    specs: tuple[Applied, ...] = (
+        *fleet({"A": 16}),
+        Owner(name="team"),
+        budget("b", "team", envelope("e", 16)),
+    )
     for command in (
         Apply(specs),
         Submit(run("wide", 8, malleable=WIDTHS, group_gpus=2)),
