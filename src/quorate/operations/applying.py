@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from quorate.answers.exits import UNKNOWN_NAME, CommandError, Exit
-from quorate.core.commands import Apply
+from quorate.answers.kinds import kind_named
+from quorate.core.commands import Applied, Apply
 from quorate.documents import render
 from quorate.operations import asked as ask
 from quorate.operations.answer import Order
 from quorate.operations.desk import Desk
 from quorate.operations.documents import changed_document, read_trees, specs_of
-from quorate.operations.etags import check_match, spec_of
+from quorate.operations.etags import check_match, etag_of, spec_of
 from quorate.operations.operation import Operation
+from quorate.operations.visibility import visible
 
 
 def apply_documents(desk: Desk, asked: ask.Apply, operation: Operation) -> Order:
@@ -22,7 +24,7 @@ def apply_documents(desk: Desk, asked: ask.Apply, operation: Operation) -> Order
 
 def put_document(desk: Desk, asked: ask.PutDocument, operation: Operation) -> Order:
     """Return the order to hold one document under its name."""
-    check_match(desk.recorded, operation.about, asked.name, asked.if_match)
+    _check_match(desk, operation.about, asked.name, asked.if_match)
     (document, *more) = read_trees([asked.document])
     if more or document.kind.lower() != operation.about or document.name != asked.name:
         raise CommandError(
@@ -35,14 +37,14 @@ def put_document(desk: Desk, asked: ask.PutDocument, operation: Operation) -> Or
 def patch_document(desk: Desk, asked: ask.PatchDocument, operation: Operation) -> Order:
     """Return the order to change fields of a document."""
     kind, name = operation.about, asked.name
-    spec = spec_of(desk.recorded, kind, name)
+    spec = _seen(desk, kind, name)
     if spec is None:
         raise CommandError(
             Exit.REFUSED,
             f"there is no {kind} {name!r}; list them: quorate get {kind}s",
             fault=UNKNOWN_NAME,
         )
-    check_match(desk.recorded, kind, name, asked.if_match)
+    _check_match(desk, kind, name, asked.if_match)
     document = changed_document(render(spec), asked.assignments, source="--set")
     if document.name != name:
         raise CommandError(Exit.INVALID, "--set metadata.name: a name cannot be changed")
@@ -61,3 +63,16 @@ def patch_system(desk: Desk, asked: ask.PatchSystem, operation: Operation) -> Or
         name=operation.about, assignments=asked.assignments, if_match=asked.if_match
     )
     return patch_document(desk, named, operation)
+
+
+def _seen(desk: Desk, kind: str, name: str) -> Applied | None:
+    """Return what was applied under ``name``, unless it is not there or not to be seen."""
+    spec = spec_of(desk.recorded, kind, name)
+    if spec is None or not visible(desk.recorded, desk.caller, kind_named(kind), [name]):
+        return None
+    return spec
+
+
+def _check_match(desk: Desk, kind: str, name: str, if_match: str | None) -> None:
+    now = "" if _seen(desk, kind, name) is None else etag_of(desk.recorded, kind, name)
+    check_match(kind, name, now, if_match)

@@ -45,11 +45,13 @@ def etag_of(view: StateView, kind: str, name: str) -> str:
     return sha256(text.encode()).hexdigest()[:_HEX]
 
 
-def check_match(view: StateView, kind: str, name: str, if_match: str | None) -> None:
-    """Raise ``CommandError`` unless the thing is at the version that ``if_match`` names."""
+def check_match(kind: str, name: str, now: str, if_match: str | None) -> None:
+    """Raise ``CommandError`` unless ``now``, the thing's version, is what ``if_match`` names.
+
+    It is empty where there is no such thing, or none that whoever asks may know of.
+    """
     if if_match is None:
         return
-    now = etag_of(view, kind, name)
     asked = plain_tag(if_match)
     if (asked == ANY and now) or asked == now:
         return

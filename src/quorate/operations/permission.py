@@ -139,10 +139,11 @@ def _of_spec(view: StateView, caller: Caller, spec: object) -> str:
 
 def _of_budget(view: StateView, caller: Caller, new: Budget) -> str:
     old = view.budgets.get(new.name)
-    if old is None:
+    # Of one that may not be seen the same is said as of one that is not there.
+    if old is None or not sees_owner(view, caller, old.owner):
         return f"budget {new.name!r}: only an admin creates budgets"
-    if not sees_owner(view, caller, old.owner) or new.owner != old.owner:
-        return f"budget {new.name!r}: it is not yours"
+    if new.owner != old.owner:
+        return f"budget {new.name!r}: only an admin gives it to another owner"
     lines = {line.name: line for line in old.envelopes}
     for line in new.envelopes:
         known = lines.get(line.name)
