@@ -1,0 +1,233 @@
+"""Who may ask for what, cell by cell: every caller of a service against every operation.
+
+What is expected is written out here, and not read from the table: a role that is added to an
+operation, or an operation that is added for a role, has to be written down a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import pytest
+
+from quorate.adapters.store_sqlite import SqliteStore
+from quorate.cli.creation import create_ledger
+from quorate.core.commands import IssueToken
+from quorate.loop.engine import Engine
+from quorate.model.events import TokenRole
+from quorate.operations.operation import Area, Effect
+from quorate.operations.table import OPERATIONS
+from quorate.operations.tokens import Secret
+from quorate.testing.engines import HandClock
+from tests.service.questions import PREFIX, TENANT, USER, Furnished, Question, ask
+from tests.service.serving import Served, serving
+
+EVERYBODY: Final = """
+    list-nodes get-node describe-node list-domains get-domain describe-domain
+    list-pools get-pool describe-pool list-owners get-owner describe-owner
+    list-tenants get-tenant describe-tenant list-budgets get-budget describe-budget
+    list-envelopes get-envelope describe-envelope list-caps get-cap describe-cap
+    list-runs get-run describe-run list-queue
+    list-reservations get-reservation describe-reservation
+    list-resolveroutcomes get-resolveroutcome describe-resolveroutcome
+    list-leases get-lease describe-lease list-claims get-claim describe-claim
+    list-charges get-charge describe-charge get-system describe-system
+    tenant-usage user-usage statement plan-run plan-runs explain-run run-logs picture
+    watch-events list-events verify-ledger verify-ledger-against
+    show-lottery verify-lottery calc list-tokens whoami fleet-top
+"""
+ROLES: Final = {
+    **dict.fromkeys(EVERYBODY.split(), "admin tenant-admin user auditor"),
+    "submit-run": "admin tenant-admin user",
+    "submit-runs": "admin tenant-admin user",
+    "cancel-run": "admin tenant-admin user",
+    "complete-run": "admin tenant-admin user",
+    "fail-run": "admin tenant-admin user",
+    "shrink-run": "admin tenant-admin user",
+    "apply": "admin tenant-admin user",
+    "claim-nodes": "admin tenant-admin user",
+    "release-claim": "admin tenant-admin user",
+    "revoke-token": "admin tenant-admin user",
+    "put-budget": "admin tenant-admin",
+    "patch-budget": "admin tenant-admin",
+    "update-tenant": "admin tenant-admin",
+    "issue-token": "admin tenant-admin",
+    "put-node": "admin",
+    "patch-node": "admin",
+    "put-pool": "admin",
+    "patch-pool": "admin",
+    "put-owner": "admin",
+    "patch-owner": "admin",
+    "put-system": "admin",
+    "patch-system": "admin",
+    "create-tenant": "admin",
+    "delete-tenant": "admin",
+    "fail-node": "admin",
+    "recover-node": "admin",
+    "cordon-node": "admin",
+    "uncordon-node": "admin",
+    "drain-node": "admin",
+    "mark-node-wiped": "admin",
+    "resolve": "admin",
+    "tick": "admin",
+    "sign-checkpoint": "admin",
+    "export-ledger": "admin auditor",
+}
+"""Operation -> the roles that may ask for it."""
+HIDDEN: Final = """
+    get-owner describe-owner get-tenant describe-tenant tenant-usage update-tenant
+    get-budget describe-budget patch-budget get-envelope describe-envelope get-cap describe-cap
+    get-run describe-run cancel-run complete-run fail-run shrink-run plan-run explain-run run-logs
+    get-reservation describe-reservation get-lease describe-lease
+    get-claim describe-claim release-claim get-charge describe-charge revoke-token
+"""
+"""What another tenant is told is not there, where its role may ask at all."""
+DENIED: Final = "submit-run submit-runs apply plan-runs claim-nodes put-budget issue-token"
+"""What another tenant may not do in this one's name, where its role may ask at all."""
+NO_LOGS: Final = "run-logs"
+"""Nothing keeps the output of runs yet, so nobody is given it; 404 says so."""
+
+HOLDERS: Final = {
+    "admin": ("admin", ""),
+    "tenant-admin": ("tenant-admin", TENANT),
+    "user": ("user", TENANT),
+    "auditor": ("auditor", ""),
+    "tenant-admin-elsewhere": ("tenant-admin", "partner"),
+    "user-elsewhere": ("user", "partner"),
+}
+"""Caller -> role and tenant of its token."""
+NOBODIES: Final = ("no-token", "unknown-token", "expired-token", "revoked-token")
+SCOPED: Final = ("in-scope", "out-of-scope")
+NOBODIES_PER_ADDRESS: Final = 10
+"""How many requests that say wrongly who asks one address sends: half of what is let through."""
+
+
+def expected(operation: str, caller: str) -> int:
+    """Return the status that ``caller`` gets for a valid request, by what is written above."""
+    if caller in NOBODIES:
+        return 401
+    if caller == "out-of-scope":
+        return 403
+    role, tenant = HOLDERS["admin" if caller == "in-scope" else caller]
+    if role not in ROLES[operation].split():
+        return 403
+    if tenant == "partner" and operation in HIDDEN.split():
+        return 404
+    if tenant == "partner" and operation in DENIED.split():
+        return 403
+    return 404 if operation == NO_LOGS else 200
+
+
+@dataclass
+class Callers:
+    """A furnished service, and a client for whoever asks it."""
+
+    served: Served
+    furnished: Furnished
+    tokens: dict[str, str | None]
+    clients: dict[tuple[str, str], httpx.Client]
+
+    def client(self, caller: str, operation: str) -> httpx.Client:
+        """Return what ``caller`` asks with."""
+        token, address = caller, "127.0.0.1"
+        if caller in SCOPED:
+            area = OPERATIONS[operation].area
+            other = Area.FLEET if area is not Area.FLEET else Area.RUNS
+            token = area if caller == "in-scope" else other
+        if caller in NOBODIES:
+            # One address that fails too often is not heard for a while.
+            part = list(OPERATIONS).index(operation) // NOBODIES_PER_ADDRESS
+            address = f"127.0.{NOBODIES.index(caller) + 1}.{part + 1}"
+        key = (token, address)
+        if key not in self.clients:
+            transport = httpx.HTTPTransport(local_address=address, verify=False)
+            self.clients[key] = self.served.client(self.tokens[token], transport=transport)
+        return self.clients[key]
+
+
+def issued_long_ago(ledger: Path) -> Secret:
+    """Return a token of a new ledger that has expired by now."""
+    clock, secret = HandClock(), Secret.draw()
+    create_ledger(ledger, clock, actor="test")
+    engine = Engine.open(SqliteStore.open(ledger), clock)
+    command = IssueToken(
+        token=secret.token,
+        digest=secret.digest,
+        role=TokenRole.AUDITOR,
+        tenant="",
+        user="late",
+        expires_ms=clock.ms + 60_000,
+    )
+    assert not engine.execute(command, actor="test").decision.refusals
+    engine.close()
+    return secret
+
+
+@pytest.fixture(scope="module")
+def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callers]:
+    """Return a service that all cells share: what changes something is only tried."""
+    ledger = tmp_path_factory.mktemp("matrix") / "ledger.db"
+    expired = issued_long_ago(ledger)
+    with serving(ledger, {"limits.requests_per_s": "100000"}) as served:
+        admin = served.client(served.token)
+        furnished = Furnished(admin)
+
+        def issued(role: str, tenant: str, **more: Any) -> dict[str, str]:
+            body = {"role": role, "user": USER if tenant else "over", "tenant": tenant} | more
+            answer = admin.post(f"{PREFIX}/tokens", json=body)
+            assert answer.status_code == 200, answer.text
+            return dict(answer.json()["token"])
+
+        revoked = issued("admin", "")
+        assert admin.delete(f"{PREFIX}/tokens/{revoked['id']}").status_code == 200
+        tokens: dict[str, str | None] = {
+            **{caller: issued(*holder)["secret"] for caller, holder in HOLDERS.items()},
+            **{area: issued("admin", "", scopes=[area])["secret"] for area in Area},
+            "no-token": None,
+            "unknown-token": f"{revoked['secret'][:-4]}0000",
+            "expired-token": expired.text,
+            "revoked-token": revoked["secret"],
+        }
+        found = Callers(served, furnished, tokens, {})
+        yield found
+        for client in (admin, *found.clients.values()):
+            client.close()
+
+
+def test_every_operation_is_in_the_matrix() -> None:
+    assert ROLES.keys() == OPERATIONS.keys()
+
+
+@pytest.mark.parametrize("caller", [*HOLDERS, *NOBODIES, *SCOPED])
+@pytest.mark.parametrize("name", ROLES)
+def test_a_cell(callers: Callers, name: str, caller: str) -> None:
+    operation = OPERATIONS[name]
+    question: Question = callers.furnished.question(operation)
+    if operation.effect is Effect.WRITE:
+        question = replace(question, query={"dryRun": "true"})
+    answer = ask(callers.client(caller, name), operation, question)
+    assert answer.status_code == expected(name, caller), answer.text
+    if answer.status_code == 401:
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+@pytest.mark.parametrize("verb", ["put", "patch"])
+def test_what_is_anothers_looks_like_what_is_not_there(callers: Callers, verb: str) -> None:
+    operation = OPERATIONS[f"{verb}-budget"]
+    theirs = callers.furnished.question(operation)
+    client = callers.client("tenant-admin-elsewhere", operation.name)
+    for headers in ({}, {"If-Match": '"0"'}, {"If-Match": "*"}):
+        told = []
+        for name in (TENANT, "nowhere"):
+            body = dict(theirs.body or {})
+            if verb == "put":
+                body["document"] = body["document"] | {"metadata": {"name": name}}
+            question = Question({"name": name}, body=body, headers=headers)
+            answer = ask(client, operation, question)
+            assert answer.status_code in (403, 404, 412)
+            told.append((answer.status_code, answer.text.replace(name, "NAME")))
+        assert told[0] == told[1]
