@@ -9,6 +9,7 @@ from typing import Final
 from quorate.operations.caller import ANYBODY, Role
 from quorate.operations.operation import Area, Operation
 from quorate.operations.table import OPERATIONS
+from quorate.service.grpc_schema import schema
 
 PAGE: Final = Path("docs/reference/operations.md")
 _TITLES: Final = {
@@ -20,8 +21,10 @@ _TITLES: Final = {
     Area.LEDGER: "The ledger",
     Area.SERVICE: "The service",
 }
+_RPCS: Final = {method.operation.name: method for method in schema().methods}
 _HEAD: Final = (
-    "| operation | what it does | REST | asked by | again | command |\n|---|---|---|---|---|---|"
+    "| operation | what it does | REST | gRPC | client | asked by | again | command |\n"
+    "|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -42,8 +45,10 @@ def _parts() -> Iterator[str]:
 
 def _row(operation: Operation) -> str:
     commands = ", ".join(f"`quorate {each}`" for each in operation.cli) or "-"
+    rpc = _RPCS[operation.name]
     return (
         f"| `{operation.name}` | {operation.summary} | `{operation.method} {operation.path}` | "
+        f"`{rpc.service}.{rpc.name}` | `{operation.function_name}` | "
         f"{_roles(operation.roles)} | {operation.repeat} | {commands} |"
     )
 

@@ -39,7 +39,7 @@ RUNS: Final = (
             "sensitive-pool-size",
             "key-reused",
         ),
-        cli=("submit",),
+        cli=("submit", "sbatch"),
     ),
     Operation(
         name="submit-runs",

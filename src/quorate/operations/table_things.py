@@ -13,13 +13,20 @@ from quorate.operations.operation import Area, Effect, Operation, Repeat
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """``kind`` is its name in documents, ``path`` and ``plural`` its names where it is asked."""
+    """``kind`` is its name in documents, ``path`` and ``plural`` its names where it is asked.
+
+    The last three are the commands that ask for it. A tenant is an owner as administrators know it,
+    and those have commands of their own.
+    """
 
     kind: str
     path: str
     area: Area
     plural: str = ""
     putters: frozenset[Role] = frozenset()
+    listed_by: tuple[str, ...] = ("get",)
+    shown_by: tuple[str, ...] = ("get",)
+    described_by: tuple[str, ...] = ("describe",)
 
     @property
     def title(self) -> str:
@@ -31,12 +38,19 @@ _KINDS: Final = (
     _Kind("domain", "domains", Area.FLEET),
     _Kind("pool", "pools", Area.FLEET, putters=ADMINS),
     _Kind("owner", "owners", Area.TENANTS, putters=ADMINS),
-    _Kind("tenant", "tenants", Area.TENANTS),
+    _Kind(
+        "tenant",
+        "tenants",
+        Area.TENANTS,
+        listed_by=("admin tenant get", "admin tenant list"),
+        shown_by=("admin tenant get",),
+        described_by=("admin tenant get",),
+    ),
     _Kind("budget", "budgets", Area.MONEY, putters=MANAGERS),
     _Kind("envelope", "envelopes", Area.MONEY),
     _Kind("cap", "caps", Area.MONEY),
     _Kind("run", "runs", Area.RUNS),
-    _Kind("queue", "queue", Area.RUNS, plural="queue"),
+    _Kind("queue", "queue", Area.RUNS, plural="queue", listed_by=("get", "queue")),
     _Kind("reservation", "reservations", Area.RUNS),
     _Kind("resolveroutcome", "resolver/outcomes", Area.CONTENTION),
     _Kind("lease", "leases", Area.RUNS),
@@ -62,7 +76,7 @@ def _of(kind: _Kind) -> Iterator[Operation]:
         handler="quorate.operations.listing:list_things",
         refusals=("stale-cursor", "unknown-name"),
         about=kind.kind,
-        cli=("get",),
+        cli=kind.listed_by,
     )
     if kind.kind != "queue":
         yield Operation(
@@ -77,7 +91,7 @@ def _of(kind: _Kind) -> Iterator[Operation]:
             handler="quorate.operations.listing:get_thing",
             refusals=("unknown-name",),
             about=kind.kind,
-            cli=("get",),
+            cli=kind.shown_by,
         )
         yield Operation(
             name=f"describe-{kind.kind}",
@@ -91,7 +105,7 @@ def _of(kind: _Kind) -> Iterator[Operation]:
             handler="quorate.operations.listing:describe_thing",
             refusals=("unknown-name",),
             about=kind.kind,
-            cli=("describe",),
+            cli=kind.described_by,
             is_long=kind.kind in _HAVE_TIMELINES,
         )
     if kind.putters:
