@@ -1,0 +1,294 @@
+"""Everything the command line can do, REST, gRPC and the Python client can do, and the reverse.
+
+Each command is typed against a real service, which tells what it was asked for.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from contextlib import chdir
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any, Final
+
+import click
+import pytest
+
+from quorate import AsyncClient, Client
+from quorate.cli.main import main, quorate
+from quorate.cli.settings import Settings
+from quorate.cli.signing import file_signer
+from quorate.operations.operation import Operation
+from quorate.operations.table import OPERATIONS
+from quorate.service.daemon import Extras
+from quorate.service.grpc_protocol import description
+from quorate.service.grpc_schema import schema
+from quorate.service.handled import Handled
+from tests.cli.shell import EXAMPLES
+from tests.service.questions import TENANT, USER, Furnished
+from tests.service.serving import Served, new_ledger, serving
+
+LOCAL: Final = {
+    "completion": "prints a script for a shell, and knows no ledger",
+    "context current": "reads the file that says which services one uses",
+    "context delete": "as context current",
+    "context list": "as context current",
+    "context set": "as context current",
+    "context use": "as context current",
+    "demo": "plays on a ledger of its own, which it makes for the occasion",
+    "init": "makes the file that a service serves",
+    "ledger import": "makes the file that a service serves, from an export",
+    "serve": "is the service",
+    "calc": "works out the world it is given, and needs neither a ledger nor a service for that",
+}
+"""Command -> why it asks no service for anything."""
+UNTYPED: Final = {
+    **{
+        f"put-{kind}": "`apply` sends the document, alone or with others"
+        for kind in ("node", "pool", "owner", "budget", "system")
+    },
+    "calc": "the command works it out itself: see LOCAL",
+}
+"""Operation -> why the command that does the same asks for something else."""
+AGAIN: Final = {
+    "ledger replay": "asks what `get` asks, for a time that is past",
+}
+"""Command -> which other command's operations it asks for."""
+RENAMED: Final = {"create-tenant": {"changes"}, "update-tenant": {"changes"}}
+"""Parameters that a client's method has beside the fields: all of them in one mapping."""
+
+NAMED: Final = (
+    "node domain pool owner tenant budget envelope cap run reservation lease claim charge"
+)
+MARK: Final = "-"
+WAIT_S: Final = 10.0
+every = pytest.mark.parametrize("operation", OPERATIONS.values(), ids=lambda each: each.name)
+
+
+def commands(
+    group: click.Group = quorate, before: tuple[str, ...] = ()
+) -> Iterator[tuple[str, click.Command]]:
+    """Yield every command that can be typed, with its words."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        assert found is not None, name
+        if isinstance(found, click.Group):
+            yield from commands(found, (*before, name))
+        else:
+            yield " ".join((*before, name)), found
+
+
+COMMANDS: Final = dict(commands())
+
+
+@dataclass
+class Typed:
+    """A service, and what it was asked for since one last looked."""
+
+    served: Served
+    folder: Path
+    furnished: Furnished
+    asked: list[str] = field(default_factory=list)
+
+    def type(self, words: list[str]) -> None:
+        """Type a command; it may be refused, but not for how it is written."""
+        assert self.served.token is not None
+        environ = {"QUORATE_SERVER": self.served.url, "QUORATE_TOKEN": self.served.token}
+        with chdir(self.folder):
+            code = main(words, Settings(environ=environ))
+        assert code in (0, 1), words
+
+    def told(self, wanted: set[str]) -> set[str]:
+        """Return what the service was asked for since this was last called.
+
+        It writes that down when a request is over, which whoever asks may know sooner: what is
+        wanted is waited for, and then a last request, so that nothing of before is missing.
+        """
+        self._wait(lambda: wanted <= set(self.asked))
+        self.asked.append(MARK)
+        self.furnished.admin.get("/api/v1/whoami")
+        self._wait(lambda: self.asked[-1] != MARK)
+        found = set(self.asked[: self.asked.index(MARK)])
+        self.asked.clear()
+        return found
+
+    def _wait(self, is_so: Callable[[], bool]) -> None:
+        until_s = monotonic() + WAIT_S
+        while not is_so() and monotonic() < until_s:
+            sleep(0.005)
+
+
+@pytest.fixture(scope="module")
+def typed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Typed]:
+    """Return a furnished service that writes down what it is asked for."""
+    folder = tmp_path_factory.mktemp("typed")
+    asked: list[str] = []
+
+    def end(handled: Handled) -> None:
+        if handled.operation:
+            asked.append(handled.operation)
+
+    ledger = new_ledger(folder)
+    extras = Extras(signer=file_signer(ledger), ends=[end])
+    (folder / "job.sh").write_text(
+        "#!/bin/bash\n#SBATCH --gpus=H100:8\n#SBATCH --account=rai\ntrue\n", encoding="utf-8"
+    )
+    with serving(ledger, extras=extras) as served, served.client(served.token) as admin:
+        yield Typed(served, folder, Furnished(admin), asked)
+
+
+def lines(command: str, kinds: dict[str, str]) -> list[str]:
+    """Return what is typed so that ``command`` asks for all that it can ask for."""
+    match command:
+        case "get" | "ledger replay":
+            word = command if command == "get" else f"ledger replay --at {kinds['at']}"
+            names = [f"{kind} {kinds[kind]}" for kind in (*NAMED.split(), "resolveroutcome")]
+            plurals = [f"{name.split()[0]}s" for name in names]
+            return [f"{word} {what}" for what in (*names, *plurals, "queue", "system")]
+        case "describe":
+            return [f"describe {kind} {name}" for kind, name in kinds.items() if kind != "at"] + [
+                "describe system"
+            ]
+        case "patch":
+            return [
+                "patch node a1 --set spec.gpus=8",
+                "patch pool interactive --set spec.maxGrace=1m",
+                f"patch owner {TENANT} --set spec.quota.maxNodes=60",
+                f"patch budget {TENANT} --set spec.envelopes[west].concurrency=96",
+                "patch system --set spec.budgetPeriodDays=90",
+            ]
+        case _:
+            return LINES[command]
+
+
+DRY: Final = "--dry-run"
+LINES: Final = {
+    "apply": [f"apply -f {EXAMPLES / 'fleet.yaml'}"],
+    "submit": [
+        f"submit --like steady --name other {DRY}",
+        f"submit -f {EXAMPLES / 'train.yaml'} {DRY}",
+    ],
+    "sbatch": [f"sbatch {DRY} job.sh"],
+    "queue": ["queue"],
+    "top": ["top"],
+    "plan": ["plan promised", f"plan -f {EXAMPLES / 'train.yaml'} {DRY}"],
+    "explain": ["explain promised"],
+    "watch": ["watch --count 2 --interval 500ms"],
+    "logs": ["logs steady"],
+    "complete": [f"complete steady {DRY}"],
+    "fail": [f"fail steady {DRY}"],
+    "cancel": [f"cancel steady {DRY}"],
+    "shrink": [f"shrink malleable --to 8 {DRY}"],
+    "node fail": [f"node fail a1 {DRY}"],
+    "node recover": [f"node recover b6 {DRY}"],
+    "node cordon": [f"node cordon a1 {DRY}"],
+    "node uncordon": [f"node uncordon a1 {DRY}"],
+    "node drain": [f"node drain a1 {DRY}"],
+    "node wiped": [f"node wiped a1 {DRY}"],
+    "claim": [f"claim --flavor L40 --nodes 1 --for 8h --owner {TENANT} --pool interactive {DRY}"],
+    "release": [f"release quiet {DRY}"],
+    "resolve": [f"resolve --scope flavor=H100 --deficit 8 {DRY}"],
+    "admin tenant create": [f"admin tenant create new {DRY}"],
+    "admin tenant update": [f"admin tenant update {TENANT} --max-nodes 50 {DRY}"],
+    "admin tenant delete": [f"admin tenant delete empty {DRY}"],
+    "admin tenant get": [
+        f"admin tenant get {TENANT} -o json",
+        f"admin tenant get {TENANT}",
+        f"admin tenant get {TENANT} core -o json",
+    ],
+    "admin tenant list": ["admin tenant list"],
+    "token issue": [f"token issue --role user --user {USER} --tenant {TENANT} {DRY}"],
+    "token list": ["token list"],
+    "token revoke": [f"token revoke nothing {DRY}"],
+    "whoami": ["whoami"],
+    "tick": [f"tick {DRY}"],
+    "lottery show": ["lottery show"],
+    "lottery verify": ["lottery verify"],
+    "ledger log": ["ledger log"],
+    "ledger verify": ["ledger verify", "ledger verify --against signed.json"],
+    "ledger checkpoint": ["ledger checkpoint --out signed.json"],
+    "ledger export": ["ledger export"],
+    "usage": [f"usage --tenant {TENANT}", f"usage --user {USER}"],
+    "statement": ["statement"],
+}
+"""Command -> what is typed, in the order of the table where one needs what another has made."""
+
+
+@every
+def test_an_operation_has_a_command(operation: Operation) -> None:
+    assert operation.cli, operation.name
+    assert set(operation.cli) <= COMMANDS.keys()
+
+
+def test_a_command_asks_for_something_or_says_why_not() -> None:
+    asking = {command for operation in OPERATIONS.values() for command in operation.cli}
+    assert COMMANDS.keys() == asking | LOCAL.keys() | AGAIN.keys()
+    assert not AGAIN.keys() & asking
+    assert UNTYPED.keys() < OPERATIONS.keys()
+
+
+def in_order() -> list[str]:
+    """Return the commands that ask a service; what signs comes before what needs it signed."""
+    found = [command for command in COMMANDS if command not in LOCAL]
+    return sorted(found, key=lambda command: command != "ledger checkpoint")
+
+
+def test_each_command_asks_for_what_the_table_says(typed: Typed) -> None:
+    as_of = typed.furnished.admin.get("/api/v1/picture").json()["asOf"]
+    kinds = typed.furnished.kinds | {"at": as_of}
+    typed.told(set())
+    for command in in_order():
+        source = "get" if command in AGAIN else command
+        table = {each.name for each in OPERATIONS.values() if source in each.cli}
+        wanted = table - UNTYPED.keys()
+        for line in lines(command, kinds):
+            typed.type(line.split())
+        asked = typed.told(wanted)
+        assert asked - ASIDE.get(command, set()) == wanted, command
+
+
+ASIDE: Final[dict[str, set[str]]] = {
+    "sbatch": {"list-domains", "whoami"},
+}
+"""What commands look up before they ask for what they are for."""
+
+
+def test_every_operation_has_a_route(typed: Typed) -> None:
+    with typed.served.client(None) as client:
+        paths = client.get("/openapi.json").json()["paths"]
+    found = {
+        (method.upper(), re.sub(r"\{\w+\}", "{}", path)): entry["operationId"]
+        for path, methods in paths.items()
+        for method, entry in methods.items()
+    }
+    wanted = {
+        (each.method, re.sub(r"\{\w+\}", "{}", f"/api/v1{each.path}")): each.function_name
+        for each in OPERATIONS.values()
+    }
+    assert found == wanted
+
+
+@every
+def test_every_operation_is_a_method_of_grpc_with_all_its_fields(operation: Operation) -> None:
+    (method,) = [each for each in schema().methods if each.operation is operation]
+    (service,) = [each for each in description().service if each.name == method.service]
+    (told,) = [each for each in service.method if each.name == operation.rpc_name]
+    (message,) = [
+        each
+        for each in description().message_type
+        if each.name == told.input_type.rpartition(".")[2]
+    ]
+    fields = {each.name.rstrip("_") for each in message.field}
+    assert fields == {each.rstrip("_") for each in operation.takes.__struct_fields__}
+
+
+@pytest.mark.parametrize("client", [Client, AsyncClient])
+@every
+def test_every_operation_is_a_method_of_a_client(operation: Operation, client: type[Any]) -> None:
+    method = getattr(client, operation.function_name)
+    parameters = inspect.signature(method).parameters.keys() - {"self"}
+    assert parameters == set(operation.takes.__struct_fields__) | RENAMED.get(operation.name, set())
