@@ -238,7 +238,7 @@ class AsyncMethods(ABC):
 
         ``DELETE /api/v1/tenants/{id}``, for: admin.
 
-        Raises ``RefusedError`` with: unknown-name, conflict, stale-version.
+        Raises ``RefusedError`` with: invalid, unknown-name, conflict, stale-version.
         """
         question = asked.DeleteTenant(dry_run=dry_run, id=id, reason=reason, if_match=if_match)
         found: given.Outcome = await self._ask("delete-tenant", question)
@@ -489,6 +489,8 @@ class AsyncMethods(ABC):
         The one System there is.
 
         ``GET /api/v1/system/description``, for: admin, auditor, tenant-admin, user.
+
+        Raises ``RefusedError`` with: unknown-name.
         """
         question = asked.GetSystem(at=at)
         found: given.Description = await self._ask("describe-system", question)
@@ -857,6 +859,8 @@ class AsyncMethods(ABC):
         The one System there is.
 
         ``GET /api/v1/system``, for: admin, auditor, tenant-admin, user.
+
+        Raises ``RefusedError`` with: unknown-name.
         """
         question = asked.GetSystem(at=at)
         found: given.Thing = await self._ask("get-system", question)
@@ -1527,7 +1531,7 @@ class AsyncMethods(ABC):
 
         ``PUT /api/v1/nodes/{name}``, for: admin.
 
-        Raises ``RefusedError`` with: invalid, unknown-name, conflict, stale-version.
+        Raises ``RefusedError`` with: invalid, conflict, stale-version.
         """
         question = asked.PutDocument(
             dry_run=dry_run, name=name, document=dict(document), if_match=if_match
@@ -1571,7 +1575,7 @@ class AsyncMethods(ABC):
 
         ``PUT /api/v1/pools/{name}``, for: admin.
 
-        Raises ``RefusedError`` with: invalid, unknown-name, conflict, stale-version.
+        Raises ``RefusedError`` with: invalid, conflict, stale-version.
         """
         question = asked.PutDocument(
             dry_run=dry_run, name=name, document=dict(document), if_match=if_match

@@ -13,6 +13,8 @@ from quorate.model.view import StateView
 
 _HEX: Final = 32
 ANY: Final = "*"
+VERSIONED: Final = frozenset({"node", "owner", "tenant", "budget", "pool", "system"})
+"""The kinds whose things have versions: those that are changed by whole documents."""
 
 
 def spec_of(view: StateView, kind: str, name: str) -> Applied | None:

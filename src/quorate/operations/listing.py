@@ -83,7 +83,8 @@ def describe_system(desk: Desk, asked: GetSystem, operation: Operation) -> Answe
 
 def describe_thing(desk: Desk, asked: GetThing, operation: Operation) -> Answer:
     """Return everything about one thing, in words."""
-    kind, moment = KIND_OF[operation.about], desk.moment
+    kind = KIND_OF[operation.about]
+    moment = desk.moment if asked.at is None else as_it_was(desk, asked.at)
     sections: list[str] = []
     names = select(desk, moment, kind, (asked.name,))
     if operation.about == "tenant":
@@ -96,7 +97,9 @@ def describe_thing(desk: Desk, asked: GetThing, operation: Operation) -> Answer:
             timeline = []
             if is_about is not None:
                 every = entries(desk.store.blocks())
-                timeline = [each for each in every if is_about(each.event, name)]
+                timeline = [
+                    each for each in every if each.seq <= moment.seq and is_about(each.event, name)
+                ]
             parts = portrait(moment, name, timeline)
         sections.append("\n\n".join(parts))
     return Answer(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quorate.answers.exits import CommandError, Exit
+from quorate.answers.exits import UNKNOWN_NAME, CommandError, Exit
 from quorate.answers.moment import Moment
 from quorate.core.scribe import Scribe
 from quorate.core.settle import settle_holds
@@ -35,11 +35,16 @@ def as_it_was(desk: Desk, at: str) -> Moment:
             Exit.REFUSED,
             f"--at: {time_text(at_ms)} is still to come: it is {time_text(desk.now_ms)} now, and "
             f"the ledger ends at {time_text(state.at_ms)}; replay a time that has passed",
+            fault=UNKNOWN_NAME,
         )
     if state.seq == 0:
         first = next(iter(desk.store.blocks()), None)
         began = "" if first is None else _began(first)
-        raise CommandError(Exit.REFUSED, f"the ledger had not begun at {time_text(at_ms)}{began}")
+        raise CommandError(
+            Exit.REFUSED,
+            f"the ledger had not begun at {time_text(at_ms)}{began}",
+            fault=UNKNOWN_NAME,
+        )
     scribe = Scribe(state, now_ms=at_ms, actor="reader")
     settle_holds(scribe)
     desk.notes.append(

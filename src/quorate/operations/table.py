@@ -161,7 +161,7 @@ TENANTS: Final = (
         handler="quorate.operations.tenants:delete_tenant",
         effect=Effect.WRITE,
         repeat=Repeat.SAME,
-        refusals=("unknown-name", "conflict", "stale-version"),
+        refusals=("invalid", "unknown-name", "conflict", "stale-version"),
         cli=("admin tenant delete",),
     ),
 )

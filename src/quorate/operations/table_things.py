@@ -60,6 +60,8 @@ _KINDS: Final = (
 _LISTED_AS_RUNS: Final = ("run", "queue")
 _HAVE_TIMELINES: Final = ("run", "claim", "node", "reservation", "resolveroutcome")
 """Whose description tells all that happened to them, for which the ledger is read: ``ABOUT``."""
+_NAMES_OTHERS: Final = ("owner", "budget")
+"""Documents that name others, which may not be there."""
 
 
 def _of(kind: _Kind) -> Iterator[Operation]:
@@ -125,7 +127,12 @@ def _changes(kind: _Kind) -> Iterator[Operation]:
         handler="quorate.operations.applying:put_document",
         effect=Effect.WRITE,
         repeat=Repeat.SAME,
-        refusals=("invalid", "unknown-name", "conflict", "stale-version"),
+        refusals=(
+            "invalid",
+            *(("unknown-name",) if kind.kind in _NAMES_OTHERS else ()),
+            "conflict",
+            "stale-version",
+        ),
         about=kind.kind,
         cli=("apply",),
     )
@@ -158,6 +165,7 @@ _SYSTEM: Final = (
         method="GET",
         path="/system",
         handler="quorate.operations.listing:get_system",
+        refusals=("unknown-name",),
         about="system",
         cli=("get",),
     ),
@@ -171,6 +179,7 @@ _SYSTEM: Final = (
         method="GET",
         path="/system/description",
         handler="quorate.operations.listing:describe_system",
+        refusals=("unknown-name",),
         about="system",
         cli=("describe",),
     ),
