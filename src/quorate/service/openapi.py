@@ -10,17 +10,30 @@ import msgspec
 from msgspec.inspect import StructType, type_info
 
 from quorate import __version__
+from quorate.operations.etags import VERSIONED
 from quorate.operations.operation import ASIDE, JSON, Effect, Operation, Repeat
 from quorate.operations.statuses import STATUSES, status_of
 from quorate.operations.table import OPERATIONS
 from quorate.service.decoding import has_body, shape_of
 from quorate.service.negotiation import TOLD, media_of
+from quorate.service.openapi_links import links_of
 from quorate.service.paths import PREFIX, names_of, places
 
 _REF: Final = "#/components/schemas/{name}"
 _PROBLEM_REF: Final = {"$ref": "#/components/schemas/Problem"}
-_ALWAYS: Final = ("usage", "unauthenticated", "forbidden", "not-acceptable", "too-many-requests")
-_WITH_BODY: Final = ("invalid", "too-large", "unsupported-media-type")
+_ALWAYS: Final = (
+    "usage",
+    "unauthenticated",
+    "forbidden",
+    "not-acceptable",
+    "too-many-requests",
+    "too-large",
+    "uri-too-long",
+    "headers-too-large",
+    "too-slow",
+)
+_WITH_BODY: Final = ("invalid", "unsupported-media-type")
+_UNCHANGED: Final = {"description": "It is still at the version that If-None-Match names."}
 _TEXT: Final = {"type": "string"}
 
 
@@ -191,14 +204,15 @@ def _responses(operation: Operation, components: _Schemas) -> dict[str, Any]:
     content: dict[str, Any] = {usual: {"schema": schema if usual == JSON else _TEXT}}
     if operation.effect is not Effect.STREAM:
         content |= {JSON: {"schema": schema}, TOLD: {"schema": _told()}}
-    found: dict[str, Any] = {"200": {"description": "Done.", "content": content}}
+    links = links_of(operation)
+    found: dict[str, Any] = {
+        "200": {"description": "Done.", "content": content} | ({"links": links} if links else {})
+    }
     codes = [*_ALWAYS, *operation.refusals, "unavailable", "unusable"]
     if has_body(operation):
         codes += _WITH_BODY
-    if operation.effect is Effect.WRITE:
-        codes += ["conflict"]
-    if shape_of(operation).path:
-        codes += ["unknown-name"]
+    if operation.name.startswith("get-") and operation.about in VERSIONED:
+        found["304"] = _UNCHANGED
     for status in sorted({str(status_of(code).http) for code in codes}):
         found[status] = {"$ref": f"#/components/responses/Problem{status}"}
     return found
