@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import chdir
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,17 +16,15 @@ from typing import Any, Final
 
 import click
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from quorate import AsyncClient, Client
 from quorate.cli.main import main, quorate
 from quorate.cli.settings import Settings
-from quorate.cli.signing import file_signer
 from quorate.operations.operation import Operation
 from quorate.operations.table import OPERATIONS
-from quorate.service.daemon import Extras
 from quorate.service.grpc_protocol import description
 from quorate.service.grpc_schema import schema
-from quorate.service.handled import Handled
 from tests.cli.shell import EXAMPLES
 from tests.service.questions import TENANT, USER, Furnished
 from tests.service.serving import Served, new_ledger, serving
@@ -63,7 +61,6 @@ RENAMED: Final = {"create-tenant": {"changes"}, "update-tenant": {"changes"}}
 NAMED: Final = (
     "node domain pool owner tenant budget envelope cap run reservation lease claim charge"
 )
-MARK: Final = "-"
 WAIT_S: Final = 10.0
 every = pytest.mark.parametrize("operation", OPERATIONS.values(), ids=lambda each: each.name)
 
@@ -92,7 +89,7 @@ class Typed:
     served: Served
     folder: Path
     furnished: Furnished
-    asked: list[str] = field(default_factory=list)
+    asked: dict[str, float] = field(default_factory=dict)
 
     def type(self, words: list[str]) -> None:
         """Type a command; it may be refused, but not for how it is written."""
@@ -105,40 +102,47 @@ class Typed:
     def told(self, wanted: set[str]) -> set[str]:
         """Return what the service was asked for since this was last called.
 
-        It writes that down when a request is over, which whoever asks may know sooner: what is
-        wanted is waited for, and then a last request, so that nothing of before is missing.
+        It counts a request when that is over, which whoever asks may know sooner: what is wanted is
+        waited for.
         """
-        self._wait(lambda: wanted <= set(self.asked))
-        self.asked.append(MARK)
-        self.furnished.admin.get("/api/v1/whoami")
-        self._wait(lambda: self.asked[-1] != MARK)
-        found = set(self.asked[: self.asked.index(MARK)])
-        self.asked.clear()
+        until_s = monotonic() + WAIT_S
+        found = self._counted()
+        while not wanted <= _more(found, self.asked) and monotonic() < until_s:
+            sleep(0.005)
+            found = self._counted()
+        told, self.asked = _more(found, self.asked), found
+        return told
+
+    def _counted(self) -> dict[str, float]:
+        """Return how often each operation was asked for, as the service's metrics have it."""
+        text = self.furnished.admin.get("/metrics").text
+        found: dict[str, float] = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                labels = sample.labels
+                if sample.name == "quorate_requests_total" and labels["surface"] == "rest":
+                    name = labels["operation"]
+                    found[name] = found.get(name, 0.0) + sample.value
         return found
 
-    def _wait(self, is_so: Callable[[], bool]) -> None:
-        until_s = monotonic() + WAIT_S
-        while not is_so() and monotonic() < until_s:
-            sleep(0.005)
+
+def _more(now: Mapping[str, float], before: Mapping[str, float]) -> set[str]:
+    """Return the operations that were asked for more often; to ask for metrics is no command."""
+    return {name for name, count in now.items() if count > before.get(name, 0.0)} - {"metrics"}
 
 
 @pytest.fixture(scope="module")
 def typed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Typed]:
     """Return a furnished service that writes down what it is asked for."""
     folder = tmp_path_factory.mktemp("typed")
-    asked: list[str] = []
-
-    def end(handled: Handled) -> None:
-        if handled.operation:
-            asked.append(handled.operation)
-
     ledger = new_ledger(folder)
-    extras = Extras(signer=file_signer(ledger), ends=[end])
     (folder / "job.sh").write_text(
         "#!/bin/bash\n#SBATCH --gpus=H100:8\n#SBATCH --account=rai\ntrue\n", encoding="utf-8"
     )
-    with serving(ledger, extras=extras) as served, served.client(served.token) as admin:
-        yield Typed(served, folder, Furnished(admin), asked)
+    with serving(ledger) as served, served.client(served.token) as admin:
+        found = Typed(served, folder, Furnished(admin))
+        found.told(set())
+        yield found
 
 
 def lines(command: str, kinds: dict[str, str]) -> list[str]:

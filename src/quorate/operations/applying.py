@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from quorate.answers.called import kind_named
 from quorate.answers.exits import UNKNOWN_NAME, CommandError, Exit
-from quorate.answers.kinds import kind_named
 from quorate.core.commands import Applied, Apply
 from quorate.documents import render
 from quorate.operations import asked as ask
