@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from quorate.answers.called import kind_named
 from quorate.answers.exits import UNKNOWN_NAME, CommandError, Exit
+from quorate.answers.kinds import KIND_OF
 from quorate.core.commands import Applied, Apply
 from quorate.documents import render
 from quorate.operations import asked as ask
@@ -68,7 +68,7 @@ def patch_system(desk: Desk, asked: ask.PatchSystem, operation: Operation) -> Or
 def _seen(desk: Desk, kind: str, name: str) -> Applied | None:
     """Return what was applied under ``name``, unless it is not there or not to be seen."""
     spec = spec_of(desk.recorded, kind, name)
-    if spec is None or not visible(desk.recorded, desk.caller, kind_named(kind), [name]):
+    if spec is None or not visible(desk.recorded, desk.caller, KIND_OF[kind], [name]):
         return None
     return spec
 
