@@ -144,10 +144,9 @@ class GrpcServer:
         self._admits = admits
         self._limits = limits or GrpcLimits()
         self._metrics = metrics or service_metrics()
-        self._streams: set[asyncio.Task[Any]] = set()
         # Whose streams are not over yet: each has a call, though it may have no task any more.
         self._open: Counter[str] = Counter()
-        self._is_stopping = False
+        self._stopping = asyncio.Event()
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._server: grpc.aio.Server | None = None
 
@@ -182,10 +181,8 @@ class GrpcServer:
     async def stop(self, grace_s: float) -> None:
         """Take no more calls, and let those under way end within ``grace_s``; streams end now."""
         assert self._server is not None
-        self._is_stopping = True
+        self._stopping.set()
         await self._health.enter_graceful_shutdown()
-        for stream in self._streams:
-            stream.cancel()
         await self._server.stop(grace_s)
 
     async def tell_health(self, *, serving: bool) -> None:
@@ -248,29 +245,35 @@ class GrpcServer:
         return write_answer(method, told.tree)
 
     async def _stream(self, method: Method, data: bytes, context: Any, counted: Request) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._streams.add(task)
+        caller, asked = await self._asked(method, data, context)
+        self._count_stream(caller, context)
+        trees = self._answers.follow(caller, method.operation, asked)
+        async with aclosing(trees) as following:  # type: ignore[type-var]
+            while (tree := await self._next(following)) is not None:
+                if counted.answered_s is None:
+                    counted.answer(_DONE)
+                await self._write(method, context, write_answer(method, tree))
+
+    async def _next(self, following: AsyncIterator[Any]) -> Any | None:
+        """Return what comes next, None at the end; raises ``CommandError`` when the service stops.
+
+        Only waiting is cut short: a message that is being written cannot be given up half way.
+        """
+        coming = asyncio.ensure_future(anext(following, None))
+        stopping = asyncio.ensure_future(self._stopping.wait())
         try:
-            caller, asked = await self._asked(method, data, context)
-            self._count_stream(caller, context)
-            trees = self._answers.follow(caller, method.operation, asked)
-            async with aclosing(trees) as following:  # type: ignore[type-var]
-                async for tree in following:
-                    if counted.answered_s is None:
-                        counted.answer(_DONE)
-                    await self._write(method, context, write_answer(method, tree))
-        except asyncio.CancelledError:
-            if not self._is_stopping:
-                raise
-            task.uncancel()
-            raise CommandError(
-                Exit.UNUSABLE,
-                "the service is stopping; begin again from the last message you have",
-                fault=UNAVAILABLE,
-            ) from None
+            await asyncio.wait({coming, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not self._stopping.is_set():
+                return await coming
         finally:
-            self._streams.discard(task)
+            for task in (coming, stopping):
+                task.cancel()
+            await asyncio.gather(coming, stopping, return_exceptions=True)
+        raise CommandError(
+            Exit.UNUSABLE,
+            "the service is stopping; begin again from the last message you have",
+            fault=UNAVAILABLE,
+        )
 
     def _count_stream(self, caller: Caller, context: Any) -> None:
         """Count a stream until it is over; raises ``CommandError`` when there are too many.
