@@ -124,6 +124,19 @@ def test_a_start_that_may_not_be_sooner_is_then_and_not_when_something_changes_n
     assert found.start_ms == NOW_MS + HOUR_MS
 
 
+def test_a_start_that_only_something_to_come_may_bring_is_when_something_changes_next() -> None:
+    life = life_of()
+    life.do(Submit(of("a", 4)))
+    other = of("b", 4, "two")
+    now = find_start(life.state, other, NOW_MS)
+    assert now is not None
+    assert now.start_ms == NOW_MS
+    later = find_start(life.state, other, NOW_MS, after_ms=NOW_MS)
+    assert later is not None
+    assert later.start_ms == NOW_MS + 2 * HOUR_MS
+    assert find_start(life.state, other, NOW_MS, after_ms=later.start_ms) is None
+
+
 def test_a_start_is_found_where_one_of_two_envelopes_pays() -> None:
     lines = [
         envelope(name, 8, selector=(("region", "r"), ("fabric.domain", name))) for name in "AB"
