@@ -248,7 +248,9 @@ def _run_submitted(state: State, event: e.RunSubmitted) -> None:
     known = state.runs.setdefault(run.name, record)
     assert known is record, run.name
     state.pending[run.name] = seq
-    state.list_queued(run, seq)
+    state.queued[run.name] = seq
+    if state.leases_indexed:
+        state.count_queued(run)
 
 
 def _run_refused(state: State, event: e.RunRefused) -> None:
@@ -280,8 +282,8 @@ def _lease_started(state: State, event: e.LeaseStarted) -> None:
         state.count_claimed(event.slots, 1)
     if run.phase is _PENDING:
         if run.refusal is None:
-            del state.pending[event.run]
-            state.unlist_queued(spec)
+            del state.pending[event.run], state.queued[event.run]
+            state.discount_queued(spec)
         else:
             state.dequeue(run)
             run.refusal = None

@@ -56,6 +56,7 @@ class State:
         "_crossings",
         "_domains",
         "_ends_shared",
+        "_followers",
         "_holdings",
         "_holds_due",
         "_holds_ending",
@@ -66,6 +67,7 @@ class State:
         "_payer_leases",
         "_pending_free",
         "_pending_nodes",
+        "_queued_counts",
         "_soft",
         "_stale",
         "at_ms",
@@ -78,7 +80,6 @@ class State:
         "ends_cache",
         "envelopes",
         "family_cache",
-        "followers",
         "growable",
         "islands",
         "leases",
@@ -102,7 +103,6 @@ class State:
         "pools",
         "public_key",
         "queued",
-        "queued_counts",
         "requests",
         "reservations",
         "runs",
@@ -135,8 +135,8 @@ class State:
         self.runs: Table[str, RunRecord] = Table()
         self.pending: Table[str, int] = Table()
         self.queued: Table[str, int] = Table()
-        self.queued_counts: Table[tuple[str, str], int] = Table()
-        self.followers: Table[str, None] = Table()
+        self._queued_counts: Table[tuple[str, str], int] = Table()
+        self._followers: Table[str, None] = Table()
         self.parked: Table[str, dict[str, None]] = Table()
         self.meters: Table[tuple[str, str], Meter] = Table()
         self.metered: Table[str, None] = Table()
@@ -246,6 +246,20 @@ class State:
         self.leases_indexed = True
         for name, lease in self.leases.items():
             self.list_lease(name, lease)
+        for name in self.queued:
+            self.count_queued(self.runs[name].spec)
+
+    @property
+    def queued_counts(self) -> Table[tuple[str, str], int]:
+        """How many of those that are tried wait, by pool and owner."""
+        self._index_leases()
+        return self._queued_counts
+
+    @property
+    def followers(self) -> Table[str, None]:
+        """Those that are tried and follow others."""
+        self._index_leases()
+        return self._followers
 
     def list_lease(self, name: str, lease: Lease) -> None:
         """Add ``lease`` to the indexes by node, owner and payer."""
@@ -342,7 +356,9 @@ class State:
         self.pending[name] = record.seq
         blocker = record.quota_blocker
         if blocker is None:
-            self.list_queued(record.spec, record.seq)
+            self.queued[name] = record.seq
+            if self.leases_indexed:
+                self.count_queued(record.spec)
         elif blocker in self.parked:
             self.parked.own(blocker)[name] = None
         else:
@@ -354,32 +370,33 @@ class State:
         del self.pending[name]
         blocker = record.quota_blocker
         if blocker is None:
-            self.unlist_queued(record.spec)
+            del self.queued[name]
+            self.discount_queued(record.spec)
             return
         waiting = self.parked.own(blocker)
         del waiting[name]
         if not waiting:
             del self.parked[blocker]
 
-    def list_queued(self, run: Run, seq: int) -> None:
-        """Add ``run`` to those that are tried whenever something has changed."""
-        self.queued[run.name] = seq
+    def count_queued(self, run: Run) -> None:
+        """Count ``run`` among those that are tried."""
         whose = (run.pool, run.owner)
-        self.queued_counts[whose] = self.queued_counts.get(whose, 0) + 1
+        self._queued_counts[whose] = self._queued_counts.get(whose, 0) + 1
         if run.follow is not None:
-            self.followers[run.name] = None
+            self._followers[run.name] = None
 
-    def unlist_queued(self, run: Run) -> None:
-        """Take ``run`` from those that are tried; it must be one of them."""
-        del self.queued[run.name]
+    def discount_queued(self, run: Run) -> None:
+        """Count ``run`` no more among those that are tried, if they are counted yet."""
+        if not self.leases_indexed:
+            return
         whose = (run.pool, run.owner)
-        left = self.queued_counts[whose] - 1
+        left = self._queued_counts[whose] - 1
         if left:
-            self.queued_counts[whose] = left
+            self._queued_counts[whose] = left
         else:
-            del self.queued_counts[whose]
+            del self._queued_counts[whose]
         if run.follow is not None:
-            del self.followers[run.name]
+            del self._followers[run.name]
 
     # --- Leases ---
 
@@ -796,8 +813,8 @@ _TABLES = (
     "runs",
     "pending",
     "queued",
-    "queued_counts",
-    "followers",
+    "_queued_counts",
+    "_followers",
     "parked",
     "meters",
     "metered",
