@@ -25,7 +25,7 @@ from quorate.core.layout import Bundle, PackRequest
 from quorate.core.pack import PackPlan, pack_gang
 from quorate.ledger.chain import GENESIS, seal
 from quorate.ledger.fold import replay
-from quorate.ledger.snapshot import take
+from quorate.ledger.snapshot import SNAPSHOT_FORMAT, take
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import (
     EndReason,
@@ -51,6 +51,8 @@ from quorate.testing.world import NOW_MS, opening, world
 
 VERSION: Final = 2
 """Raised when what is made here changes, so that a ledger kept from before is not used."""
+_SHAPE: Final = f"{VERSION}-{SNAPSHOT_FORMAT}"
+"""A snapshot of another format would be passed over, and the log read instead."""
 
 NODES: Final = 10_000
 OWNERS: Final = 200
@@ -210,12 +212,12 @@ def _halves(slots: Slots) -> list[Slots]:
 
 def kept_ledger(events: int, *, under: Path) -> Path:
     """Return a ledger of ``events`` with a snapshot at its end, from ``under`` or made now."""
-    return _kept(under / f"history-{VERSION}-{events}.db", Story().events(events))
+    return _kept(under / f"history-{_SHAPE}-{events}.db", Story().events(events))
 
 
 def young_ledger(*, under: Path) -> Path:
     """Return a ledger that ends when ``LEASES_OPEN`` leases are open: no run has ended yet."""
-    return _kept(under / f"young-{VERSION}-{LEASES_OPEN}.db", _until_full(Story()))
+    return _kept(under / f"young-{_SHAPE}-{LEASES_OPEN}.db", _until_full(Story()))
 
 
 def _until_full(story: Story) -> Iterator[Event]:
