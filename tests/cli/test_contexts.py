@@ -14,6 +14,8 @@ from quorate.operations.asked import MORE
 from tests.cli.shell import Said, Shell, process
 from tests.client.scripted import Act, gives, page, refuses, serving
 
+pytestmark = pytest.mark.slow
+
 
 def _as(name: str) -> Act:
     """Return what tells one line, whatever it is asked."""

@@ -25,6 +25,8 @@ from quorate.client.retrying import Retrying
 from quorate.client.run_document import NoFlavorError
 from tests.client.scripted import Act, gives, hangs_up, page, refuses, serving
 
+pytestmark = pytest.mark.slow
+
 TOKEN = "secret"  # noqa: S105 - of nobody
 QUICK = Retrying(tries=4, wait_s_min=0.001, wait_s_max=0.002)
 OUTCOME = {

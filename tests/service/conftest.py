@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx
 import pytest
@@ -46,6 +46,19 @@ class Stage:
         found = self.admin.post("/api/v1/tokens", json=body)
         assert found.status_code == 200, found.text
         return str(found.json()["token"]["secret"])
+
+
+_QUICK: Final = frozenset({"test_config.py", "test_office.py", "test_openapi.py"})
+"""What is tried after each change; the rest starts servers, or asks thousands of questions."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of this folder as slow, all but a few."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.parent == here and item.path.name not in _QUICK:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="module")
