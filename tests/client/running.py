@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 
+from quorate.adapters.clock_system import SystemClock
 from quorate.cli.main import main
 from quorate.cli.settings import Settings
+from quorate.ports.clock import Clock
 from quorate.service.config import configured
 from quorate.service.config_values import Address
-from quorate.service.daemon import Daemon
+from quorate.service.daemon import Daemon, Extras
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +29,17 @@ class Running:
 
 
 @contextmanager
-def running(ledger: Path, *, port: int = 0, token: str = "") -> Iterator[Running]:
-    """Serve ``ledger``, made where it is missing; ``token`` is that of an earlier start."""
+def running(
+    ledger: Path, *, port: int = 0, token: str = "", clock: Clock | None = None
+) -> Iterator[Running]:
+    """Serve ``ledger``, made where it is missing; ``token`` is that of an earlier start.
+
+    ``clock`` None is the machine's.
+    """
     if not ledger.exists():
-        assert main(["--ledger", str(ledger), "init"], Settings(environ={})) == 0
+        assert main(["--ledger", str(ledger), "init"], Settings(environ={}, clock=clock)) == 0
     flags = {"listen": f"127.0.0.1:{port}", "ledger": str(ledger), "log.level": "error"}
-    daemon = Daemon(configured(flags, {}, None))
+    daemon = Daemon(configured(flags, {}, None), Extras(clock=clock or SystemClock()))
     told: Future[tuple[Address, str | None]] = Future()
 
     def run() -> None:

@@ -24,6 +24,7 @@ from quorate.adapters.store_pages import PagedReader
 from quorate.adapters.store_sqlite import SqliteStore
 from quorate.answers.exits import CommandError, Exit
 from quorate.operations.desk import Signer
+from quorate.ports.clock import Clock
 from quorate.service.auth import Doorkeeper
 from quorate.service.config import Configuration
 from quorate.service.config_values import Address
@@ -49,11 +50,12 @@ class Extras:
     """What others add to the daemon: further ways of asking, and the ledger's key.
 
     ``surfaces`` are entered when the ledger is open, and left before it is closed. ``open_store``
-    opens the ledger's file.
+    opens the ledger's file; ``clock`` is the time that everything goes by.
     """
 
     signer: Signer | None = None
     open_store: OpenStore = SqliteStore.open
+    clock: Clock = field(default_factory=SystemClock)
     surfaces: Sequence[Callable[[Office, Doorkeeper], AsyncIterator[str]]] = field(
         default_factory=tuple
     )
@@ -78,15 +80,16 @@ class Daemon:
         configuration = self._configuration
         check_tls(configuration)
         listening = bind(configuration.listen)
-        clock = SystemClock()
+        clock = self._extras.clock
         room = SimulatedRoom(clock) if configuration.executor == "simulated" else None
         path = Path(configuration.ledger)
         office = Office(
-            lambda: open_ledger(path, room, self._extras.open_store),
+            lambda: open_ledger(path, room, self._extras.open_store, clock),
             name=configuration.ledger,
             room=room,
             signer=self._extras.signer,
             metrics=service_metrics(path),
+            clock=clock,
             reading=lambda: PagedReader(path),
         )
         async with AsyncExitStack() as stack:

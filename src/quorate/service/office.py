@@ -38,6 +38,7 @@ from quorate.operations.together import (
     answer_together,
     may_wait_for_others,
 )
+from quorate.ports.clock import Clock
 from quorate.ports.errors import QuorateError
 from quorate.ports.store import EventStore
 from quorate.service.chores import Chores, Room
@@ -96,6 +97,7 @@ class Office:
         room: Room | None = None,
         signer: Signer | None = None,
         metrics: Metrics | None = None,
+        clock: Clock | None = None,
         reading: Callable[[], EventStore] | None = None,
         waiting_max: int = WAITING_MAX,
     ) -> None:
@@ -106,7 +108,7 @@ class Office:
         self.metrics = metrics or service_metrics()
         self._reading_room: ReadingRoom | None = None
         if reading is not None:
-            shelf = Shelf(reading=reading, clock=SystemClock(), name=name, signer=signer)
+            shelf = Shelf(reading=reading, clock=clock or SystemClock(), name=name, signer=signer)
             self._reading_room = ReadingRoom(shelf)
         # The blocks that all who watch read together; for the ledger's thread only.
         self._recent: Recent | None = None

@@ -16,6 +16,7 @@ from quorate.ledger.chain import Broken, verify_blocks
 from quorate.loop.engine import Engine
 from quorate.model.events import TokenRole
 from quorate.operations.tokens import Secret
+from quorate.ports.clock import Clock
 from quorate.ports.errors import CorruptLedgerError
 from quorate.ports.executor import Executor
 from quorate.ports.store import EventStore
@@ -32,13 +33,13 @@ RESTORE: Final = (
 OpenStore = Callable[[Path], EventStore]
 
 
-def _opened(path: Path, executor: Executor | None, open_store: OpenStore) -> Engine:
+def _opened(path: Path, executor: Executor | None, open_store: OpenStore, clock: Clock) -> Engine:
     store = open_store(path)
     try:
         _verify(path, store)
         lottery = lottery_path(path)
         secret = load_lottery_secret(lottery) if lottery.exists() else None
-        return Engine.open(store, SystemClock(), executor=executor, lottery_secret=secret)
+        return Engine.open(store, clock, executor=executor, lottery_secret=secret)
     except BaseException:
         store.close()
         raise
@@ -56,14 +57,17 @@ def _verify(path: Path, store: EventStore) -> None:
 
 
 def open_ledger(
-    path: Path, executor: Executor | None, open_store: OpenStore = SqliteStore.open
+    path: Path,
+    executor: Executor | None,
+    open_store: OpenStore = SqliteStore.open,
+    clock: Clock | None = None,
 ) -> Engine:
     """Return the engine of the ledger at ``path``, every block of which was verified first.
 
     Raises ``CommandError`` with what to do when it does not verify, and what opening a store does.
     """
     try:
-        return _opened(path, executor, open_store)
+        return _opened(path, executor, open_store, clock or SystemClock())
     except CorruptLedgerError as error:
         sound = sound_head(path)
         raise CommandError(
