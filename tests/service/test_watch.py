@@ -102,6 +102,19 @@ def test_a_watcher_sees_only_what_is_theirs(stage: Stage) -> None:
     assert first.data["run"]["name"] == "yours"
 
 
+def test_a_watch_ends_with_the_token_that_began_it(stage: Stage) -> None:
+    token = stage.token("user", "ira", "rai")
+    with stage.served.client(token) as client:
+        with watching(client) as found:
+            time.sleep(0.2)
+            gone = stage.admin.delete(f"/api/v1/tokens/{token.split('_')[1]}")
+            assert gone.status_code == 200, gone.text
+            submit(stage.user, "after-the-end")
+            seen = list(found)
+        assert [each.event for each in seen] == ["dropped"]
+        assert client.get("/api/v1/watch").status_code == 401
+
+
 def test_watchers_are_let_go_with_their_cursor_when_the_service_stops(tmp_path: Path) -> None:
     served = Served(new_ledger(tmp_path), {}, Extras())
     served.start()

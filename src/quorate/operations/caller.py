@@ -27,7 +27,9 @@ ADMINS: Final = frozenset({Role.ADMIN})
 class Caller:
     """``actor`` is recorded in every event. ``tenant`` is empty for those who are of none.
 
-    ``scopes`` narrows what the role allows to some areas; empty means all of them.
+    ``scopes`` narrows what the role allows to some areas; empty means all of them. ``token`` is the
+    id of the access token that proves it, and ``until_ms`` when the proof ends: whoever goes on for
+    long has to ask again (``standing.py``).
     """
 
     actor: str
@@ -35,6 +37,8 @@ class Caller:
     user: str
     tenant: str = ""
     scopes: frozenset[str] = frozenset()
+    token: str = ""
+    until_ms: int | None = None
 
     @property
     def oversees(self) -> bool:

@@ -84,23 +84,34 @@ def denial(view: StateView, caller: Caller, command: Command) -> str:
 
 
 def _of_run(view: StateView, caller: Caller, run: Run) -> str:
-    if not sees_owner(view, caller, run.owner):
+    if not _acts_for(view, caller, run.owner):
         return f"spec.owner: you act for {caller.tenant!r}, not for {run.owner!r}"
     if run.user != caller.user:
         return f"spec.user: it comes from your token, {caller.user!r}; leave it out"
     return ""
 
 
+def _acts_for(view: StateView, caller: Caller, owner: str) -> bool:
+    """Return whether the runs of ``owner`` are the caller's to act on.
+
+    A user's are those of its own tenant; a tenant-admin's also those of the tenants below.
+    """
+    is_near = owner == caller.tenant or caller.role is Role.TENANT_ADMIN
+    return is_near and sees_owner(view, caller, owner)
+
+
 def _of_known(view: StateView, caller: Caller, name: str) -> str:
     record = view.runs.get(name)
+    if record is None or _acts_for(view, caller, record.spec.owner):
+        return ""
     # What may not be seen is refused in the words for what is not there: nobody can find out.
-    if record is not None and not sees_owner(view, caller, record.spec.owner):
+    if not sees_owner(view, caller, record.spec.owner):
         raise CommandError(
             Exit.REFUSED,
             f"no run {name!r}; list them: quorate get runs",
             fault="unknown-name",
         )
-    return ""
+    return f"run {name!r}: it is of {record.spec.owner!r}, and you act for {caller.tenant!r}"
 
 
 def _is_wider(caller: Caller, command: IssueToken) -> bool:

@@ -70,6 +70,8 @@ class Doorkeeper:
             user=issued.user,
             tenant=issued.tenant,
             scopes=frozenset(issued.scopes),
+            token=issued.token,
+            until_ms=issued.expires_ms,
         )
 
 

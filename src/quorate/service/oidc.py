@@ -22,6 +22,7 @@ import jwt
 import msgspec
 
 from quorate.answers.exits import CommandError, Exit
+from quorate.model.amounts import SECOND_MS
 from quorate.operations.caller import Caller, Role
 from quorate.operations.operation import Area
 from quorate.operations.statuses import UNAUTHENTICATED
@@ -165,7 +166,14 @@ class OidcTrust:
             tenant = claims.get(oidc.tenant_claim, "")
             if not isinstance(tenant, str) or not _is_name(tenant):
                 raise _nobody(f"the claim {oidc.tenant_claim!r} must name a tenant")
-        return Caller(actor=user, role=role, user=user, tenant=tenant, scopes=self._scopes(claims))
+        return Caller(
+            actor=user,
+            role=role,
+            user=user,
+            tenant=tenant,
+            scopes=self._scopes(claims),
+            until_ms=(int(claims["exp"]) + LEEWAY_S) * SECOND_MS,
+        )
 
     def _role(self, said: object) -> Role:
         words = said if isinstance(said, list) else [said]

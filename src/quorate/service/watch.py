@@ -15,9 +15,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 from starlette.types import Message, Receive, Scope, Send
 
+from quorate.answers.exits import CommandError
 from quorate.loop.engine import Engine
 from quorate.operations.caller import Caller
 from quorate.operations.operation import EVENT_STREAM, Operation
+from quorate.operations.standing import check_standing
 from quorate.operations.statuses import UNAVAILABLE, USAGE
 from quorate.service.guard import ABORT, GoneError
 from quorate.service.office import Office
@@ -54,8 +56,9 @@ class Following(Protocol):
 class Watcher:
     """One who follows the ledger: read up to ``cursor``, and told up to ``told_cursor``."""
 
-    def __init__(self, office: Office, following: Following) -> None:
+    def __init__(self, office: Office, caller: Caller, following: Following) -> None:
         self._office = office
+        self._caller = caller
         self._following = following
         self.cursor = self.told_cursor = following.cursor
         self._is_behind = True
@@ -70,16 +73,20 @@ class Watcher:
             found: Following = operation.handle()(office.desk(engine, caller), asked, operation)
             return found
 
-        return cls(office, await office.run(begin))
+        return cls(office, caller, await office.run(begin))
 
     async def next(self, timeout_s: float) -> list[tuple[int, dict[str, Any]]]:
-        """Return the next events that may be seen; none where nothing came in time."""
-        if not self._is_behind and not await self._office.moved(self.cursor, timeout_s):
-            return []
+        """Return the next events that may be seen; none where nothing came in time.
+
+        Raises ``CommandError`` when whoever watches may not any more.
+        """
+        if not self._is_behind:
+            await self._office.moved(self.cursor, timeout_s)
         found, self.cursor, self._is_behind = await self._office.run(self._read)
         return found
 
-    def _read(self, _: Engine) -> tuple[list[tuple[int, dict[str, Any]]], int, bool]:
+    def _read(self, engine: Engine) -> tuple[list[tuple[int, dict[str, Any]]], int, bool]:
+        check_standing(engine.view, self._caller, engine.now_ms())
         found = self._following.read(READ_MAX)
         return found, self._following.cursor, self._following.is_behind
 
@@ -131,6 +138,9 @@ class WatchHall:
                 await self._send_all(watcher, send, {gone, closing})
             if closing.done():
                 await send(_part(_ending("stopping", watcher.told_cursor), is_last=True))
+        except CommandError:
+            # It is told why when it comes again.
+            await send(_part(_ending("dropped", watcher.told_cursor), is_last=True))
         except GoneError:
             if not gone.done():
                 self._office.metrics.watch_dropped()

@@ -81,10 +81,9 @@ FLEET: list[Command] = [
 ]
 OWN: list[Command] = [
     Submit(OWN_RUN),
-    Submit(replace(OWN_RUN, owner="team")),
     apply(OWN_RUN),
     Cancel("of-lab"),
-    Complete("of-team"),
+    Complete("of-lab"),
     Fail("of-lab"),
     Shrink("of-lab", 1),
     Release("of-lab"),
@@ -106,8 +105,18 @@ def test_the_fleet_and_what_is_granted_is_the_admins(role: Role, command: Comman
 
 @pytest.mark.parametrize("role", [Role.USER, Role.TENANT_ADMIN])
 @pytest.mark.parametrize("command", OWN, ids=repr)
-def test_people_act_on_the_runs_of_their_tenant_and_below(role: Role, command: Command) -> None:
+def test_people_act_on_the_runs_of_their_tenant(role: Role, command: Command) -> None:
     assert denial(fleet(), caller(role), command) == ""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [Submit(replace(OWN_RUN, owner="team")), Cancel("of-team"), Shrink("of-team", 1)],
+    ids=repr,
+)
+def test_on_those_of_a_tenant_below_only_a_tenant_admin_acts(command: Command) -> None:
+    assert denial(fleet(), caller(Role.TENANT_ADMIN), command) == ""
+    assert "you act for 'lab'" in denial(fleet(), caller(Role.USER), command)
 
 
 @pytest.mark.parametrize(
