@@ -53,7 +53,7 @@ def _roots(modules: dict[str, Path]) -> list[str]:
     return [
         "quorate",
         *commands,
-        *(["quorate.__main__"] if "quorate.__main__" in modules else []),
+        *(name for name in modules if name.endswith(".__main__")),
         *kit,
     ]
 

@@ -121,6 +121,7 @@ def _document(
         folder=str(Path(script.folder or ".").absolute()),
         after=script.after,
         pool=script.pool,
+        processes="run",  # As Slurm does: the script is started once.
     )
     tree = work.document()
     if typed["name"] is None:

@@ -55,6 +55,11 @@ if TYPE_CHECKING:
     "--env", "variables", metavar="NAME=VALUE", multiple=True, help="A variable. May be repeated."
 )
 @click.option("--dir", "folder", metavar="DIR", help="Where it works.  [default: this folder]")
+@click.option(
+    "--processes",
+    metavar="gpu|node|run",
+    help="What there is one process for.  [default: gpu]",
+)
 @click.option("--pool", metavar="POOL", help="The pool.", shell_complete=names_of("pool"))
 @click.option(
     "--like",
@@ -125,6 +130,7 @@ _OPTIONS = {
     "duration": "--for",
     "variables": "--env",
     "folder": "--dir",
+    "processes": "--processes",
     "pool": "--pool",
 }
 
@@ -174,6 +180,7 @@ def _typed_run(
         env=variables(said["variables"]),
         folder=str(Path(said["folder"] or ".").absolute()),
         pool=said["pool"],
+        processes=said["processes"],
     )
     return checked(work.document(), _FIELDS)
 
@@ -188,6 +195,7 @@ _FIELDS = {
     "spec.runtime.expectedDuration": "--for",
     "spec.env": "--env",
     "spec.workingDir": "--dir",
+    "spec.processes": "--processes",
     "spec.pool": "--pool",
     "spec.command": "the command",
 }

@@ -30,6 +30,7 @@ class Work:
     folder: str | None = None
     after: Sequence[str] = ()
     pool: str | None = None
+    processes: str | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the Run document. Without a name one is generated where it is submitted."""
@@ -53,6 +54,7 @@ class Work:
             "command": list(self.command) or None,
             "env": dict(self.env) or None,
             "workingDir": self.folder,
+            "processes": self.processes,
         }
         return {
             "apiVersion": API_VERSION,
@@ -76,6 +78,7 @@ class Said(TypedDict, total=False):
     folder: str | None
     after: Sequence[str]
     pool: str | None
+    processes: str | None
 
 
 def work_of(

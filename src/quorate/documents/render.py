@@ -39,6 +39,7 @@ from quorate.model.specs import (
     Owner,
     Placement,
     Pool,
+    Processes,
     Quota,
     Replace,
     RoundsWork,
@@ -252,6 +253,7 @@ def _run(run: Run) -> Tree:
         command=list(run.command),
         env=dict(run.env),
         workingDir=run.working_dir,
+        processes=_unless(run.processes.value, Processes.GPU.value),
         nonce=run.nonce,
         **({} if run.rounds is None else _rounds(run.rounds)),
     )

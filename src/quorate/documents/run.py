@@ -25,7 +25,16 @@ from quorate.documents.run_parts import (
 from quorate.documents.times import any_duration, positive_duration
 from quorate.model.amounts import GPUS_MAX, GRACE_DEFAULT_MS, GROUPS_MAX, STEPS_MAX
 from quorate.model.selector import Selector
-from quorate.model.specs import DEFAULT_POOL, Follow, Funding, Malleable, OnQuota, Replace, Run
+from quorate.model.specs import (
+    DEFAULT_POOL,
+    Follow,
+    Funding,
+    Malleable,
+    OnQuota,
+    Processes,
+    Replace,
+    Run,
+)
 
 _SPEC: Final = ROUNDS_FIELDS | {
     "owner",
@@ -44,6 +53,7 @@ _SPEC: Final = ROUNDS_FIELDS | {
     "command",
     "env",
     "workingDir",
+    "processes",
     "nonce",
 }
 _ONE_COMMAND: Final = "a run has one command: write command, env and workingDir"
@@ -64,10 +74,12 @@ _RUNTIME: Final = frozenset({"expectedDuration", "checkpoint"})
 _SPARES: Final = values.whole(low=0, high=GPUS_MAX)
 _REPLACE: Final = values.choice(Replace)
 _ON_QUOTA: Final = values.choice(OnQuota)
+_PROCESSES: Final = values.choice(Processes)
 _NO_BORROWING: Final = Funding()
 # Looking a member up in its enumeration is slow in Python 3.11, and these are for most runs.
 _SAME_DOMAIN: Final = Replace.SAME_DOMAIN
 _REFUSE: Final = OnQuota.REFUSE
+_PER_GPU: Final = Processes.GPU
 
 _Resources = tuple[tuple[str, ...] | None, int | None]
 _Locality = tuple[int | None, bool, Selector]
@@ -127,6 +139,7 @@ def read_run(spec: object, at: At, head: Head) -> Run | None:
         working_dir=fields.maybe("workingDir", _working_dir),
         nonce=fields.optional("nonce", nonce, ""),
         rounds=rounds_work(fields),
+        processes=fields.optional("processes", _PROCESSES, _PER_GPU),
     )
     return None if owner is None or flavors is None or gpus is None else run
 

@@ -27,7 +27,7 @@ def orders_of(view: StateView, events: Iterable[Event]) -> list[Order]:
     for event in events:
         match event:
             case LeaseStarted():
-                orders.append(StartLease(event, view.runs[event.run].spec))
+                orders.append(_start(view, event))
             case LeaseEnding():
                 orders.append(StopLease(event.lease, event.deadline_ms))
             case LeaseEnded():
@@ -35,6 +35,11 @@ def orders_of(view: StateView, events: Iterable[Event]) -> list[Order]:
             case _:
                 pass
     return [*orders, *_wipes(view)] if orders else orders
+
+
+def _start(view: StateView, fact: LeaseStarted) -> StartLease:
+    run = view.runs[fact.run].spec
+    return StartLease(fact, run, min(run.checkpoint_ms, view.pools[run.pool].grace_max_ms))
 
 
 def _wipes(view: StateView) -> list[WipeNode]:
@@ -50,7 +55,7 @@ def standing_orders(view: StateView) -> list[Order]:
     """Return the orders that hold in ``view``: every open lease, every stop under way."""
     orders: list[Order] = []
     for lease in view.leases.values():
-        orders.append(StartLease(lease.fact, view.runs[lease.fact.run].spec))
+        orders.append(_start(view, lease.fact))
         if lease.ending is not None:
             orders.append(StopLease(lease.fact.lease, lease.ending.deadline_ms))
     return [*orders, *_wipes(view)]

@@ -258,6 +258,14 @@ class OnQuota(Word):
     WAIT = "wait"
 
 
+class Processes(Word):
+    """What a run has one process for: each of its GPUs, each of its nodes, or all of it."""
+
+    GPU = "gpu"
+    NODE = "node"
+    RUN = "run"
+
+
 class Replace(Word):
     """How a lost node is made good."""
 
@@ -301,6 +309,7 @@ class Run(Spec, frozen=True, kw_only=True):
     working_dir: str | None = None
     nonce: str = ""
     rounds: RoundsWork | None = None
+    processes: Processes = Processes.GPU
 
     def widths(self) -> tuple[int, ...]:
         """Return the widths at which the run may start, widest first."""

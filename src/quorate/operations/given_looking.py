@@ -49,11 +49,15 @@ class Top(Given, kw_only=True, frozen=True):
 
 
 class LogLine(Given, kw_only=True, frozen=True):
-    """One line of output; ``stream`` is ``out`` or ``err``."""
+    """One line of output; ``stream`` is ``out`` or ``err``.
+
+    ``rank`` is the process that wrote it; null where the executor says something itself.
+    """
 
     number: int
     at: str
     node: str
+    rank: int | None
     stream: str
     text: str
 

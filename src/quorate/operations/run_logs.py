@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from quorate.answers.exits import UNKNOWN_NAME, CommandError, Exit
 from quorate.documents.times import time_text
+from quorate.model.records import TERMINAL
 from quorate.operations.answer import Answer
 from quorate.operations.asked_looking import RunLogs
 from quorate.operations.desk import Desk
@@ -42,21 +43,24 @@ def run_logs(desk: Desk, asked: RunLogs, operation: Operation) -> Answer:
             f"run {name!r} has written nothing that was kept; ask when it has started",
             fault=NO_LOGS,
         )
+    # Nobody writes for a run that is over: its leases have ended, and nothing is left of it.
+    ended = found.is_last and record.phase in TERMINAL
     return Answer(
-        tree=lambda: _tree(name, asked.from_, found),
+        tree=lambda: _tree(name, found, ended=ended),
         lines=lambda _: [line.text for line in found.lines],
     )
 
 
-def _tree(run: str, first: int, found: Output) -> dict[str, Any]:
+def _tree(run: str, found: Output, *, ended: bool) -> dict[str, Any]:
     lines = [
         {
             "number": number,
             "at": time_text(line.at_ms),
             "node": line.node,
+            "rank": line.rank,
             "stream": line.stream.value,
             "text": line.text,
         }
-        for number, line in enumerate(found.lines, start=first)
+        for number, line in enumerate(found.lines, start=found.first)
     ]
-    return {"run": run, "lines": lines, "next": first + len(lines), "ended": found.ended}
+    return {"run": run, "lines": lines, "next": found.first + len(lines), "ended": ended}

@@ -16,16 +16,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from quorate.model.amounts import GRACE_DEFAULT_MS
 from quorate.model.events import EndReason, LeaseStarted
 from quorate.model.specs import Run
 
 
 @dataclass(frozen=True, slots=True)
 class StartLease:
-    """Run the work of ``run`` on the slots of ``lease``; a spare's slots are only kept."""
+    """Run the work of ``run`` on the slots of ``lease``; a spare's slots are only kept.
+
+    ``grace_ms`` is how long its work gets when it has to stop to go on elsewhere.
+    """
 
     lease: LeaseStarted
     run: Run
+    grace_ms: int = GRACE_DEFAULT_MS
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,14 @@ class Stream(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line that the work of a run wrote on ``node``, without its end."""
+    """One line that the work of a run wrote on ``node``, without its end.
+
+    ``rank`` is the process that wrote it; None where whoever runs the work says something itself.
+    """
 
     at_ms: int
     node: str
+    rank: int | None
     stream: Stream
     text: str
 
@@ -29,11 +33,13 @@ class Line:
 class Output:
     """Lines of one run, in the order in which they were kept.
 
-    ``ended`` says that there is nothing after them and never will be.
+    ``first`` is the number of the first one, which is later than asked for where older ones are not
+    kept any more. ``is_last`` says that there is nothing after them now.
     """
 
     lines: Sequence[Line]
-    ended: bool
+    first: int
+    is_last: bool
 
 
 class Logs(Protocol):

@@ -33,6 +33,7 @@ class Configuration:
     tls_cert: str
     tls_key: str
     executor: str
+    work_folder: str
     log_format: str
     log_level: str
     metrics_public: bool

@@ -20,6 +20,8 @@ from typing import Final
 import uvicorn
 
 from quorate.adapters.clock_system import SystemClock
+from quorate.adapters.exec_local import LocalExecutor
+from quorate.adapters.logs_local import LocalLogs
 from quorate.adapters.store_pages import PagedReader
 from quorate.adapters.store_sqlite import SqliteStore
 from quorate.answers.exits import CommandError, Exit
@@ -61,6 +63,10 @@ class Extras:
     )
 
 
+def _work_folder(configuration: Configuration) -> Path:
+    return Path(configuration.work_folder or f"{configuration.ledger}.work")
+
+
 class Daemon:
     """One ledger, served as ``configuration`` says."""
 
@@ -81,8 +87,8 @@ class Daemon:
         check_tls(configuration)
         listening = bind(configuration.listen)
         clock = self._extras.clock
-        room = SimulatedRoom(clock) if configuration.executor == "simulated" else None
         path = Path(configuration.ledger)
+        room = self._room()
         office = Office(
             lambda: open_ledger(path, room, self._extras.open_store, clock),
             name=configuration.ledger,
@@ -91,9 +97,13 @@ class Daemon:
             metrics=service_metrics(path),
             clock=clock,
             reading=lambda: PagedReader(path),
+            logs=LocalLogs(_work_folder(configuration)),
         )
         async with AsyncExitStack() as stack:
             stack.callback(listening.close)
+            if isinstance(room, LocalExecutor):
+                room.listen(office.nudge)
+                stack.callback(room.close)
             await office.start()
             stack.push_async_callback(office.stop)
             token = await office.run(first_token)
@@ -112,6 +122,15 @@ class Daemon:
             tell(self.address, token)
             await self._serve(self._server, listening, office)
         _LOG.info("stopped; the ledger is closed")
+
+    def _room(self) -> SimulatedRoom | LocalExecutor | None:
+        """Return who runs the work."""
+        configuration = self._configuration
+        if configuration.executor == "simulated":
+            return SimulatedRoom(self._extras.clock)
+        if configuration.executor == "local":
+            return LocalExecutor(_work_folder(configuration))
+        return None
 
     async def _serve(self, server: _Server, listening: socket.socket, office: Office) -> None:
         """Answer until told to stop; raises ``CommandError`` when the ledger's thread has ended."""

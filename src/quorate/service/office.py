@@ -40,6 +40,7 @@ from quorate.operations.together import (
 )
 from quorate.ports.clock import Clock
 from quorate.ports.errors import QuorateError
+from quorate.ports.logs import Logs
 from quorate.ports.store import EventStore
 from quorate.service.chores import Chores, Room
 from quorate.service.commits import counted
@@ -98,6 +99,7 @@ class Office:
         signer: Signer | None = None,
         metrics: Metrics | None = None,
         clock: Clock | None = None,
+        logs: Logs | None = None,
         reading: Callable[[], EventStore] | None = None,
         waiting_max: int = WAITING_MAX,
     ) -> None:
@@ -105,6 +107,8 @@ class Office:
         self._name = name
         self._room = room
         self._signer = signer
+        self._logs = logs
+        self._is_nudged = False
         self.metrics = metrics or service_metrics()
         self._reading_room: ReadingRoom | None = None
         if reading is not None:
@@ -159,6 +163,12 @@ class Office:
     def waiting(self) -> int:
         """How many requests wait."""
         return len(self._submits) + len(self._others)
+
+    def nudge(self) -> None:
+        """Have the executor's reports looked at; from any thread."""
+        with self._wake:
+            self._is_nudged = True
+            self._wake.notify()
 
     def token(self, name: str) -> TokenRecord | None:
         """Return the access token called ``name``; safe from every thread, as a dict's get is."""
@@ -243,7 +253,14 @@ class Office:
         """Return the desk at which ``caller`` is answered."""
         if self._recent is None:
             self._recent = Recent(engine.store)
-        return Desk(engine, caller, name=self._name, signer=self._signer, recent=self._recent)
+        return Desk(
+            engine,
+            caller,
+            name=self._name,
+            signer=self._signer,
+            recent=self._recent,
+            logs=self._logs,
+        )
 
     def _own(self, opened: ThreadFuture[None]) -> None:
         """Open the ledger, and answer until told to stop."""
@@ -280,7 +297,8 @@ class Office:
             before = engine.head
             self._answer_submits(engine)
             self._answer_others(engine)
-            if engine.head != before:
+            if engine.head != before or self._is_nudged:
+                self._is_nudged = False
                 chores.look_again()
             failures = chores.failures
             if chores.do_due():
@@ -292,7 +310,7 @@ class Office:
     def _wait(self, sleep_s: float) -> bool:
         """Sleep until there is something to do; return False when there never will be."""
         with self._wake:
-            if sleep_s > 0 and not (self.waiting or self._is_stopping):
+            if sleep_s > 0 and not (self.waiting or self._is_stopping or self._is_nudged):
                 self._wake.wait(sleep_s)
             return not self._is_stopping or self.waiting > 0
 

@@ -86,10 +86,19 @@ SETTINGS: Final = (
     ),
     Setting(
         key="executor",
-        read=values.one_of("none", "simulated"),
+        read=values.one_of("none", "simulated", "local"),
         default="none",
-        text="who runs the work: nobody, or a simulation that takes as long as was declared",
-        kind="none or simulated",
+        text="who runs the work: nobody, a simulation that takes as long as was declared, or this "
+        "machine, as processes of the service's user",
+        kind="none, simulated or local",
+    ),
+    Setting(
+        key="work.folder",
+        read=values.path,
+        default="",
+        field="work_folder",
+        text="where `local` work has its folders: output, checkpoints; left out, beside the ledger",
+        kind="path",
     ),
     Setting(
         key="log.format",

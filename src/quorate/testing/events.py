@@ -168,6 +168,7 @@ def runs() -> st.SearchStrategy[sp.Run]:
         working_dir=st.none() | texts,
         nonce=texts,
         rounds=st.none() | rounds,
+        processes=st.sampled_from(sp.Processes),
     )
 
 

@@ -9,17 +9,15 @@ from quorate.ports.logs import Line, Output, Stream
 
 @dataclass
 class MemoryLogs:
-    """``kept`` has the lines of each run; what is in ``ended`` writes no more."""
+    """``kept`` has the lines of each run."""
 
     kept: dict[str, list[Line]] = field(default_factory=dict)
-    ended: set[str] = field(default_factory=set)
 
     def write(
         self, run: str, text: str, *, at_ms: int = 0, node: str = "n1", stream: str = "out"
     ) -> None:
         """Keep a line of ``run``."""
-        assert run not in self.ended, run
-        line = Line(at_ms=at_ms, node=node, stream=Stream(stream), text=text)
+        line = Line(at_ms=at_ms, node=node, rank=0, stream=Stream(stream), text=text)
         self.kept.setdefault(run, []).append(line)
 
     def read(self, run: str, *, first: int, limit: int) -> Output | None:
@@ -28,4 +26,4 @@ class MemoryLogs:
         if lines is None:
             return None
         page = lines[first : first + limit]
-        return Output(lines=page, ended=run in self.ended and first + len(page) >= len(lines))
+        return Output(lines=page, first=first, is_last=first + len(page) >= len(lines))

@@ -285,6 +285,7 @@ def runs(draw: st.DrawFn) -> sp.Run:
         working_dir=draw(st.none() | texts.filter(bool)),
         nonce=draw(lines | st.just("")),
         rounds=draw(st.none() | rounds_works()),
+        processes=draw(st.sampled_from(sp.Processes)),
     )
 
 

@@ -430,6 +430,7 @@ spec:
   command: [python, -c, "print(1)"]
   env: {B: "2", A: "1"}
   workingDir: /data
+  processes: node
   nonce: abc
   throughputs: {v100: 12.5}
   totalSteps: 100
@@ -465,4 +466,5 @@ spec:
         rounds=sp.RoundsWork(
             throughputs=(("v100", 12.5),), total_steps=100, weight=2.0, slo_ms=3_600_500
         ),
+        processes=sp.Processes.NODE,
     )

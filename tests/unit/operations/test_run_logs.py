@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from quorate.answers.exits import CommandError
-from quorate.core.commands import Apply, Submit
+from quorate.core.commands import Apply, Complete, Submit
 from quorate.loop.engine import Engine
 from quorate.model.specs import Owner
 from quorate.operations.answering import answer
@@ -57,6 +57,7 @@ def test_lines_are_given_with_their_numbers_and_where_to_read_on(engine: Engine)
                 "number": 1,
                 "at": "1970-01-01T00:00:00Z",
                 "node": "n2",
+                "rank": 0,
                 "stream": "err",
                 "text": "warning",
             }
@@ -71,7 +72,8 @@ def test_the_end_of_output_is_told_with_its_last_line(engine: Engine) -> None:
     logs = MemoryLogs()
     logs.write("mine", "a")
     logs.write("mine", "b")
-    logs.ended.add("mine")
+    assert not _logs(engine, ANN, logs).tree()["ended"]
+    engine.execute(Complete("mine"), actor="test")
     assert [_logs(engine, ANN, logs, from_=n, limit=1).tree()["ended"] for n in range(3)] == [
         False,
         True,

@@ -1,0 +1,177 @@
+"""Which leases of which runs are open, as a keeper is told: orders in, what is wanted out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from quorate.adapters.keepers import HOME, run_folder
+from quorate.keeper.wanted import Part, Slot, Wanted, Work
+from quorate.model.events import LeaseStarted, Role, StartReason
+from quorate.model.specs import Run
+from quorate.ports.executor import EndLease, Order, StartLease, StopLease
+
+_GOES_ON: Final = frozenset({StartReason.GROW, StartReason.SWAP, StartReason.HANDOVER})
+
+
+@dataclass(slots=True)
+class _Lease:
+    fact: LeaseStarted
+    stop_by_ms: int | None = None
+
+
+@dataclass(slots=True)
+class _OpenRun:
+    spec: Run
+    life: str
+    grace_ms: int
+    leases: dict[str, _Lease] = field(default_factory=dict)
+
+
+class Book:
+    """The open leases by run; ``root`` is where the runs have their folders."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._runs: dict[str, _OpenRun] = {}
+        self._run_of: dict[str, str] = {}
+
+    def take(self, orders: Sequence[Order], before: Mapping[str, Wanted]) -> list[str]:
+        """Take the orders of one commit; return the runs that they change.
+
+        ``before`` is what was wanted of runs that the book does not know: a restart loses none of
+        their life.
+        """
+        known = {name: set(run.leases) for name, run in self._runs.items()}
+        lives = {name: run.life for name, run in self._runs.items()}
+        for name, wanted in before.items():
+            if name not in known:
+                known[name] = {part.lease for part in wanted.parts}
+                lives[name] = wanted.life
+        touched: dict[str, None] = {}
+        for order in orders:
+            run = self._take_one(order)
+            if run is not None:
+                touched[run] = None
+        for name in touched:
+            run_open = self._runs.get(name)
+            if run_open is not None and run_open.leases:
+                run_open.life = _life(run_open, known.get(name, set()), lives.get(name, ""))
+        return list(touched)
+
+    def forget(self, keep: Iterable[str]) -> list[str]:
+        """Drop all leases but those in ``keep``; return the runs that had others."""
+        keeping = frozenset(keep)
+        dropped = [lease for lease in self._run_of if lease not in keeping]
+        return [run for lease in dropped if (run := self._end(lease)) is not None]
+
+    def runs(self) -> list[str]:
+        """Return the runs with open leases."""
+        return [name for name, run in self._runs.items() if run.leases]
+
+    def wanted(self, name: str) -> Wanted | None:
+        """Return what a keeper is told of a run; None where there is nothing to be run."""
+        run = self._runs.get(name)
+        if run is None or not run.spec.command:
+            return None
+        parts = [
+            Part(
+                lease=lease.fact.lease,
+                bundle=lease.fact.bundle,
+                slots=_slots(lease.fact),
+                stop_by_ms=lease.stop_by_ms,
+            )
+            for lease in sorted(run.leases.values(), key=_rank_order)
+            if lease.fact.role is not Role.SPARE
+        ]
+        spec = run.spec
+        work = Work(
+            run=name,
+            command=spec.command,
+            env=dict(spec.env),
+            working_dir=spec.working_dir or str(run_folder(self._root, name) / HOME),
+            processes=spec.processes.value,
+            grace_ms=run.grace_ms,
+        )
+        return Wanted(life=run.life, work=work, parts=tuple(parts))
+
+    def stopping_idle(self, name: str) -> list[str]:
+        """Return the leases that were told to stop and on which nothing ever runs."""
+        run = self._runs[name]
+        return [
+            lease.fact.lease
+            for lease in run.leases.values()
+            if lease.stop_by_ms is not None
+            and (lease.fact.role is Role.SPARE or not run.spec.command)
+        ]
+
+    def any_lease(self, name: str) -> str | None:
+        """Return one of the leases under which the run works."""
+        run = self._runs.get(name)
+        if run is None:
+            return None
+        return next((k for k, v in run.leases.items() if v.fact.role is not Role.SPARE), None)
+
+    def _take_one(self, order: Order) -> str | None:
+        match order:
+            case StartLease():
+                return self._start(order)
+            case StopLease():
+                run = self._run_of.get(order.lease)
+                if run is not None:
+                    self._runs[run].leases[order.lease].stop_by_ms = order.deadline_ms
+                return run
+            case EndLease():
+                return self._end(order.lease)
+            case _:
+                return None
+
+    def _start(self, order: StartLease) -> str:
+        fact = order.lease
+        run = self._runs.get(fact.run)
+        if run is None:
+            run = _OpenRun(order.run, fact.lease, order.grace_ms)
+            self._runs[fact.run] = run
+        run.spec, run.grace_ms = order.run, order.grace_ms
+        run.leases.setdefault(fact.lease, _Lease(fact))
+        self._run_of[fact.lease] = fact.run
+        return fact.run
+
+    def _end(self, lease: str) -> str | None:
+        name = self._run_of.pop(lease, None)
+        if name is None:
+            return None
+        del self._runs[name].leases[lease]
+        return name
+
+    def drop(self, name: str) -> None:
+        """Forget a run that has no open leases."""
+        run = self._runs.get(name)
+        if run is not None and not run.leases:
+            del self._runs[name]
+
+
+def _life(run: _OpenRun, before: set[str], life: str) -> str:
+    """Return the life that the open leases belong to: the one before, if any of them goes on."""
+    goes_on = any(
+        name in before or (before and lease.fact.reason in _GOES_ON)
+        for name, lease in run.leases.items()
+    )
+    return life if goes_on else next(iter(run.leases))
+
+
+def _slots(fact: LeaseStarted) -> tuple[Slot, ...]:
+    return tuple(
+        (node, ordinal)
+        for node, mask in fact.slots
+        for ordinal in range(mask.bit_length())
+        if mask >> ordinal & 1
+    )
+
+
+def _rank_order(lease: _Lease) -> tuple[int, int, str]:
+    """Order parts so that a rank stays what it was when later steps come and go."""
+    place = lease.fact.comp_path.rpartition("/")[2]
+    return (lease.fact.bundle, int(place) if place.isdigit() else 0, lease.fact.lease)

@@ -1,0 +1,154 @@
+"""What the processes of a run write: kept in segments, the oldest of which are left behind.
+
+A segment is named by the number of its first line. It is a row of records: a head in one line of
+text, then whole lines as they were written. Only as much is kept as ``SEGMENTS_MAX`` segments hold,
+so that no run fills a disk; a line keeps its number.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+SEGMENT_BYTES: Final = 4 * 1024 * 1024
+SEGMENTS_MAX: Final = 16
+LINE_BYTES_MAX: Final = 64 * 1024
+"""A longer line is kept as several."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Whole lines that one process wrote at a time; ``first`` is the number of the first one."""
+
+    first: int
+    at_ms: int
+    rank: int
+    node: str
+    stream: str
+    lines: tuple[bytes, ...]
+
+
+class OutputWriter:
+    """Goes on where the last one ended. For one process at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._buffers: dict[tuple[int, str], bytes] = {}
+        folder.mkdir(parents=True, exist_ok=True)
+        last = segments(folder)[-1:]
+        self._next = int(last[0].stem) if last else 0
+        self._file: IO[bytes] | None = None
+        if last:
+            self._next, sound_bytes = _counted(last[0])
+            self._file = last[0].open("r+b")
+            self._file.truncate(sound_bytes)
+            self._file.seek(0, 2)
+
+    def take(self, source: tuple[int, str, str], data: bytes, at_ms: int) -> None:
+        """Keep what (rank, node, stream) wrote; the last line waits until it is whole."""
+        rank, node, stream = source
+        whole = self._buffers.pop((rank, stream), b"") + data
+        end = whole.rfind(b"\n") + 1
+        rest = whole[end:]
+        lines = whole[:end].split(b"\n")[:-1]
+        while len(rest) >= LINE_BYTES_MAX:
+            lines.append(rest[:LINE_BYTES_MAX])
+            rest = rest[LINE_BYTES_MAX:]
+        if rest:
+            self._buffers[rank, stream] = rest
+        self._append((rank, node, stream), lines, at_ms)
+
+    def finish(self, source: tuple[int, str, str], at_ms: int) -> None:
+        """Keep the last line of a stream that has ended, also if it lacks its end."""
+        rank, _, stream = source
+        rest = self._buffers.pop((rank, stream), b"")
+        self._append(source, [rest] if rest else [], at_ms)
+
+    def say(self, text: str, at_ms: int) -> None:
+        """Keep a line of the keeper's own."""
+        self._append((-1, "-", "err"), [f"quorate: {text}".encode()], at_ms)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _append(self, source: tuple[int, str, str], lines: list[bytes], at_ms: int) -> None:
+        if not lines:
+            return
+        file = self._segment()
+        rank, node, stream = source
+        body = b"".join(line + b"\n" for line in lines)
+        head = f"{at_ms} {rank} {node} {stream} {len(lines)} {len(body)}\n"
+        file.write(head.encode() + body)
+        file.flush()
+        self._next += len(lines)
+
+    def _segment(self) -> IO[bytes]:
+        """Return the file to write to, a new one where the last is long enough."""
+        if self._file is not None and self._file.tell() < SEGMENT_BYTES:
+            return self._file
+        self.close()
+        file = self._file = (self._folder / f"{self._next:015d}.log").open("ab")
+        for path in segments(self._folder)[:-SEGMENTS_MAX]:
+            path.unlink(missing_ok=True)
+        return file
+
+
+def segments(folder: Path) -> list[Path]:
+    """Return the segments in ``folder``, oldest first."""
+    return sorted(folder.glob("*.log"))
+
+
+def chunks(folder: Path, first: int) -> Iterator[Chunk]:
+    """Yield what is kept from line ``first`` on, in chunks that may begin before it."""
+    paths = segments(folder)
+    starts = [int(path.stem) for path in paths]
+    begin = max((i for i, start in enumerate(starts) if start <= first), default=0)
+    for path in paths[begin:]:
+        try:
+            with path.open("rb") as file:
+                yield from (chunk for chunk, _ in _records(file, int(path.stem), first))
+        except FileNotFoundError:
+            continue  # Left behind meanwhile.
+
+
+def _counted(path: Path) -> tuple[int, int]:
+    """Return the number after the last line of a segment, and where its last record ends."""
+    number, sound_bytes = int(path.stem), 0
+    with path.open("rb") as file:
+        for chunk, end in _records(file, number):
+            number, sound_bytes = chunk.first + len(chunk.lines), end
+    return number, sound_bytes
+
+
+def _records(file: IO[bytes], number: int, first: int = 0) -> Iterator[tuple[Chunk, int]]:
+    """Yield each whole record with a line from ``first`` on, and where it ends.
+
+    One that is half written is not there yet.
+    """
+    while head := file.readline():
+        if not head.endswith(b"\n"):
+            return
+        at_ms, rank, node, stream, count, size = head.decode().split()
+        if number + int(count) <= first:
+            file.seek(int(size), os.SEEK_CUR)
+            number += int(count)
+            continue
+        body = file.read(int(size))
+        if len(body) < int(size):
+            return
+        chunk = Chunk(
+            first=number,
+            at_ms=int(at_ms),
+            rank=int(rank),
+            node=node,
+            stream=stream,
+            lines=tuple(body.split(b"\n")[:-1]),
+        )
+        number += int(count)
+        yield chunk, file.tell()

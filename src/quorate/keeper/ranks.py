@@ -1,0 +1,59 @@
+"""Which processes a run consists of, and what each is told by its environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.keeper.wanted import Slot, Work
+
+LOOPBACK: Final = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One process: ``slots`` are those it answers for, ``env`` what it alone is told."""
+
+    number: int
+    node: str
+    slots: tuple[Slot, ...]
+    env: Mapping[str, str]
+
+
+def ranks_of(work: Work, slots: Sequence[Slot], port: int, generation: int) -> list[Rank]:
+    """Return the processes on ``slots``, those of one node one after another.
+
+    A process sees all GPUs that the run has on its node, and ``LOCAL_RANK`` counts there.
+    """
+    by_node: dict[str, list[int]] = {}
+    for node, ordinal in slots:
+        by_node.setdefault(node, []).append(ordinal)
+    shares: list[tuple[int, str, tuple[Slot, ...]]] = []
+    for node_rank, (node, ordinals) in enumerate(by_node.items()):
+        own = [(node, ordinal) for ordinal in sorted(ordinals)]
+        if work.processes == "gpu":
+            shares += [(node_rank, node, (slot,)) for slot in own]
+        else:
+            shares.append((node_rank, node, tuple(own)))
+    if work.processes == "run":
+        # The one process answers for all of it.
+        shares = [(0, shares[0][1], tuple(slots))]
+    found: list[Rank] = []
+    for number, (node_rank, node, own_slots) in enumerate(shares):
+        peers = [index for index, share in enumerate(shares) if share[0] == node_rank]
+        env = {
+            "RANK": number,
+            "WORLD_SIZE": len(shares),
+            "LOCAL_RANK": peers.index(number),
+            "LOCAL_WORLD_SIZE": len(peers),
+            "NODE_RANK": node_rank,
+            "NNODES": len(by_node),
+            "MASTER_ADDR": LOOPBACK,
+            "MASTER_PORT": port,
+            "CUDA_VISIBLE_DEVICES": ",".join(str(each) for each in sorted(by_node[node])),
+            "QUORATE_NODE": node,
+            "QUORATE_GENERATION": generation,
+        }
+        found.append(Rank(number, node, own_slots, {k: str(v) for k, v in env.items()}))
+    return found

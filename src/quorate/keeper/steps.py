@@ -1,0 +1,90 @@
+"""What a keeper does next: a pure function of what is wanted and what there is.
+
+The processes of a run start together and stop together. Where other slots are wanted than they
+have, they are warned, and start anew when the last one has gone; so a script needs to know nothing
+but how to save and to go on from what it saved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from quorate.keeper.wanted import Exited, Slot, Wanted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """The processes of one generation. ``stop_by_ms`` says that they were warned."""
+
+    life: str
+    slots: frozenset[Slot]
+    stop_by_ms: int | None = None
+    is_killed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start a process for each rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class Warn:
+    """Tell the processes to stop by ``by_ms``, and end those on ``lost`` slots at once.
+
+    ``kind`` is ``resize`` where the run goes on on other slots.
+    """
+
+    by_ms: int
+    kind: str
+    lost: frozenset[Slot]
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """End every process at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Nothing is to be done until ``until_ms``, or until something changes."""
+
+    until_ms: int | None = None
+
+
+Step = Start | Warn | Kill | Rest
+
+
+def next_step(wanted: Wanted, gang: Gang | None, exited: Exited | None, now_ms: int) -> Step:
+    """Return what is to be done now; the same until it was done."""
+    if gang is None:
+        is_over = exited is not None and exited.life == wanted.life
+        return Rest() if is_over or wanted.stands_still or not wanted.slots else Start()
+    if gang.is_killed:
+        return Rest()
+    if gang.stop_by_ms is not None:
+        by_ms = min([gang.stop_by_ms, *_deadlines(wanted)])
+        return Kill() if now_ms >= by_ms or not wanted.parts else Rest(by_ms)
+    if gang.life == wanted.life and gang.slots == frozenset(wanted.slots):
+        return Rest()
+    if gang.life != wanted.life or not wanted.parts:
+        # Ended in the ledger without being asked to go: nothing may be left of it.
+        return Kill()
+    return Warn(
+        by_ms=min([now_ms + wanted.work.grace_ms, *_deadlines(wanted)]),
+        kind="resize" if wanted.slots and not wanted.stands_still else "stop",
+        lost=gang.slots - wanted.all_slots,
+    )
+
+
+def gone(wanted: Wanted, gang: Gang | None) -> tuple[str, ...]:
+    """Return the leases that were told to stop and have no process any more."""
+    busy = frozenset[Slot]() if gang is None else gang.slots
+    return tuple(
+        part.lease
+        for part in wanted.parts
+        if part.stop_by_ms is not None and busy.isdisjoint(part.slots)
+    )
+
+
+def _deadlines(wanted: Wanted) -> list[int]:
+    return [part.stop_by_ms for part in wanted.parts if part.stop_by_ms is not None]

@@ -1,0 +1,187 @@
+"""What a training script asks while it runs: am I to stop, what is my world, where did I stop.
+
+Only the standard library, so that importing it costs next to nothing, and so that a script which
+uses it runs anywhere: without Quorate the world is one process, and nobody ever says stop.
+
+Importing it in a process of a run has ``SIGTERM``, the warning before a stop, set a flag instead of
+ending the process, unless the script has a handler of its own. ``stop_requested()`` tells; whoever
+was told saves a checkpoint, says so with ``saved()``, and exits. ``done()`` says that the work is
+complete: a process that exits while it is told to stop would otherwise be started again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+FOLDER: Final = "QUORATE_FOLDER"
+"""The variable that names the folder which a run and its keeper share."""
+NOTICE_FILE: Final = "notice.json"
+DONE_FILE: Final = "done.json"
+CHECKPOINT_FILE: Final = "checkpoint.json"
+CHECKPOINTS: Final = "checkpoints"
+STEPS: Final = "steps"
+STEPS_BYTES_MAX: Final = 4 * 1024 * 1024
+"""How long the record of a rank's steps grows before its older half is left behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Who works together. ``generation`` counts the starts of the run's processes."""
+
+    rank: int
+    size: int
+    local_rank: int
+    node_rank: int
+    nodes: int
+    master_addr: str
+    master_port: int
+    generation: int
+    run: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """The run is told to stop by ``deadline_ms``: for good (``stop``), or to be started anew.
+
+    ``resize`` says that its processes start again in another world, from the last checkpoint.
+    """
+
+    kind: str
+    deadline_ms: int
+
+    @property
+    def seconds_left(self) -> float:
+        """How long until the processes are killed."""
+        return max(0.0, self.deadline_ms / 1_000 - time.time())
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Where the run may go on from: after ``step``."""
+
+    path: Path
+    step: int
+
+
+def world() -> World:
+    """Return the world of this process, as its environment has it."""
+    return World(
+        rank=_number("RANK", 0),
+        size=_number("WORLD_SIZE", 1),
+        local_rank=_number("LOCAL_RANK", 0),
+        node_rank=_number("NODE_RANK", 0),
+        nodes=_number("NNODES", 1),
+        master_addr=os.environ.get("MASTER_ADDR", "127.0.0.1"),
+        master_port=_number("MASTER_PORT", 29_500),
+        generation=_number("QUORATE_GENERATION", 1),
+        run=os.environ.get("QUORATE_RUN", ""),
+        node=os.environ.get("QUORATE_NODE", ""),
+    )
+
+
+def stop_requested() -> bool:
+    """Return whether this process is to save its work and exit."""
+    return _told.is_set() or notice() is not None
+
+
+def notice() -> Notice | None:
+    """Return what the run was told, and until when it has time; None while it may go on."""
+    found = _read(NOTICE_FILE)
+    if found is None or found["generation"] != world().generation:
+        return None
+    return Notice(kind=found["kind"], deadline_ms=found["deadline_ms"])
+
+
+def checkpoints() -> Path:
+    """Return the folder for checkpoints, which is kept through all lives of the run."""
+    found = (_folder() or Path()) / CHECKPOINTS
+    found.mkdir(parents=True, exist_ok=True)
+    return found
+
+
+def last_checkpoint() -> Checkpoint | None:
+    """Return the checkpoint that was reported last; None where there is none yet."""
+    found = _read(CHECKPOINT_FILE)
+    if found is None:
+        return None
+    return Checkpoint(path=Path(found["path"]), step=found["step"])
+
+
+def saved(path: str | os.PathLike[str], step: int) -> None:
+    """Say that a checkpoint is complete: the work goes on from it after ``step``."""
+    _write(CHECKPOINT_FILE, {"path": str(Path(path).absolute()), "step": step, "at_ms": _now_ms()})
+
+
+def report(step: int, **figures: float) -> None:
+    """Say that ``step`` was done, with figures such as ``loss``."""
+    line = json.dumps(
+        {"step": step, "at_ms": _now_ms(), "generation": world().generation, "figures": figures}
+    )
+    folder = (_folder() or Path()) / STEPS
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"rank-{world().rank}.jsonl"
+    with path.open("a") as file:
+        file.write(line + "\n")
+        is_long = file.tell() > STEPS_BYTES_MAX
+    if is_long:
+        path.replace(path.with_suffix(".old.jsonl"))
+
+
+def done() -> None:
+    """Say that the work of the run is complete, whatever it was told."""
+    _write(DONE_FILE, {"generation": world().generation, "at_ms": _now_ms()})
+
+
+# --- Files and the signal ---
+
+
+def _folder() -> Path | None:
+    found = os.environ.get(FOLDER)
+    return Path(found) if found else None
+
+
+def _number(name: str, otherwise: int) -> int:
+    found = os.environ.get(name, "")
+    return int(found) if found.isdigit() else otherwise
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1_000)
+
+
+def _read(name: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(((_folder() or Path()) / name).read_bytes())
+    except FileNotFoundError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _write(name: str, content: Mapping[str, object]) -> None:
+    """Put a whole file in the place of the old one, so that nobody ever reads half of it."""
+    path = (_folder() or Path()) / name
+    draft = path.with_name(f".{name}.{os.getpid()}")
+    draft.write_text(json.dumps(content))
+    draft.replace(path)
+
+
+_told = threading.Event()
+
+
+def _attend() -> None:
+    """Note warnings from now on; only in the processes of a run, and in their main thread."""
+    is_ours = os.environ.get(FOLDER) and threading.current_thread() is threading.main_thread()
+    if is_ours and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, lambda *_: _told.set())
+
+
+_attend()

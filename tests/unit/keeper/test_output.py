@@ -1,0 +1,110 @@
+"""What is written is kept line by line under its number, and no more than fits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quorate.adapters.keepers import run_folder
+from quorate.adapters.logs_local import LocalLogs
+from quorate.keeper import output
+from quorate.keeper.output import OutputWriter, chunks
+from quorate.keeper.wanted import OUTPUT
+
+A, B = (0, "n1", "out"), (1, "n2", "err")
+
+
+def lines(folder: Path, first: int = 0) -> list[bytes]:
+    found: list[bytes] = []
+    for chunk in chunks(folder, first):
+        found += chunk.lines[max(0, first - chunk.first) :]
+    return found
+
+
+def test_a_line_is_kept_when_it_is_whole(tmp_path: Path) -> None:
+    writer = OutputWriter(tmp_path)
+    writer.take(A, b"one\ntw", 1)
+    writer.take(B, b"other\n", 2)
+    writer.take(A, b"o\n", 3)
+    writer.take(A, b"rest", 4)
+    assert lines(tmp_path) == [b"one", b"other", b"two"]
+    writer.finish(A, 5)
+    writer.close()
+    assert lines(tmp_path, 2) == [b"two", b"rest"]
+
+
+def test_one_goes_on_where_the_last_ended_also_in_the_midst_of_a_record(tmp_path: Path) -> None:
+    writer = OutputWriter(tmp_path)
+    writer.take(A, b"one\ntwo\n", 1)
+    writer.take(A, b"three\n", 1)
+    writer.close()
+    (path,) = output.segments(tmp_path)
+    path.write_bytes(path.read_bytes()[:-3])
+    assert lines(tmp_path) == [b"one", b"two"]
+    writer = OutputWriter(tmp_path)
+    writer.take(A, b"four\n", 1)
+    writer.close()
+    assert lines(tmp_path) == [b"one", b"two", b"four"]
+
+
+def test_no_run_fills_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "SEGMENT_BYTES", 100)
+    monkeypatch.setattr(output, "SEGMENTS_MAX", 3)
+    folder = run_folder(tmp_path, "r") / OUTPUT
+    writer = OutputWriter(folder)
+    for number in range(100):
+        writer.take(A, f"line {number}\n".encode(), number)
+    writer.close()
+    assert len(output.segments(folder)) == 3
+    found = LocalLogs(tmp_path).read("r", first=0, limit=1_000)
+    assert found is not None
+    assert [line.text for line in found.lines] == [f"line {n}" for n in range(found.first, 100)]
+    assert 0 < found.first < 100
+    assert found.is_last
+
+
+@given(st.lists(st.tuples(st.sampled_from([A, B]), st.binary(max_size=40)), max_size=30))
+def test_nothing_is_lost_and_nothing_is_mixed(
+    tmp_path_factory: pytest.TempPathFactory, written: list[tuple[tuple[int, str, str], bytes]]
+) -> None:
+    folder = tmp_path_factory.mktemp("output")
+    writer = OutputWriter(folder)
+    for source, data in written:
+        writer.take(source, data, 1)
+    for source in (A, B):
+        writer.finish(source, 2)
+    writer.close()
+    for source in (A, B):
+        whole = b"".join(data for each, data in written if each == source)
+        expected = whole.split(b"\n")
+        if expected[-1] == b"":
+            expected.pop()
+        found = [line for c in chunks(folder, 0) if c.rank == source[0] for line in c.lines]
+        assert found == expected
+
+
+def test_pages_follow_one_another(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, "r") / OUTPUT
+    writer = OutputWriter(folder)
+    writer.take(A, b"a\nb\nc\n", 1)
+    writer.say("mine", 2)
+    writer.take(B, b"d\n", 3)
+    writer.close()
+    logs = LocalLogs(tmp_path)
+    found, first, is_last = list[str](), 0, False
+    while not is_last:
+        page = logs.read("r", first=first, limit=2)
+        assert page is not None
+        found += [line.text for line in page.lines]
+        first, is_last = page.first + len(page.lines), page.is_last
+    assert found == ["a", "b", "c", "quorate: mine", "d"]
+    assert logs.read("other", first=0, limit=2) is None
+    page = logs.read("r", first=3, limit=9)
+    assert page is not None
+    assert [(line.rank, line.node, line.stream) for line in page.lines] == [
+        (None, "-", "err"),
+        (1, "n2", "err"),
+    ]

@@ -1,0 +1,146 @@
+"""What a keeper does next: as a table, and against the story that any orders must come to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quorate.keeper.steps import Gang, Kill, Rest, Start, Step, Warn, gone, next_step
+from quorate.keeper.wanted import Exited, Part, Slot, Wanted, Work
+
+GRACE_MS = 100
+WORK = Work(run="r", command=("true",), env={}, working_dir="/", processes="gpu", grace_ms=GRACE_MS)
+
+
+def part(lease: str, *ordinals: int, bundle: int = 0, stop_by_ms: int | None = None) -> Part:
+    slots = tuple(("n", ordinal) for ordinal in ordinals)
+    return Part(lease=lease, bundle=bundle, slots=slots, stop_by_ms=stop_by_ms)
+
+
+def wanted(*parts: Part, life: str = "a") -> Wanted:
+    return Wanted(life=life, work=WORK, parts=parts)
+
+
+def gang(*ordinals: int, life: str = "a", stop_by_ms: int | None = None) -> Gang:
+    return Gang(life=life, slots=slots(*ordinals), stop_by_ms=stop_by_ms)
+
+
+def slots(*ordinals: int) -> frozenset[Slot]:
+    return frozenset(("n", ordinal) for ordinal in ordinals)
+
+
+CASES: list[tuple[str, Wanted, Gang | None, Step]] = [
+    ("nothing wanted, nothing there", wanted(), None, Rest()),
+    ("a start", wanted(part("1", 0)), None, Start()),
+    ("it goes on", wanted(part("1", 0)), gang(0), Rest()),
+    ("handed over: other leases, the same slots", wanted(part("2", 0)), gang(0), Rest()),
+    (
+        "a step comes",
+        wanted(part("1", 0), part("2", 1, bundle=1)),
+        gang(0),
+        Warn(1_100, "resize", frozenset()),
+    ),
+    (
+        "a step goes",
+        wanted(part("1", 0), part("2", 1, bundle=1, stop_by_ms=1_050)),
+        gang(0, 1),
+        Warn(1_050, "resize", frozenset()),
+    ),
+    (
+        "all of it goes",
+        wanted(part("1", 0, stop_by_ms=1_070)),
+        gang(0),
+        Warn(1_070, "stop", frozenset()),
+    ),
+    (
+        "a part of the first bundle goes: nothing gets on",
+        wanted(part("1", 0, stop_by_ms=1_070), part("2", 1)),
+        None,
+        Rest(),
+    ),
+    (
+        "a node was lost, and a spare takes over",
+        wanted(part("1", 0), part("3", 2)),
+        gang(0, 1),
+        Warn(1_100, "resize", slots(1)),
+    ),
+    ("ended without a word", wanted(), gang(0), Kill()),
+    ("another life on the same slots", wanted(part("9", 0), life="b"), gang(0), Kill()),
+    ("warned, and in time", wanted(part("1", 0)), gang(0, stop_by_ms=1_001), Rest(1_001)),
+    ("warned, and late", wanted(part("1", 0)), gang(0, stop_by_ms=1_000), Kill()),
+    (
+        "warned, and then told to be quicker",
+        wanted(part("1", 0, stop_by_ms=1_000)),
+        gang(0, stop_by_ms=1_090),
+        Kill(),
+    ),
+    ("warned, and ended meanwhile", wanted(), gang(0, stop_by_ms=1_090), Kill()),
+    ("being killed", wanted(part("1", 0)), replace(gang(0), is_killed=True), Rest()),
+]
+
+
+@pytest.mark.parametrize(
+    ("asked", "there", "step"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
+)
+def test_steps(asked: Wanted, there: Gang | None, step: Step) -> None:
+    assert next_step(asked, there, None, 1_000) == step
+
+
+def test_what_has_exited_is_not_started_again_in_the_same_life() -> None:
+    exited = Exited(life="a", code=0, note="")
+    assert next_step(wanted(part("1", 0)), None, exited, 0) == Rest()
+    assert next_step(wanted(part("2", 0), life="b"), None, exited, 0) == Start()
+
+
+def test_a_lease_has_gone_when_nothing_runs_on_its_slots() -> None:
+    asked = wanted(part("1", 0), part("2", 1, bundle=1, stop_by_ms=9), part("3", 2, stop_by_ms=9))
+    assert gone(asked, gang(0, 1)) == ("3",)
+    assert gone(asked, None) == ("2", "3")
+
+
+parts = st.lists(
+    st.builds(
+        lambda ordinal, bundle, stop: part(f"l{ordinal}", ordinal, bundle=bundle, stop_by_ms=stop),
+        st.integers(0, 4),
+        st.integers(0, 2),
+        st.none() | st.integers(0, 300),
+    ),
+    max_size=4,
+    unique_by=lambda each: each.lease,
+)
+
+
+@given(st.lists(st.tuples(parts, st.sampled_from("ab"), st.booleans()), max_size=12))
+def test_whatever_is_wanted_comes_about_and_nothing_runs_where_nothing_may(
+    story: list[tuple[list[Part], str, bool]],
+) -> None:
+    """Play a keeper: time passes, processes go when they like after a warning, or when killed."""
+    there: Gang | None = None
+    now_ms = 0
+    for some, life, goes_by_itself in [*story, (story[-1][0] if story else [], "a", True)] * 2:
+        asked = wanted(*some, life=life)
+        for _ in range(12):
+            step = next_step(asked, there, None, now_ms)
+            if isinstance(step, Start):
+                assert there is None
+                there = Gang(life=asked.life, slots=frozenset(asked.slots))
+            elif isinstance(step, Warn):
+                assert there is not None
+                assert now_ms <= step.by_ms or any(p.stop_by_ms is not None for p in some)
+                there = None if goes_by_itself else replace(there, stop_by_ms=step.by_ms)
+            elif isinstance(step, Kill):
+                there = None
+            elif step.until_ms is not None:
+                now_ms = step.until_ms
+            else:
+                break
+        else:
+            pytest.fail("it never comes to rest")
+        assert there is None or there.slots == frozenset(asked.slots)
+        assert there is None or there.life == asked.life
+        if there is None:
+            assert asked.stands_still or not asked.slots
+        assert set(gone(asked, there)) == {p.lease for p in some if p.stop_by_ms is not None}
