@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from quorate.core.audit import audit
 from quorate.core.commands import Apply, Release, Submit, Wiped
 from quorate.core.invariants import sweep
+from quorate.core.shape import check_shape
 from quorate.model.amounts import HOUR_MS
 from quorate.model.events import (
     EndReason,
@@ -133,6 +134,20 @@ def test_the_audit_finds_a_node_that_is_claimed_in_part() -> None:
     assert audit(events) == []
     changed(LeaseStarted, 1, slots=(("n1", 0x7F),), hold_gpu_ms=7 * HOUR_MS)(events)
     assert {violation.rule for violation in audit(events)} == {"I5", "I12"}
+
+
+def test_a_claim_that_may_not_be_spread_lies_in_one_domain() -> None:
+    life = Life(
+        nodes=[node("n0"), node("n1", domain="B")],
+        budgets=[budget("lab", "lab", envelope("e", 64))],
+    )
+    claim = run("c", 16, "lab", sensitive=True, expected_duration_ms=HOUR_MS)
+    life.do(Submit(claim))
+    facts = [lease.fact for lease in life.state.leases.values()]
+    nodes = {name: record.spec for name, record in life.state.nodes.items()}
+    assert list(check_shape(claim, facts, nodes, ())) == []
+    (found,) = check_shape(replace(claim, cross_group_spread=False), facts, nodes, ())
+    assert str(found) == "I5: c: may not be spread and lies in ['r/c/A', 'r/c/B']"
 
 
 def claimed() -> Life:

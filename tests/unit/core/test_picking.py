@@ -63,6 +63,11 @@ def test_tight_puts_a_smaller_group_on_the_fullest_node_and_not_beside_its_sibli
     assert packed(state, run("q", 6, group_gpus=4)) == [({"b": 4}, {}), ({"a": 2}, {})]
 
 
+def test_tight_breaks_no_other_node_while_what_a_sibling_has_broken_will_do() -> None:
+    state = world(nodes=[node("a", 2), node("b", 8)])
+    assert packed(state, run("q", 6, group_gpus=5)) == [({"b": 5}, {}), ({"b": 1}, {})]
+
+
 def test_tight_takes_an_untouched_node_whole_before_another_with_as_much_free() -> None:
     state = two_sizes(used=4, eight="a", four="b")
     assert packed(state, run("q", 6)) == [({"b": 4, "a": 2}, {})]

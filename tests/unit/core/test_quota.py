@@ -17,8 +17,9 @@ from quorate.model.events import NodeStatus, RunRefused
 from quorate.model.records import Phase
 from quorate.model.refusal import RefusalCode, sentence
 from quorate.model.specs import Malleable, Node, OnQuota, Owner, Quota
-from quorate.testing.world import run
-from tests.oracles.tenancies import Tenancy
+from quorate.testing.world import budget, envelope, fleet, node, run
+from tests.oracles.lives import Life
+from tests.oracles.tenancies import Tenancy, money_of
 
 WAITING = RefusalCode.WAITING_FOR_QUOTA
 
@@ -293,3 +294,34 @@ def test_leaving_a_family_that_is_full_wakes_those_who_waited_for_it() -> None:
     assert world.state.parked == {"org": {"w": None}}
     world.do(Apply((Owner(name="cat"),)))
     assert world.phase("w") is Phase.RUNNING
+
+
+def test_what_waits_for_money_is_not_refused_nodes_that_its_owner_has() -> None:
+    life = Life(
+        nodes=fleet({"A": 16}),
+        owners=physics(nodes_max=1),
+        budgets=[budget("b", "physics", envelope("e", 4))],
+    )
+    life.do(asks("a", 4))
+    life.do(asks("b", 4))
+    assert life.phase("b") is Phase.PENDING
+    life.do(Complete("a"))
+    assert life.phase("b") is Phase.RUNNING
+
+
+def test_a_filled_spare_that_is_given_up_wakes_those_who_wait_for_its_node() -> None:
+    life = Life(
+        nodes=[*fleet({"A": 16}, gpus=4), node("small", 2)],
+        owners=physics(nodes_max=3),
+        budgets=[money_of("physics"), money_of("other")],
+    )
+    life.do(Submit(run("keeper", 8, "physics", group_gpus=8, spares_per_group=2)))
+    life.do(asks("full", 8, "other"))
+    life.do(asks("filler", 2, "other"))
+    assert (life.on("filler"), life.filled("keeper")) == ({"small": 2}, 2)
+    life.do(Complete("full"))
+    life.do(waits("w", 4))
+    assert life.state.parked == {"physics": {"w": None}}
+    assert not life.state.reservations
+    life.do(MarkNode("small", NodeStatus.FAILED))
+    assert (life.filled("keeper"), life.phase("w")) == (0, Phase.RUNNING)

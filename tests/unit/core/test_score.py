@@ -58,7 +58,15 @@ def test_burst_scales_with_what_is_idle(
 
 @pytest.mark.parametrize(
     ("share", "eff", "found"),
-    [(0, 0.3, 1), (0.15, 0.3, 0.5), (0.3, 0.3, 0), (0.5, 0.3, 0), (0, 0, 0), (0.1, 0, 0)],
+    [
+        (0, 0.3, 1),
+        (0.15, 0.3, 0.5),
+        (0.3, 0.3, 0),
+        (0.5, 0.3, 0),
+        (0, 0, 0),
+        (0.1, 0, 0),
+        (0, 1 / ONE, 1),
+    ],
 )
 def test_whoever_is_at_its_share_scores_nothing(share: float, eff: float, found: float) -> None:
     assert deficit(parts(share), parts(eff)) / ONE == pytest.approx(found, abs=1e-9)

@@ -292,6 +292,14 @@ def test_an_owner_that_holds_nothing_goes_and_its_budgets_with_it() -> None:
     assert [key for key, each in state.envelopes.items() if each.retired] == ["b/e"]
 
 
+@pytest.mark.parametrize(("children", "more"), [(5, ""), (6, " and 1 more"), (9, " and 4 more")])
+def test_at_most_a_handful_of_what_is_in_the_way_is_named(children: int, more: str) -> None:
+    below = [Owner(name=f"c{number}", parents=("org",)) for number in range(children)]
+    life = Life(nodes=(), budgets=(), owners=[Owner(name="org"), *below])
+    ((_, subject, _),) = refused(life, RemoveOwner("org"))
+    assert subject == f"owner 'org' is the parent of c0, c1, c2, c3, c4{more}"
+
+
 def test_children_are_in_the_way() -> None:
     assert refused(new_life(), RemoveOwner("org")) == [
         (
