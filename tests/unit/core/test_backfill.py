@@ -1,11 +1,12 @@
 """Backfill that should have gone: what a promise that is late waits for in truth is stopped.
 
-Counting GPUs says in all of these that the promised room is there. Who pays for them asks for racks
-too, which counting does not see.
+Counting GPUs says in all of these but one that the promised room is there. Who pays for them asks
+for racks too, which counting does not see.
 """
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from quorate.core.commands import Apply, Complete, Decision, Submit, Tick
@@ -86,6 +87,42 @@ def test_a_late_backfill_that_only_racks_put_in_the_way_is_stopped() -> None:
     assert ends(decision) == [("late/0", EndReason.OVERSTAYED)]
     assert moves(decision) == []
     assert life.phase("wide") is Phase.RUNNING
+
+
+def test_what_is_late_is_stopped_in_time_for_what_is_expected_to_end_at_this_very_instant() -> None:
+    life = one_in_front()
+    assert ends(life.do(Tick(), START_MS)) == [("late/0", EndReason.OVERSTAYED)]
+    assert life.phase("busy") is Phase.RUNNING
+
+
+@pytest.mark.parametrize("order", [("late", "aside"), ("aside", "late")])
+def test_a_late_backfill_that_is_not_in_the_way_goes_on(
+    order: tuple[str, str],
+) -> None:
+    life = late_world(racks(1, 3))
+    life.do(Submit(of("busy", 10, "one", selector=SECOND)))
+    life.do(Submit(of("wide", 8, "two", group_gpus=4, checkpoint_ms=0)))
+    where = {"late": FIRST, "aside": SECOND}
+    for name in order:
+        life.do(Submit(of(name, 2, "three", 30, selector=where[name])))
+        assert life.state.runs[name].backfills == ((0, START_MS, "wide@1"),)
+    life.do(Complete("busy"), START_MS - MINUTE_MS)
+    decision = life.do(Tick(), START_MS)
+    assert ends(decision) == [("late/0", EndReason.OVERSTAYED)]
+    assert (life.phase("wide"), life.phase("aside")) == (Phase.RUNNING, Phase.RUNNING)
+
+
+def test_of_two_late_backfills_the_newer_goes_where_one_is_enough() -> None:
+    life = late_world(racks(1, 1))
+    life.do(Submit(of("busy", 4, "one", selector=SECOND)))
+    life.do(Submit(of("wide", 8, "three")))
+    for number, name in enumerate(("old", "new")):
+        life.do(Submit(of(name, 2, "one", 30)), NOW_MS + number)
+        assert life.state.runs[name].backfills == ((0, START_MS, "wide@1"),)
+    life.do(Apply((node("more", 2),)))
+    life.do(Complete("busy"), START_MS - 1)
+    assert ends(life.do(Tick(), START_MS)) == [("new/0", EndReason.OVERSTAYED)]
+    assert (life.phase("wide"), life.phase("old")) == (Phase.RUNNING, Phase.RUNNING)
 
 
 def test_with_an_executor_the_promise_moves_to_when_the_late_backfill_has_to_be_gone() -> None:

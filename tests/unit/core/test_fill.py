@@ -134,6 +134,18 @@ class TestTakingSpares:
         life.do(Submit(run("filler", 5, "two", cross_group_spread=False)))
         assert life.filled("keep-A") + life.filled("keep-B") == 3
 
+    def test_in_each_domain_as_few_spares_are_taken_as_groups_lack_there(self) -> None:
+        nodes = [node("a1", 4), node("a2", 3), node("b1", 4, "B"), node("b2", 1, "B")]
+        life = one_and_two([*nodes, node("a0", 1), node("b0", 1, "B")])
+        for domain in "AB":
+            home = (("fabric.domain", domain),)
+            life.do(Submit(run(f"k{domain}", 1, "one", selector=home, spares_per_group=4)))
+        assert (life.on("kA", SPARE), life.on("kB", SPARE)) == ({"a1": 4}, {"b1": 4})
+        # Of its two groups of 4 one finds 3 free, the other 1.
+        life.do(Submit(run("filler", 8, "two", group_gpus=4)))
+        assert life.gpus("filler") == 8
+        assert (life.filled("kA"), life.filled("kB")) == (1, 3)
+
     def test_a_malleable_filler_takes_spares_for_its_minimum_only(self) -> None:
         life = one_and_two(fleet({"A": 16}, gpus=4))
         life.do(Submit(run("keeper", 8, "one", group_gpus=8, spares_per_group=8)))
@@ -406,6 +418,17 @@ class TestReclaim:
         life.do(Confirm("filler/0"), LATER_MS + 3)
         assert life.on("keeper") == {"a0001": 4, "a0002": 4}
         assert life.phase("filler") is Phase.CANCELLED
+
+    def test_nobody_else_stops_for_what_a_filler_that_is_going_anyway_gives_back(self) -> None:
+        life = one_and_two([node(f"n{number}", 2) for number in range(4)], has_executor=True)
+        life.do(Submit(run("keeper", 4, "one", group_gpus=4, spares_per_group=4)))
+        for number, name in enumerate(("old", "new")):
+            life.do(Submit(run(name, 2, "two")), NOW_MS + number)
+        assert life.filled("keeper") == 4
+        life.do(Cancel("old"), LATER_MS)
+        assert stops(life.do(fail("n0"), LATER_MS + 1)) == []
+        life.do(Confirm("old/0"), LATER_MS + 2)
+        assert (life.gpus("keeper"), life.phase("new")) == (4, Phase.RUNNING)
 
     def test_the_spare_of_a_run_that_waits_is_not_filled(self) -> None:
         nodes = [node("n1", 4), node("n2", 2), node("n3", 2)]
