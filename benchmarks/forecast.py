@@ -35,7 +35,7 @@ def measure(effort: Effort) -> list[Figure]:
     leases, reservations = effort.of(5_000, 300), effort.of(100, 10)
     state = busy(leases, reservations)
     asked = _run("asked", 96, 0, group=32)
-    found = find_start(state, asked, NOW_MS)
+    found = find_start(state, asked, NOW_MS, has_executor=False)
     assert isinstance(found, Found), found
     walked = walk(state, asked)
     assert walked == found.start_ms, (walked, found.start_ms)
@@ -85,13 +85,13 @@ class _Asking:
     def __call__(self) -> float:
         self._state.end_changed(self._state.leases[self._leases.pop()])
         self._now_ms += SECOND_MS
-        return _cpu_ms(lambda: find_start(self._state, self._run, self._now_ms))
+        return _cpu_ms(lambda: find_start(self._state, self._run, self._now_ms, has_executor=False))
 
 
 def _first(state: State, run: Run) -> Found | None:
     """Return the start of ``run`` with nothing known about when leases end."""
     state.ends_changed()
-    return find_start(state, run, NOW_MS)
+    return find_start(state, run, NOW_MS, has_executor=False)
 
 
 def busy(leases: int, reservations: int) -> State:

@@ -87,7 +87,11 @@ class Churn:
     def _request(self, gpus: int) -> PackRequest:
         bundle = Bundle(0, gpus, None)
         return PackRequest(
-            pool=DEFAULT_POOL, flavor=FLAVOR, bundles=(bundle,), placement=self.placement
+            pool=DEFAULT_POOL,
+            flavor=FLAVOR,
+            bundles=(bundle,),
+            one_domain=False,
+            placement=self.placement,
         )
 
     def scan_seconds(self, decisions: int) -> float:

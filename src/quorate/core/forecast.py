@@ -63,7 +63,7 @@ def find_start(  # noqa: PLR0913 - whose start, and beside which promises
     own_seq: int | None = None,
     not_before_ms: int = 0,
     after_ms: int | None = None,
-    has_executor: bool = False,
+    has_executor: bool,
 ) -> Found | None:
     """Return the first start that is expected to work, or None when nothing known leads to one.
 

@@ -35,7 +35,6 @@ def hand_over(scribe: Scribe, run: str, bundle: int, *, at_ms: int) -> list[str]
     ]
     if any(view.node_status.get(n) is NodeStatus.FAILED for le in leases for n, _ in le.fact.slots):
         return []  # It waits for a spare, and nobody new pays for slots that are lost.
-    at_ms = max(at_ms, *(lease.fact.start_ms for lease in leases))
     others = [view.leases[n] for n in record.leases if view.leases[n].fact.bundle != bundle]
     drafts = _repaid(scribe, leases, others, at_ms)
     if drafts is None:

@@ -28,7 +28,7 @@ class PackRequest(Struct, frozen=True, kw_only=True, gc=False):
     flavor: str
     bundles: tuple[Bundle, ...]
     spares_per_group: int = 0
-    one_domain: bool = False
+    one_domain: bool
     selector: Selector = ()
     placement: Placement = Placement.TIGHT
     whole_nodes: bool = False

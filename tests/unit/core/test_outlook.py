@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from quorate.core.activate import in_order
 from quorate.core.beside import admit_beside
-from quorate.core.commands import Apply, Complete, Submit, Tick
+from quorate.core.commands import Apply, Cancel, Complete, Submit, Tick
 from quorate.core.expected import run_end_ms
 from quorate.core.forecast import find_start
 from quorate.core.layout import Bundle, PackRequest
@@ -12,7 +12,7 @@ from quorate.core.outlook import Outlook
 from quorate.core.promises import payer_levels
 from quorate.core.scribe import Scribe
 from quorate.core.timeline import Counter
-from quorate.model.amounts import HOUR_MS, MINUTE_MS
+from quorate.model.amounts import HOLD_QUANTUM_MS, HOUR_MS, MINUTE_MS
 from quorate.model.events import BackfillNoted, EndReason, ReservationMoved, Tier
 from quorate.model.island import IslandKey
 from quorate.model.records import Phase
@@ -116,10 +116,29 @@ def test_a_run_that_ends_this_instant_is_not_overdue_yet() -> None:
     assert run_end_ms(life.state, record, end_ms + 1) > end_ms + 1
 
 
+def test_what_was_told_to_stop_is_expected_in_time_and_when_it_is_late_a_quantum_from_now() -> None:
+    life = life_of()
+    life.has_executor = True
+    life.do(Submit(of("a", 8, checkpoint_ms=5 * MINUTE_MS)))
+    life.do(Cancel("a"))
+    gone_ms = NOW_MS + 5 * MINUTE_MS
+    for now_ms, end_ms in (
+        (NOW_MS, gone_ms),
+        (gone_ms, gone_ms),
+        (gone_ms + 1, gone_ms + 1 + HOLD_QUANTUM_MS),
+    ):
+        assert Outlook.of(life.state, now_ms).lease_end_ms("a/0") == end_ms
+        found = find_start(life.state, of("b", 8, "two"), now_ms, has_executor=True)
+        assert found is not None
+        assert found.start_ms == end_ms
+
+
 def test_a_start_that_may_not_be_sooner_is_then_and_not_when_something_changes_next() -> None:
     life = life_of()
     life.do(Submit(of("a", 4)))
-    found = find_start(life.state, of("b", 4, "two"), NOW_MS, not_before_ms=NOW_MS + HOUR_MS)
+    found = find_start(
+        life.state, of("b", 4, "two"), NOW_MS, not_before_ms=NOW_MS + HOUR_MS, has_executor=False
+    )
     assert found is not None
     assert found.start_ms == NOW_MS + HOUR_MS
 
@@ -128,13 +147,15 @@ def test_a_start_that_only_something_to_come_may_bring_is_when_something_changes
     life = life_of()
     life.do(Submit(of("a", 4)))
     other = of("b", 4, "two")
-    now = find_start(life.state, other, NOW_MS)
+    now = find_start(life.state, other, NOW_MS, has_executor=False)
     assert now is not None
     assert now.start_ms == NOW_MS
-    later = find_start(life.state, other, NOW_MS, after_ms=NOW_MS)
+    later = find_start(life.state, other, NOW_MS, after_ms=NOW_MS, has_executor=False)
     assert later is not None
     assert later.start_ms == NOW_MS + 2 * HOUR_MS
-    assert find_start(life.state, other, NOW_MS, after_ms=later.start_ms) is None
+    assert (
+        find_start(life.state, other, NOW_MS, after_ms=later.start_ms, has_executor=False) is None
+    )
 
 
 def test_a_start_is_found_where_one_of_two_envelopes_pays() -> None:
@@ -144,7 +165,7 @@ def test_a_start_is_found_where_one_of_two_envelopes_pays() -> None:
     life = Life(nodes=fleet({"A": 8, "B": 8}), budgets=[budget("b", "one", *lines)])
     life.do(Submit(of("a", 8)))
     life.do(Submit(of("b", 8)))
-    found = find_start(life.state, of("c", 8), NOW_MS)
+    found = find_start(life.state, of("c", 8), NOW_MS, has_executor=False)
     assert found is not None
     assert found.start_ms == NOW_MS + 2 * HOUR_MS
 
@@ -155,7 +176,7 @@ def test_spares_that_were_filled_come_free_each_with_its_own_run() -> None:
         life.do(Submit(of(name, 2, hours=hours, group_gpus=2, spares_per_group=1)))
     life.do(Submit(run("filler", 2, "two", expected_duration_ms=30 * MINUTE_MS)))
     assert (life.filled("k1"), life.filled("k2")) == (1, 1)
-    found = find_start(life.state, of("w", 3, "three"), NOW_MS)
+    found = find_start(life.state, of("w", 3, "three"), NOW_MS, has_executor=False)
     assert found is not None
     assert found.start_ms == NOW_MS + HOUR_MS
 

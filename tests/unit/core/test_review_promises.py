@@ -117,7 +117,7 @@ def test_looking_for_a_start_nobody_can_pay_looks_at_no_instant() -> None:
     )
     for number in range(8):
         do(state, Submit(run(f"r{number}", 8, expected_duration_ms=(number + 1) * HOUR_MS)))
-    assert find_start(state, run("x", 8, "poor"), NOW_MS) is None
+    assert find_start(state, run("x", 8, "poor"), NOW_MS, has_executor=False) is None
 
 
 def test_a_tick_at_which_nothing_is_due_leaves_a_long_queue_alone() -> None:

@@ -17,7 +17,7 @@ from quorate.testing.world import fleet, node, world
 
 
 def request(*bundles: Bundle, **more: object) -> PackRequest:
-    rules: dict[str, object] = {"placement": Placement.CLASSIC} | more
+    rules: dict[str, object] = {"placement": Placement.CLASSIC, "one_domain": False} | more
     return PackRequest(pool=DEFAULT_POOL, flavor="H100", bundles=bundles, **rules)  # type: ignore[arg-type]
 
 
