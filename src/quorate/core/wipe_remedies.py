@@ -20,8 +20,6 @@ def wipe_remedies(view: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...]:
         node, known = view.nodes[name], view.unwiped[name]
         if known.leases or node.island.pool != run.pool or node.spec.flavor not in run.flavors:
             continue
-        if not trials.spend():
-            break
         command = Wiped(name, is_clean=True, claim=known.claim)
         proof = trials.start_of(run.name, command, attempts=1 + len(view.pending))
         if proof:

@@ -24,6 +24,7 @@ from quorate.core.commands import (
 from quorate.core.explain import Explanation, explain
 from quorate.core.remedy import RemedyKind
 from quorate.core.tenant_use import uses
+from quorate.core.wipe_remedies import wipe_remedies
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import (
     EndReason,
@@ -456,3 +457,18 @@ def test_whoever_waits_for_a_wipe_is_told_so() -> None:
     assert remedy.command == ("quorate", "node", "wiped", "n0", "--after", "c")
     life.do(remedy.trial)
     assert life.phase("r") is Phase.RUNNING
+
+
+@pytest.mark.parametrize(("small", "named"), [(7, ["n9"]), (8, [])])
+def test_no_more_nodes_are_tried_for_a_wipe_that_helps_than_may_be(
+    small: int, named: list[str]
+) -> None:
+    life = Life(
+        nodes=[*(node(f"n{number}", 1) for number in range(small)), node("n9")],
+        budgets=[budget("lab", "lab", envelope("e", 64)), budget("t", "team", envelope("e", 8))],
+    )
+    life.do(Submit(run("c", small + 8, "lab", sensitive=True, expected_duration_ms=HOUR_MS)))
+    life.do(Submit(run("r", 8, "team")))
+    life.do(Release("c"))
+    remedies = wipe_remedies(life.state, life.state.runs["r"].spec, life.now_ms)
+    assert [remedy.target_name for remedy in remedies] == named
