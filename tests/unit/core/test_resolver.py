@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from msgspec.structs import replace
 
+from quorate.core.goals import Room
 from quorate.core.lottery import dummy_seed
 from quorate.core.question import Prepared, Question, for_reservation, prepare
 from quorate.core.resolver import Resolver
+from quorate.core.survey import survey_domains
+from quorate.core.trial import Trial
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.apply import apply_all
 from quorate.model.events import (
@@ -17,13 +23,14 @@ from quorate.model.events import (
     LeaseEnding,
     NodeMarked,
     NodeStatus,
+    Role,
     Scope,
 )
 from quorate.model.records import RunRecord
 from quorate.model.specs import Malleable, Pool, Run
 from quorate.model.state import State
 from quorate.model.view import StateView
-from quorate.testing.world import NOW_MS, run
+from quorate.testing.world import NOW_MS, budget, envelope, node, run, world
 from tests.oracles.resolving import BEGAN_MS, OWNERS, RESERVED, WANTED, begin, reserve, start
 
 LONG = {"expected_duration_ms": 1_000 * HOUR_MS}
@@ -225,10 +232,57 @@ def test_where_nodes_go_whole_what_is_missing_is_counted_in_nodes() -> None:
         assert len(nodes) == 1
 
 
+def test_where_a_rack_is_asked_for_what_is_free_in_another_is_missing_all_the_same() -> None:
+    state = world(
+        nodes=[node("n1", 8, rack="r1"), node("n2", 8, rack="r2")],
+        budgets=[budget(name, name, envelope("all", 64)) for name in (*OWNERS, "wanting")],
+    )
+    there = (("rack", "r1"),)
+    for name, owner in (("a", "ada"), ("b", "ben")):
+        assert start(state, fixed(name, 4, owner, selector=there), NOW_MS)
+    resolver = wanting(state, run(WANTED, 8, "wanting", selector=there), "A")
+    assert (resolver.deficit, resolver.short) == (8, 8)
+
+
+def test_a_spare_that_brings_the_start_no_nearer_is_not_cut() -> None:
+    # Beside its group of 4, what B has is too little for the other one, with the spare or without.
+    a, b = ({"selector": (("fabric.domain", domain),)} for domain in "AB")
+    state = busy({"A": 4, "B": 7}, fixed("a", 4, **a), fixed("b", 1, spares_per_group=2, **b))
+    resolver = wanting(state, run(WANTED, 8, "cy", group_gpus=4), "A", "B")
+    assert (resolver.deficit, resolver.short, resolver.cuts) == (4, 4, ())
+    assert drawn(entered(state, resolver), 0) == {"a"}
+
+
+@dataclass(frozen=True)
+class Picky:
+    """So many GPUs, and the spares of some runs in any case, which counting does not know."""
+
+    gpus: int
+    runs: tuple[str, ...]
+    is_plain: bool = True
+
+    def lacking(self, room: Room) -> int:
+        return max(0, self.gpus - sum(room.values()))
+
+    def missing(self, view: Callable[[], StateView]) -> int:
+        facts = (lease.fact for lease in view().leases.values())
+        return sum(fact.role is Role.SPARE and fact.run in self.runs for fact in facts)
+
+
+def test_what_counting_would_give_back_and_is_needed_stays_cut() -> None:
+    keepers = {"oldest": 1, "large": 4, "newest": 1}
+    state = busy({"A": 9}, *(fixed(name, 1, spares_per_group=n) for name, n in keepers.items()))
+    survey = survey_domains(state, "default", "H100", ())
+    goal, trial = Picky(3, ("oldest", "newest")), Trial(state, whole=True)
+    resolver = Resolver(survey, goal, trial, now_ms=BEGAN_MS)
+    assert (resolver.deficit, resolver.short) == (3, 0)
+    assert cut(resolver) == [(CutStep.SPARE, name, 0) for name in ("newest", "large", "oldest")]
+
+
 def test_nothing_that_makes_no_room_is_cut() -> None:
     state = busy({"A": 8, "B": 8}, fixed("a", 8), fixed("b", 8, "ben"))
-    node = state.leases["a/0"].fact.slots[0][0]
-    mark = NodeMarked(at_ms=state.at_ms, actor="", node=node, status=NodeStatus.CORDONED)
+    place = state.leases["a/0"].fact.slots[0][0]
+    mark = NodeMarked(at_ms=state.at_ms, actor="", node=place, status=NodeStatus.CORDONED)
     apply_all(state, [mark])
     prepared = entered(state, wanting(state, run(WANTED, 4, "cy"), "A", "B"))
     assert isinstance(prepared, Prepared)
