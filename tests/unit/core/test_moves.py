@@ -22,7 +22,7 @@ from quorate.model.events import (
 )
 from quorate.model.records import Phase
 from quorate.model.selector import RACK
-from quorate.model.specs import Owner, Pool, Quota, Run
+from quorate.model.specs import Node, Owner, Pool, Quota, Run
 from quorate.testing.engines import LOTTERY_LENGTH, LOTTERY_SECRET
 from quorate.testing.promise_books import PromiseBooks
 from quorate.testing.world import NOW_MS, budget, envelope, fleet, node, run, world
@@ -194,6 +194,54 @@ def test_a_start_counts_on_no_other_conflict_while_what_was_cut_for_it_is_going(
     # The first has started; the second may ask again.
     assert life.phase("first") is Phase.RUNNING
     assert life.state.reservations["second@1"].by_conflict
+
+
+def cleared_for_first(nodes: list[Node]) -> Life:
+    """Return a ledger in which ``x`` or ``y`` was cut for ``first``, made before ``second``.
+
+    With an executor, so that what was cut is going still. ``second`` is at its share, and may not
+    ask for a conflict.
+    """
+    life = life_of(100, gpus=0)
+    life.has_executor = True
+    waits = Owner(name="three", quota=Quota(fair_share_target_ppm=1))
+    rich = (budget(f"b-{name}", name, envelope("e", 16)) for name in ("one", "two"))
+    life.do(Apply((*nodes, waits, *rich)))
+    home = (("fabric.domain", "A"),)
+    for name in ("x", "y"):
+        life.do(Submit(of(name, 8, "one", selector=home)))
+    life.do(Submit(of("first", life.state.flavor_gpus("H100")[0] - 8, "two")), MADE_MS)
+    life.do(Submit(of("second", 8, "three", selector=home)))
+    life.do(Tick(), life.due_ms())
+    life.do(Draw("1", chain_link(LOTTERY_SECRET, 1, length=LOTTERY_LENGTH).hex()))
+    assert len(life.stopping()) == 1
+    assert life.state.reservations["second@1"].planned_start_ms == NOW_MS + 9 * HOUR_MS
+    return life
+
+
+def test_nobody_comes_sooner_by_a_conflict_while_room_is_made_for_another() -> None:
+    life = cleared_for_first(fleet({"A": 16}))
+    # One after the other is asked, whether it could be sooner.
+    for hours in (1_000, 1_001):
+        may_ask = Owner(name="three", quota=Quota(gpu_ms_budget=hours * HOUR_MS))
+        life.do(Apply((may_ask,)))
+        assert not life.state.reservations["second@1"].by_conflict
+    life.do(Confirm(life.stopping()[0]))
+    assert life.phase("first") is Phase.RUNNING
+    assert life.state.reservations["second@1"].by_conflict
+
+
+def test_a_domain_that_is_gone_is_not_waited_for() -> None:
+    life = cleared_for_first(fleet({"A": 16, "B": 8}))
+    assert dict(life.state.reservations["first@1"].slice.domains) == {"r/c/A": 8, "r/c/B": 8}
+    life.do(Apply((node("b0000", 8, "C"),)))
+    moved_ms = life.state.reservations["first@1"].planned_start_ms
+    assert moved_ms is not None
+    life.do(Tick(), moved_ms)
+    life.do(Confirm(life.stopping()[0]))
+    # Elsewhere it goes only when it is late.
+    life.do(Tick(), life.due_ms())
+    assert (life.now_ms, life.phase("first")) == (moved_ms + 1, Phase.RUNNING)
 
 
 def test_a_start_comes_no_sooner_where_its_payer_would_keep_the_whole_domain() -> None:

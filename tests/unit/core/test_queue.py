@@ -11,6 +11,7 @@ from quorate.core.due import next_due_ms
 from quorate.core.queue import Scores
 from quorate.core.score import ONE
 from quorate.core.soft import bursting, is_burst
+from quorate.core.thresholds import threshold_due_ms
 from quorate.model.amounts import DAY_MS, HOUR_MS
 from quorate.model.events import ThresholdCrossed
 from quorate.model.specs import Owner, Pool, Quota, System
@@ -102,6 +103,20 @@ def test_what_is_started_in_a_decision_counts_for_the_next_in_it() -> None:
     assert sorted(world.running()) == ["a1", "b1"]
 
 
+def test_what_is_started_counts_for_all_that_its_owner_waits_for_each_time_anew() -> None:
+    world = small([owner("ada"), owner("ben"), owner("cy")])
+    world.do(Apply((Pool(name="default", reservation_depth=0),)))
+    submit(world, "full", 32, "cy", hours=1)
+    for name in ("a1", "a2"):
+        submit(world, name, 8, "ada")
+    # It stands in a line of its own, as it asks for other flavors.
+    world.do(Submit(run("a3", 8, "ada", flavors=("H100", "A100"))))
+    for name in ("b1", "b2"):
+        submit(world, name, 8, "ben")
+    world.later(Complete("full"), HOUR_MS)
+    assert sorted(world.running()) == ["a1", "a2", "b1", "b2"]
+
+
 def test_a_promised_start_keeps_its_place_whatever_the_scores_become() -> None:
     world = small([owner("ada"), owner("ben"), owner("cy")])
     submit(world, "full", 32, "cy", hours=1)
@@ -145,6 +160,23 @@ def test_thresholds_are_told_once_when_due_and_armed_again_below() -> None:
     assert [(e.percent, e.is_above) for e in down] == [(120, False), (100, False), (80, False)]
     assert not world.state.thresholds
     assert world.do(Tick()).events == ()
+
+
+def test_the_next_threshold_is_found_behind_one_that_is_put_off_as_past_use_leaves_the_window() -> (
+    None
+):
+    owners = [owner("ada", gpu_ms_budget=100 * HOUR_MS), owner("ben", gpu_ms_budget=35 * HOUR_MS)]
+    world = small(owners, System(budget_period_days=1))
+    began_ms = world.now_ms
+    submit(world, "past", 8, "ada", hours=4)
+    world.do(Complete("past"), began_ms + 4 * HOUR_MS)
+    world.now_ms = began_ms + 5 * HOUR_MS
+    submit(world, "a", 2, "ada", hours=100)
+    world.now_ms = began_ms + 23 * HOUR_MS
+    submit(world, "b", 4, "ben", hours=100)
+    # As of then ada reaches 80 % after 29 hours. Three hours later, two of the past have left.
+    assert threshold_due_ms(world.state, world.now_ms) == began_ms + 29 * HOUR_MS
+    assert threshold_due_ms(world.state, began_ms + 26 * HOUR_MS) == began_ms + 30 * HOUR_MS
 
 
 def test_a_raised_budget_arms_its_thresholds_again() -> None:
