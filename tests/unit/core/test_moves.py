@@ -244,6 +244,31 @@ def test_a_domain_that_is_gone_is_not_waited_for() -> None:
     assert (life.now_ms, life.phase("first")) == (moved_ms + 1, Phase.RUNNING)
 
 
+def test_a_start_that_shares_one_of_its_payers_with_a_promise_before_is_moved_with_it() -> None:
+    a, b = ((("fabric.domain", domain),) for domain in "AB")
+    own = (envelope("both", 8), envelope("far", 8, selector=(("region", "r"), *b)))
+    life = Life(
+        nodes=fleet({"A": 8, "B": 16}),
+        budgets=[budget("b-one", "one", *own), budget("b-two", "two", envelope("e", 24))],
+        pools=[pool(0)],
+    )
+    life.do(Submit(of("x", 8, "two", 2, selector=a)))
+    second_ms = NOW_MS + 4 * HOUR_MS + 15 * MINUTE_MS
+    life.do(Submit(run("y", 16, "two", expected_duration_ms=second_ms - NOW_MS, selector=b)))
+    life.do(Submit(of("first", 8, "one", 2, selector=a)))
+    life.do(Submit(of("second", 16, "one", 2, selector=b)))
+    planned = {name: known.planned_start_ms for name, known in life.state.reservations.items()}
+    assert planned == {"first@1": NOW_MS + 2 * HOUR_MS, "second@1": second_ms}
+    # The first has to wait for x, which takes longer than it said, and runs for two hours.
+    late_ms = NOW_MS + 2 * HOUR_MS + 1
+    moved = [e for e in life.do(Tick(), late_ms).events if isinstance(e, ReservationMoved)]
+    assert [(event.reservation, event.planned_start_ms) for event in moved] == [
+        ("first@1", late_ms + 30 * MINUTE_MS),
+        ("second@1", late_ms + 30 * MINUTE_MS + 2 * HOUR_MS),
+    ]
+    assert moved[1].cause == "reservation first@1, made before it, has moved"
+
+
 def test_a_start_comes_no_sooner_where_its_payer_would_keep_the_whole_domain() -> None:
     nodes = [node("a0", 8, "A", rack="r0"), node("a1", 8, "A", rack="r1"), node("b0", 8, "B")]
     others = [
