@@ -21,7 +21,7 @@ from quorate.core.commands import (
 from quorate.core.conflicts import asked_again, declare_conflict
 from quorate.core.decide import decide
 from quorate.core.due import next_due_ms
-from quorate.core.explain import refused_now
+from quorate.core.explain import Explanation, RemedyKind, explain, refused_now
 from quorate.core.held_back import release_due_ms
 from quorate.core.invariants import sweep
 from quorate.core.lottery_audit import Lotteries
@@ -495,6 +495,17 @@ def test_who_was_just_cut_by_hand_could_not_start_now_however_much_room_there_is
     assert (found.refusal, found.start_ms) == (refusal, now_ms + notice_ms)
     assert found.parked == f"it is planned once it is not held back: {sentence(refusal)}"
     assert refused_now(desk.state, record, now_ms + notice_ms) is None
+
+
+def test_who_was_just_cut_is_not_told_to_let_go_of_sponsors_that_it_does_not_name() -> None:
+    desk = Desk(rich("ada"))
+    desk.start(long("a", 8, funding=borrowing()))
+    desk.do(Resolve("default", "H100", (), 4))
+    found = explain(desk.state, "a", desk.draw().at_ms)
+    assert isinstance(found, Explanation)
+    assert found.refusal is not None
+    assert found.refusal.code is RefusalCode.JUST_CUT
+    assert RemedyKind.ANY_SPONSOR not in {remedy.kind for remedy in found.remedies}
 
 
 def test_of_those_who_were_cut_by_hand_the_first_who_may_start_again_is_due() -> None:

@@ -36,7 +36,16 @@ from quorate.model.events import (
     Tier,
 )
 from quorate.model.records import Phase
-from quorate.model.specs import EnvelopeId, Follow, Malleable, Node, Owner, Replace
+from quorate.model.specs import (
+    DEFAULT_POOL,
+    EnvelopeId,
+    Follow,
+    Malleable,
+    Node,
+    Owner,
+    Pool,
+    Replace,
+)
 from quorate.testing.world import (
     NOW_MS,
     borrowing,
@@ -499,6 +508,21 @@ class TestReclaim:
         assert {name for name, _ in stops(decision)} == {"filler/0", "filler/1"}
         assert life.on("keeper") == {"n3": 2}
         assert life.on("filler") == {"n2": 4}
+
+    def test_where_a_step_of_a_malleable_filler_is_enough_its_minimum_stays(self) -> None:
+        life = Life(
+            nodes=[node("n0", 8), node("n1", 4), node("n2", 8), node("n3", 4)],
+            budgets=[budget(name, name, envelope("e", 64)) for name in ("one", "two")],
+            pools=[Pool(name=DEFAULT_POOL, whole_nodes=True)],
+        )
+        life.do(Submit(run("keeper", 8, "one", group_gpus=8, spares_per_group=16)))
+        elastic = Malleable(gpus_min=8, gpus_max=12, gpus_step=4, gpus_desired=12)
+        life.do(Submit(run("filler", 12, "two", group_gpus=8, malleable=elastic)))
+        assert life.on("filler") == {"n1": 4, "n2": 8}
+        # Half of what is lost is on the spare that nobody fills.
+        decision = life.do(fail("n0"), LATER_MS)
+        assert stops(decision) == [("filler/1", EndReason.RECLAIMED_BY_SPARE)]
+        assert (life.on("keeper"), life.on("filler")) == ({"n1": 4, "n3": 4}, {"n2": 8})
 
     def test_a_fillers_own_spare_goes_without_its_run(self) -> None:
         life = one_and_two([node("m1", 2), node("n1", 2), node("n2", 2)])
