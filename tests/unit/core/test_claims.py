@@ -459,16 +459,23 @@ def test_whoever_waits_for_a_wipe_is_told_so() -> None:
     assert life.phase("r") is Phase.RUNNING
 
 
-@pytest.mark.parametrize(("small", "named"), [(7, ["n9"]), (8, [])])
+@pytest.mark.parametrize(
+    ("others", "flavor", "named"),
+    [(7, "H100", ["n9"]), (8, "H100", []), (8, "A100", ["n9"])],
+    ids=["as many as may be", "one too many", "none that could be of use"],
+)
 def test_no_more_nodes_are_tried_for_a_wipe_that_helps_than_may_be(
-    small: int, named: list[str]
+    others: int, flavor: str, named: list[str]
 ) -> None:
-    life = Life(
-        nodes=[*(node(f"n{number}", 1) for number in range(small)), node("n9")],
-        budgets=[budget("lab", "lab", envelope("e", 64)), budget("t", "team", envelope("e", 8))],
-    )
-    life.do(Submit(run("c", small + 8, "lab", sensitive=True, expected_duration_ms=HOUR_MS)))
+    small = [node(f"n{number}", 1, flavor=flavor) for number in range(others)]
+    money = [budget(name, name, envelope("e", 64)) for name in ("lab", "team")]
+    more = budget("more", "lab", envelope("a", 64, flavor="A100"))
+    life = Life(nodes=[*small, node("n9")], budgets=[*money, more])
+    lone = {"sensitive": True, "expected_duration_ms": HOUR_MS}
+    life.do(Submit(run("c0", others, "lab", flavors=(flavor,), **lone)))
+    life.do(Submit(run("c1", 8, "lab", **lone)))
     life.do(Submit(run("r", 8, "team")))
-    life.do(Release("c"))
+    for name in ("c0", "c1"):
+        life.do(Release(name))
     remedies = wipe_remedies(life.state, life.state.runs["r"].spec, life.now_ms)
     assert [remedy.target_name for remedy in remedies] == named

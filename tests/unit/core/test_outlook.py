@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from quorate.core.activate import in_order
 from quorate.core.beside import admit_beside
 from quorate.core.commands import Apply, Cancel, Complete, Submit, Tick
@@ -156,6 +158,28 @@ def test_a_start_that_only_something_to_come_may_bring_is_when_something_changes
     assert (
         find_start(life.state, other, NOW_MS, after_ms=later.start_ms, has_executor=False) is None
     )
+
+
+@pytest.mark.parametrize(("hours", "start"), [(1, 1), (3, 5)])
+def test_a_start_is_found_where_a_promise_leaves_room_under_a_cap_for_as_long_as_it_takes(
+    hours: int, start: int
+) -> None:
+    cap = Cap(name="c", flavor="H100", envelopes=("e",), concurrency_max=8)
+    life = Life(
+        nodes=fleet({"A": 16}),
+        budgets=[
+            budget("b1", "one", envelope("e", 16), caps=[cap]),
+            budget("b2", "two", envelope("e", 16)),
+        ],
+        pools=[Pool(name=DEFAULT_POOL, disruption_gpu_ms_per_day=0)],
+    )
+    for name, gpus, taken in (("x", 8, 3), ("y", 4, 1), ("z", 4, 9)):
+        life.do(Submit(of(name, gpus, "two", hours=taken)))
+    life.do(Submit(of("wide", 8, hours=2)))
+    assert life.state.reservations["wide@1"].planned_start_ms == NOW_MS + 3 * HOUR_MS
+    found = find_start(life.state, of("a", 4, hours=hours), NOW_MS, has_executor=False)
+    assert found is not None
+    assert found.start_ms == NOW_MS + start * HOUR_MS
 
 
 def test_a_start_is_found_where_one_of_two_envelopes_pays() -> None:

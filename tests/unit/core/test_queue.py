@@ -11,7 +11,7 @@ from quorate.core.due import next_due_ms
 from quorate.core.queue import Scores
 from quorate.core.score import ONE
 from quorate.core.soft import bursting, is_burst
-from quorate.core.thresholds import threshold_due_ms
+from quorate.core.thresholds import crossed, threshold_due_ms
 from quorate.model.amounts import DAY_MS, HOUR_MS
 from quorate.model.events import ThresholdCrossed
 from quorate.model.specs import Owner, Pool, Quota, System
@@ -83,6 +83,13 @@ def test_targets_that_nobody_stated_share_what_is_left() -> None:
         0.3,
         0.3,
     ]
+
+
+def test_of_a_flavor_that_is_not_there_nobody_has_a_share() -> None:
+    world = small([owner("ada"), owner("ben")])
+    submit(world, "a", 8, "ada")
+    terms = Scores(world.state, world.now_ms).of("ada", "A100")
+    assert (terms.instant, terms.decayed, terms.share, terms.utilisation) == (0, 0, 0, 0)
 
 
 def test_an_owner_without_a_share_scores_nothing_and_is_not_kept_out() -> None:
@@ -177,6 +184,27 @@ def test_the_next_threshold_is_found_behind_one_that_is_put_off_as_past_use_leav
     # As of then ada reaches 80 % after 29 hours. Three hours later, two of the past have left.
     assert threshold_due_ms(world.state, world.now_ms) == began_ms + 29 * HOUR_MS
     assert threshold_due_ms(world.state, began_ms + 26 * HOUR_MS) == began_ms + 30 * HOUR_MS
+
+
+@pytest.mark.parametrize(
+    ("used", "known", "reached"),
+    [
+        (79, 0, 0),
+        (80, 0, 80),
+        (99, 80, 80),
+        (100, 80, 100),
+        (96, 100, 100),
+        (95, 100, 80),
+        (76, 80, 80),
+        (75, 80, 0),
+        (120, 0, 120),
+        (115, 120, 100),
+    ],
+)
+def test_a_threshold_is_crossed_at_its_percent_and_armed_again_five_points_below(
+    used: int, known: int, reached: int
+) -> None:
+    assert crossed([(used, 1, 100)], known) == reached
 
 
 def test_a_raised_budget_arms_its_thresholds_again() -> None:

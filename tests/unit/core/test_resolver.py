@@ -246,8 +246,9 @@ def test_where_a_rack_is_asked_for_what_is_free_in_another_is_missing_all_the_sa
 
 def test_a_spare_that_brings_the_start_no_nearer_is_not_cut() -> None:
     # Beside its group of 4, what B has is too little for the other one, with the spare or without.
-    a, b = ({"selector": (("fabric.domain", domain),)} for domain in "AB")
-    state = busy({"A": 4, "B": 7}, fixed("a", 4, **a), fixed("b", 1, spares_per_group=2, **b))
+    a, b = ((("fabric.domain", domain),) for domain in "AB")
+    keeper = fixed("b", 1, selector=b, spares_per_group=2)
+    state = busy({"A": 4, "B": 7}, fixed("a", 4, selector=a), keeper)
     resolver = wanting(state, run(WANTED, 8, "cy", group_gpus=4), "A", "B")
     assert (resolver.deficit, resolver.short, resolver.cuts) == (4, 4, ())
     assert drawn(entered(state, resolver), 0) == {"a"}
