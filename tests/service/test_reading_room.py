@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, current_thread
 from time import monotonic
@@ -20,16 +21,20 @@ from quorate.answers.exits import CommandError
 from quorate.answers.timeline import ABOUT
 from quorate.core.commands import Apply
 from quorate.ledger.chain import Block
+from quorate.loop.engine import Engine
 from quorate.model.specs import Owner
 from quorate.operations import asked, asked_ledger
+from quorate.operations.answer import Answer
+from quorate.operations.desk import Desk
 from quorate.operations.lengthy import takes_long
-from quorate.operations.operation import Effect
+from quorate.operations.operation import Effect, Operation
 from quorate.operations.table import OPERATIONS
 from quorate.ports.store import EventStore
 from quorate.service.office import Office
 from quorate.service.opening import open_ledger
 from quorate.service.reading_room import LONG_OF_ONE_MAX, Reader, ReadingRoom, Shelf
 from quorate.service.reply import Form
+from quorate.service.room import SimulatedRoom
 from tests.service.serving import Served, new_ledger, serving
 from tests.service.worlds import ADMIN, ALICE, run_tree, small_ledger
 
@@ -97,6 +102,79 @@ def test_a_long_question_sees_what_was_acknowledged_before_it() -> None:
                 assert told.tree["name"] == name
                 assert name in told.tree["sections"][0]
 
+    asyncio.run(scenario())
+
+
+PLANS = (
+    (OPERATIONS["plan-run"], asked_ledger.AboutRun(run="r0")),
+    (OPERATIONS["explain-run"], asked_ledger.AboutRun(run="r0")),
+    (OPERATIONS["plan-runs"], asked_ledger.PlanRuns(documents=(run_tree("new"),))),
+    (OPERATIONS["picture"], asked_ledger.Picture(run="r0")),
+)
+
+
+@pytest.mark.parametrize(("operation", "wanted"), PLANS)
+@pytest.mark.parametrize("form", [Form.TREE, Form.TOLD])
+def test_submits_are_answered_while_a_plan_is_made(
+    operation: Operation, wanted: asked.Asked, form: Form
+) -> None:
+    async def scenario() -> None:
+        store = HeldStore()
+        async with held(store) as office:
+            await office.ask(ALICE, SUBMIT, asked.SubmitRun(document=run_tree("r0")))
+            planning = asyncio.create_task(office.ask(ALICE, operation, wanted, form))
+            assert await asyncio.to_thread(store.entered.wait, 10)
+            await office.ask(ALICE, SUBMIT, asked.SubmitRun(document=run_tree("r1")))
+            assert not planning.done()
+            store.let_go.set()
+            await planning
+
+    asyncio.run(scenario())
+
+
+def test_a_plan_sees_what_was_acknowledged_before_it() -> None:
+    async def scenario() -> None:
+        store = HeldStore()
+        store.let_go.set()
+        async with held(store) as office:
+            for number in range(6):
+                document = run_tree(f"r{number}")
+                await office.ask(ALICE, SUBMIT, asked.SubmitRun(document=document))
+                wanted = asked_ledger.AboutRun(run=f"r{number}")
+                told = await office.ask(ALICE, OPERATIONS["plan-run"], wanted)
+                assert told.tree["run"] == f"r{number}"
+                told = await office.ask(ALICE, OPERATIONS["explain-run"], wanted)
+                assert told.tree["run"] == f"r{number}"
+
+    asyncio.run(scenario())
+
+
+def told_executor(desk: Desk, asked: object, operation: Operation) -> Answer:
+    """Answer whether plans count on an executor, and on which thread that is told."""
+    del asked, operation
+    found = [desk.has_executor, current_thread().name.startswith("reader")]
+    return Answer(tree=lambda: found, lines=lambda _: [])
+
+
+@pytest.mark.parametrize("has_executor", [True, False])
+def test_readers_plan_with_the_executor_that_the_ledger_has(*, has_executor: bool) -> None:
+    operation = replace(OPERATIONS["plan-run"], handler=f"{__name__}:told_executor")
+
+    def opening() -> Engine:
+        engine = small_ledger(store)
+        engine.executor = SimulatedRoom(SystemClock()) if has_executor else None
+        return engine
+
+    async def scenario() -> None:
+        office = Office(opening, reading=lambda: store)
+        await office.start()
+        try:
+            told = await office.ask(ALICE, operation, asked_ledger.AboutRun(run="any"))
+            assert told.tree == [has_executor, True]
+        finally:
+            await office.stop()
+
+    store = MemoryStore()
     asyncio.run(scenario())
 
 
@@ -247,6 +325,10 @@ def test_what_is_long_changes_nothing_and_every_timeline_is() -> None:
         ("list-events", asked_ledger.ListEvents(first=7, limit=5), False),
         ("list-events", asked_ledger.ListEvents(first=7, run="r"), True),
         ("submit-run", asked.SubmitRun(document={}), False),
+        ("plan-runs", asked_ledger.PlanRuns(documents=({},)), True),
+        ("picture", asked_ledger.Picture(), False),
+        ("picture", asked_ledger.Picture(run="r"), True),
+        ("watch-events", asked_ledger.WatchEvents(run="r"), False),
     ],
 )
 def test_what_is_asked_decides_whether_it_takes_long(

@@ -6,8 +6,10 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta, field
 
-from quorate.operations.asked import DOCUMENTS_MAX, PAGE_MAX, Asked, Name, Tree
+from quorate.operations.asked import PAGE_MAX, Asked, Name, Tree
 
+PLANNED_MAX: Final = 50
+"""How many runs one request may have planned: each is decided after all that are before it."""
 CHECKPOINTS_MAX: Final = 100
 """How many checkpoints, and how many receipts, one request may carry."""
 
@@ -27,7 +29,7 @@ class PlanRuns(Asked, kw_only=True, frozen=True):
     ``source`` is what their file is called in the commands that are proposed.
     """
 
-    documents: Annotated[tuple[Tree, ...], Meta(min_length=1, max_length=DOCUMENTS_MAX)]
+    documents: Annotated[tuple[Tree, ...], Meta(min_length=1, max_length=PLANNED_MAX)]
     source: Annotated[str, Meta(min_length=1, max_length=4_096)] = "FILE"
 
 

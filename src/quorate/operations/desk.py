@@ -35,7 +35,8 @@ class Desk:
 
     Without a ``signer`` no checkpoint can be signed here. ``recent`` are the blocks that all who
     follow the ledger read together; without it each reads the store. Without ``logs`` nobody here
-    keeps the output of runs.
+    keeps the output of runs. ``is_executed`` says that an executor runs the work though the engine
+    here, which only reads, has none.
     """
 
     engine: Engine
@@ -46,6 +47,12 @@ class Desk:
     signer: Signer | None = None
     recent: Recent | None = None
     logs: Logs | None = None
+    is_executed: bool = False
+
+    @property
+    def has_executor(self) -> bool:
+        """Whether stops take as long as an executor takes to say that work has ended."""
+        return self.is_executed or self.engine.executor is not None
 
     @property
     def recorded(self) -> StateView:

@@ -61,7 +61,7 @@ class Operation:
     ``rpc`` its name in gRPC where that is another. ``media`` is what an answer of REST is; where it
     is more than one document, ``gives`` is the shape of each. ``of_blocks`` is answered from the
     blocks alone, so that a ledger whose state cannot be read is answered for, too. What ``is_long``
-    takes as long as the ledger is, or as what is sent makes it, and changes nothing.
+    takes as long as the ledger or the queue is, or as what is sent makes it, and changes nothing.
     """
 
     name: str

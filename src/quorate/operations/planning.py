@@ -45,7 +45,7 @@ def plan_run(desk: Desk, asked: ask.AboutRun, operation: Operation) -> Answer:
 def forecast_of(desk: Desk, run: str) -> Forecast:
     """Return the forecast of a run that is there."""
     view = desk.recorded
-    found = foretell(view, view.runs[run].spec, desk.now_ms, has_executor=_has_executor(desk))
+    found = foretell(view, view.runs[run].spec, desk.now_ms, has_executor=desk.has_executor)
     assert isinstance(found, Forecast), found
     return found
 
@@ -61,7 +61,7 @@ def plan_runs(desk: Desk, asked: ask.PlanRuns, operation: Operation) -> Answer:
         # What they could not submit would tell them about the money and runs of others.
         for run in runs:
             check_command(desk.recorded, desk.caller, Submit(run))
-    found = foretell_new(desk.recorded, runs, desk.now_ms, has_executor=_has_executor(desk))
+    found = foretell_new(desk.recorded, runs, desk.now_ms, has_executor=desk.has_executor)
     if isinstance(found, tuple):
         raise refused(found)
     return _planned(desk, found, asked.source)
@@ -109,7 +109,3 @@ def explain_run(desk: Desk, asked: ask.AboutRun, operation: Operation) -> Answer
         lines=lines,
         notes=tuple(desk.notes),
     )
-
-
-def _has_executor(desk: Desk) -> bool:
-    return desk.engine.executor is not None

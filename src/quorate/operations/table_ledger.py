@@ -21,6 +21,7 @@ _PLANS: Final = (
         handler="quorate.operations.planning:plan_run",
         refusals=("unknown-name",),
         cli=("plan",),
+        is_long=True,
     ),
     Operation(
         name="plan-runs",
@@ -41,6 +42,7 @@ _PLANS: Final = (
             "sensitive-pool-size",
         ),
         cli=("plan",),
+        is_long=True,
     ),
     Operation(
         name="explain-run",
@@ -54,6 +56,7 @@ _PLANS: Final = (
         handler="quorate.operations.planning:explain_run",
         refusals=("unknown-name",),
         cli=("explain",),
+        is_long=True,
     ),
     Operation(
         name="picture",

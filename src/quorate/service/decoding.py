@@ -20,6 +20,7 @@ from quorate.documents.tree import Unreadable
 from quorate.operations.asked import PAGE_MAX
 from quorate.operations.operation import ASIDE, DRY_RUN, Effect, Operation
 from quorate.operations.statuses import INVALID, USAGE
+from quorate.service.misfits import misfit
 from quorate.service.problems import problem
 
 _WITH_BODY: Final = ("POST", "PUT", "PATCH")
@@ -176,8 +177,7 @@ def _unknown(name: str, known: frozenset[str], what: str) -> str:
 
 def _told(error: msgspec.ValidationError) -> str:
     """Return what msgspec found, with the field first, as everything else is told."""
-    text, _, place = str(error).partition(" - at `")
+    name, text = misfit(error)
     text = text.replace("`", "").replace(" | ", " or ")
     text = f"{text[:1].lower()}{text[1:]}"
-    name = place.removesuffix("`").removeprefix("$").removeprefix(".")
     return f"{name}: {text}" if name else text

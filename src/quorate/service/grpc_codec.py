@@ -16,6 +16,7 @@ from quorate.service import grpc_values as values
 from quorate.service.grpc_protocol import message_class
 from quorate.service.grpc_schema import Choice, Given, Many, Method, name_of
 from quorate.service.grpc_shape import Field, Form, Label, Shape, fields_of, message_name
+from quorate.service.misfits import misfit
 
 T = TypeVar("T", bound=Struct)
 
@@ -39,9 +40,9 @@ def read_struct(message: Message, struct: type[T]) -> T:
     try:
         return msgspec.convert(tree, struct)
     except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$.")
-        field = where.rstrip("`") or message_name(struct)
-        raise CommandError(Exit.INVALID, f"{field}: {what}; see quorate.proto") from None
+        field, what = misfit(error)
+        text = f"{field or message_name(struct)}: {what}; see quorate.proto"
+        raise CommandError(Exit.INVALID, text) from None
 
 
 def read_answer(message: Any, given: Given) -> Any:

@@ -110,10 +110,9 @@ class Office:
         self._logs = logs
         self._is_nudged = False
         self.metrics = metrics or service_metrics()
+        self._clock = clock or SystemClock()
+        self._reading = reading
         self._reading_room: ReadingRoom | None = None
-        if reading is not None:
-            shelf = Shelf(reading=reading, clock=clock or SystemClock(), name=name, signer=signer)
-            self._reading_room = ReadingRoom(shelf)
         # The blocks that all who watch read together; for the ledger's thread only.
         self._recent: Recent | None = None
         self._waiting_max = waiting_max
@@ -135,11 +134,19 @@ class Office:
     async def start(self) -> None:
         """Open the ledger; raises what opening it raises."""
         self._loop = asyncio.get_running_loop()
-        opened: ThreadFuture[None] = ThreadFuture()
+        opened: ThreadFuture[bool] = ThreadFuture()
         self._thread = Thread(target=self._own, args=(opened,), name="ledger", daemon=True)
         self._thread.start()
-        await asyncio.wrap_future(opened)
-        if self._reading_room is not None:
+        is_executed = await asyncio.wrap_future(opened)
+        if self._reading is not None:
+            shelf = Shelf(
+                reading=self._reading,
+                clock=self._clock,
+                name=self._name,
+                signer=self._signer,
+                is_executed=is_executed,
+            )
+            self._reading_room = ReadingRoom(shelf)
             self._reading_room.open()
 
     async def stop(self) -> None:
@@ -262,8 +269,8 @@ class Office:
             logs=self._logs,
         )
 
-    def _own(self, opened: ThreadFuture[None]) -> None:
-        """Open the ledger, and answer until told to stop."""
+    def _own(self, opened: ThreadFuture[bool]) -> None:
+        """Open the ledger, say whether an executor runs its work, and answer until told to stop."""
         try:
             engine = self._opening()
         except BaseException as error:  # noqa: BLE001 - told to whoever starts the office
@@ -274,7 +281,7 @@ class Office:
             self.listeners.append(self.metrics.follow)
             self._look(engine)
             self._trouble = ""
-            opened.set_result(None)
+            opened.set_result(engine.executor is not None)
             self._answer_all(engine)
         finally:
             self._close(engine)

@@ -1,8 +1,9 @@
 """The reading room: long questions are answered beside the ledger's thread, and hold up nobody.
 
-A question that takes as long as the ledger is gets a thread of a few, and reads the ledger as it
-stands when its turn has come: whatever was acknowledged before it was asked is there. Each thread
-keeps the state that it folded for a while, and only reads on from there (docs/adr/0019).
+A question that takes as long as the ledger or the queue is gets a thread of a few, and reads the
+ledger as it stands when its turn has come: whatever was acknowledged before it was asked is there.
+Each thread keeps the state that it folded for a while, and only reads on from there
+(docs/adr/0019).
 """
 
 from __future__ import annotations
@@ -43,12 +44,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shelf:
-    """What is read: ``reading`` opens the ledger as it stands, to read it from any thread."""
+    """What is read: ``reading`` opens the ledger as it stands, to read it from any thread.
+
+    ``is_executed`` says whether an executor runs the work, which readers plan with.
+    """
 
     reading: Callable[[], EventStore]
     clock: Clock
     name: str = "the ledger"
     signer: Signer | None = None
+    is_executed: bool = False
 
 
 class Reader:
@@ -67,7 +72,9 @@ class Reader:
                 store=store, clock=shelf.clock, caller=caller, name=shelf.name, signer=shelf.signer
             )
         engine = self._engine(store)
-        return Desk(engine, caller, name=shelf.name, signer=shelf.signer)
+        return Desk(
+            engine, caller, name=shelf.name, signer=shelf.signer, is_executed=shelf.is_executed
+        )
 
     def forget(self) -> None:
         """Let go of the state, which is then read anew when it is asked for."""
@@ -142,8 +149,8 @@ class ReadingRoom:
         if self._of_one[whose] >= LONG_OF_ONE_MAX:
             raise CommandError(
                 Exit.UNUSABLE,
-                f"{LONG_OF_ONE_MAX} of your questions that read the whole ledger are not answered "
-                "yet; wait for one of them",
+                f"{LONG_OF_ONE_MAX} of your questions that take long are not answered yet; wait "
+                "for one of them",
                 fault=TOO_MANY_REQUESTS,
             )
         self._of_one[whose] += 1
@@ -168,8 +175,7 @@ class ReadingRoom:
             if len(self._slips) >= self._waiting_max and not goes_on:
                 raise CommandError(
                     Exit.UNUSABLE,
-                    f"{len(self._slips)} questions that read the whole ledger wait; ask again "
-                    "later",
+                    f"{len(self._slips)} questions that take long wait; ask again later",
                     fault=UNAVAILABLE,
                 )
             self._slips.append(slip)

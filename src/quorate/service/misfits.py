@@ -1,0 +1,20 @@
+"""What keeps a request from being what an operation takes, in words, whoever it came by."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+_TOO_MANY: Final = re.compile(r"Expected `array` of length <= (\d+)")
+
+
+def misfit(error: msgspec.ValidationError) -> tuple[str, str]:
+    """Return the field that does not fit, empty where it is the request itself, and why."""
+    what, _, place = str(error).partition(" - at `")
+    field = place.removesuffix("`").removeprefix("$").removeprefix(".")
+    many = _TOO_MANY.match(what)
+    if many is not None:
+        return field, f"has more than {many[1]} entries; send the others in a further request"
+    return field, what
