@@ -10,7 +10,7 @@ from quorate.answers.exits import CommandError
 from quorate.operations.asked_ledger import PLANNED_MAX, PlanRuns
 from quorate.operations.operation import Operation
 from quorate.operations.table import OPERATIONS
-from quorate.service.decoding import asked_of
+from quorate.service.decoding import UNKNOWN_MAX, asked_of
 from quorate.service.grpc_codec import read_request, write_struct
 from quorate.service.grpc_schema import schema
 from quorate.service.openapi import openapi_bytes
@@ -43,6 +43,15 @@ def test_more_runs_than_one_request_may_plan_are_refused_with_what_to_do(reads: 
         reads(PLAN, PLANNED_MAX + 1)
     assert caught.value.fault == "invalid"
     assert caught.value.lines[0].startswith(SAYS)
+
+
+def test_of_many_unknown_names_a_few_are_told() -> None:
+    body = json.dumps({f"documentz{number}": 1 for number in range(50_000)}).encode()
+    with pytest.raises(CommandError) as caught:
+        asked_of(PLAN, {}, [], {}, body)
+    assert len(caught.value.lines) == UNKNOWN_MAX + 1
+    assert "did you mean 'documents'?" in caught.value.lines[0]
+    assert caught.value.lines[-1] == f"and {50_000 - UNKNOWN_MAX} more; mend these first"
 
 
 def test_how_many_runs_may_be_planned_is_in_the_description() -> None:

@@ -8,6 +8,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 PAGE_MAX: Final = 1_000
 """How many things one answer lists at most, where a service is asked."""
+NAMES_MAX: Final = 200
+"""How many things one request may ask for by name."""
 MORE: Final = (
     f"note: there are more than these {PAGE_MAX}; narrow the question, or have all: -o json"
 )
@@ -37,7 +39,7 @@ class ListThings(Asked, kw_only=True, frozen=True):
     With ``names`` only those; ``at`` reads the ledger as it stood at an instant.
     """
 
-    names: Annotated[tuple[Name, ...], Meta(max_length=PAGE_MAX)] = ()
+    names: Annotated[tuple[Name, ...], Meta(max_length=NAMES_MAX)] = ()
     limit: Annotated[int, Meta(ge=1, le=PAGE_MAX)] | None = None
     cursor: Annotated[str, Meta(max_length=600)] | None = None
     at: str | None = None

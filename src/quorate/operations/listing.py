@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from difflib import get_close_matches
-from typing import Any
+from typing import Any, Final
 
 from quorate.answers.exits import UNKNOWN_NAME, CommandError, Exit
+from quorate.answers.hints import nearest_name
 from quorate.answers.kind import Kind
 from quorate.answers.kinds import KIND_OF
 from quorate.answers.kinds_tenants import tenant_portraits
@@ -22,6 +23,9 @@ from quorate.operations.etags import etag_of
 from quorate.operations.operation import Operation
 from quorate.operations.past import as_it_was
 from quorate.operations.visibility import visible
+
+_PART: Final = re.compile("[/@]")
+"""Where a part of a name ends; what is before it will do."""
 
 
 def list_things(desk: Desk, asked: ListThings, operation: Operation) -> Answer:
@@ -117,20 +121,34 @@ def select(desk: Desk, moment: Moment, kind: Kind, names: Sequence[str]) -> list
     known = visible(moment.view, desk.caller, kind, kind.names(moment))
     if not names:
         return known
-    found: list[str] = []
-    missing: list[str] = []
-    for name in names:
-        # A reservation is called after its run: RUN@1.
-        parts = (f"{name}/", f"{name}@")
-        matching = [each for each in known if each == name or each.startswith(parts)]
-        found += matching
-        if not matching:
-            near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"list them: quorate get {kind.plural}"
-            missing.append(f"there is no {kind.name} {name!r}; {hint}")
+    found = _called(known, names)
+    missing = [name for name, called in found.items() if not called]
     if missing:
-        raise CommandError(Exit.REFUSED, *missing, fault=UNKNOWN_NAME)
-    return list(dict.fromkeys(found))
+        # Only of the first it is said what it may have been meant to be: to find that takes long.
+        near = nearest_name(missing[0], known)
+        listing = f"list them: quorate get {kind.plural}"
+        first = listing if near is None else f"did you mean {near!r}?"
+        told = [f"there is no {kind.name} {name!r}; {listing}" for name in missing[1:]]
+        raise CommandError(
+            Exit.REFUSED,
+            f"there is no {kind.name} {missing[0]!r}; {first}",
+            *told,
+            fault=UNKNOWN_NAME,
+        )
+    return list(dict.fromkeys(name for called in found.values() for name in called))
+
+
+def _called(known: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]:
+    """Return for each of ``names`` those of ``known`` that it calls, in one pass over them."""
+    found: dict[str, list[str]] = {name: [] for name in names}
+    for each in known:
+        if each in found:
+            found[each].append(each)
+        # A reservation is called after its run: RUN@1.
+        for match in _PART.finditer(each):
+            if each[: match.start()] in found:
+                found[each[: match.start()]].append(each)
+    return found
 
 
 def _matching(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
-from difflib import get_close_matches
 from typing import Final
 
 from quorate.answers.exits import UNKNOWN_NAME, CommandError, Exit
+from quorate.answers.hints import nearest_name
 from quorate.answers.kind import document
 from quorate.answers.month import Month, month_named, month_of
 from quorate.answers.numbers import MICROS
@@ -111,16 +111,17 @@ def _check(
         owners = [name for name in view.owners if mine is None or name in mine]
         wanted.append(("owner", asked.tenant, owners, "get owners"))
     wanted += [("flavor", flavor, flavors, "get envelopes") for flavor in prices]
-    missing = [
-        _missing(kind, name, known, listing)
-        for kind, name, known, listing in wanted
-        if name not in known
-    ]
+    missing = [each for each in wanted if each[1] not in each[2]]
     if missing:
-        raise CommandError(Exit.REFUSED, *missing, fault=UNKNOWN_NAME)
+        told = [
+            _missing(kind, name, known if position == 0 else (), listing)
+            for position, (kind, name, known, listing) in enumerate(missing)
+        ]
+        raise CommandError(Exit.REFUSED, *told, fault=UNKNOWN_NAME)
 
 
 def _missing(kind: str, name: str, known: Collection[str], listing: str) -> str:
-    near = get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"list them: quorate {listing}"
+    """Return that there is no such name, and the one of ``known`` that may be meant."""
+    near = nearest_name(name, known)
+    hint = f"did you mean {near!r}?" if near is not None else f"list them: quorate {listing}"
     return f"there is no {kind} {name!r}; {hint}"

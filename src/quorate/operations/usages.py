@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 from quorate.answers.exits import UNKNOWN_NAME, CommandError, Exit
+from quorate.answers.hints import nearest_name
 from quorate.answers.usage_forms import Period, TenantReport, UserReport
 from quorate.core.usage import UsageBooks, UserUsage
 from quorate.documents.times import time_text
@@ -89,6 +88,6 @@ def _books(opened: Accounts, days: int | None) -> tuple[UsageBooks, Period]:
 def _no_owner(desk: Desk, name: str) -> CommandError:
     view, caller = desk.recorded, desk.caller
     known = sorted(view.owners if caller.oversees else tenants_of(view, caller))
-    near = get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else "list them: quorate get owners"
+    near = nearest_name(name, known)
+    hint = f"did you mean {near!r}?" if near is not None else "list them: quorate get owners"
     return CommandError(Exit.REFUSED, f"there is no owner {name!r}; {hint}", fault=UNKNOWN_NAME)

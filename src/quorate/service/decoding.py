@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.inspect import ListType, StructType, UnionType, VarTupleType, type_info
 
+from quorate.answers.hints import nearest_name
 from quorate.documents.json_text import read_json
 from quorate.documents.tree import Unreadable
 from quorate.operations.asked import PAGE_MAX
@@ -23,6 +23,8 @@ from quorate.operations.statuses import INVALID, USAGE
 from quorate.service.misfits import misfit
 from quorate.service.problems import problem
 
+UNKNOWN_MAX: Final = 20
+"""How many unknown names of one request are told."""
 _WITH_BODY: Final = ("POST", "PUT", "PATCH")
 _LIMIT: Final = "limit"
 _TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False, "": True}
@@ -111,9 +113,7 @@ def asked_of(
 def _query_values(shape: Shape, query: Sequence[tuple[str, str]]) -> dict[str, Any]:
     unknown = [name for name, _ in query if name not in shape.query]
     if unknown:
-        raise problem(
-            USAGE, *(_unknown(name, shape.query, "parameter") for name in dict.fromkeys(unknown))
-        )
+        raise problem(USAGE, *_all_unknown(unknown, shape.query, "parameter"))
     found: dict[str, Any] = {}
     for name, value in query:
         if name in shape.many:
@@ -141,7 +141,7 @@ def _body_values(shape: Shape, body: bytes, path: Mapping[str, str]) -> dict[str
         raise problem(INVALID, f"{shape.dry_run}: belongs into the query: ?{shape.dry_run}=true")
     unknown = [name for name in tree if name not in shape.body and name not in in_path]
     if unknown:
-        raise problem(INVALID, *(_unknown(name, shape.body, "field") for name in unknown))
+        raise problem(INVALID, *_all_unknown(unknown, shape.body, "field"))
     return tree
 
 
@@ -166,11 +166,19 @@ def _json_object(body: bytes) -> dict[str, Any]:
     return tree
 
 
+def _all_unknown(names: Sequence[str], known: frozenset[str], what: str) -> list[str]:
+    """Return a line for each of ``names`` that is not ``known``; what are too many are counted."""
+    each = list(dict.fromkeys(names))
+    left = len(each) - UNKNOWN_MAX
+    told = [_unknown(name, known, what) for name in each[:UNKNOWN_MAX]]
+    return [*told, f"and {left} more; mend these first"] if left > 0 else told
+
+
 def _unknown(name: str, known: frozenset[str], what: str) -> str:
-    near = get_close_matches(name, known, n=1)
+    near = nearest_name(name, known)
     shown = name if name.isprintable() else repr(name)
-    if near:
-        return f"{shown}: there is no such {what}; did you mean {near[0]!r}?"
+    if near is not None:
+        return f"{shown}: there is no such {what}; did you mean {near!r}?"
     rest = ", ".join(sorted(known)) or "none"
     return f"{shown}: there is no such {what}; known here: {rest}"
 
