@@ -255,6 +255,57 @@ def test_nobody_has_the_room_to_themselves() -> None:
     asyncio.run(scenario())
 
 
+def test_what_looks_at_no_ledger_leaves_a_reader_free_and_is_one_at_a_time_for_each() -> None:
+    async def scenario() -> None:
+        let_go = Event()
+        shelf = Shelf(reading=MemoryStore, clock=SystemClock())
+        room = ReadingRoom(shelf, readers=3)
+        room.open()
+        try:
+            begun: list[str] = []
+
+            def apart(whose: str) -> asyncio.Task[str]:
+                def do(reader: Reader) -> str:
+                    begun.append(whose)
+                    return _held_by(let_go)(reader)
+
+                return asyncio.create_task(room.ask(whose, do, is_apart=True))
+
+            tasks = [apart("ann"), apart("ann"), apart("bob"), apart("eve")]
+            await asyncio.sleep(0.1)
+            assert sorted(begun) == ["ann", "bob"]
+            # The third reader is there for whoever asks about the ledger, and nobody else.
+            async with asyncio.timeout(10):
+                assert await room.ask("zoe", lambda _: "read") == "read"
+            let_go.set()
+            await asyncio.gather(*tasks)
+            assert sorted(begun) == ["ann", "ann", "bob", "eve"]
+        finally:
+            let_go.set()
+            room.close()
+
+    asyncio.run(scenario())
+
+
+def test_those_who_have_gone_make_room_for_others() -> None:
+    async def scenario() -> None:
+        let_go = Event()
+        async with opened_room(waiting_max=2) as room:
+            under_way = asyncio.create_task(room.run(_held_by(let_go)))
+            await asyncio.sleep(0.05)
+            gone = [asyncio.create_task(room.run(_held_by(let_go))) for _ in range(2)]
+            await asyncio.sleep(0)
+            for each in gone:
+                each.cancel()
+            await asyncio.sleep(0)
+            waiting = asyncio.create_task(room.run(_held_by(let_go)))
+            await asyncio.sleep(0)
+            let_go.set()
+            assert await asyncio.gather(under_way, waiting) == ["reader-0", "reader-0"]
+
+    asyncio.run(scenario())
+
+
 def test_who_waits_when_the_room_closes_is_turned_away_and_who_has_gone_is_passed_over() -> None:
     async def scenario() -> None:
         let_go, asked_of = Event(), Event()

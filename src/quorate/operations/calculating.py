@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Final
 
 from quorate.answers.exits import CommandError, Exit
 from quorate.calc import CalcInputError, run
@@ -11,10 +12,19 @@ from quorate.operations.asked_ledger import Calculate
 from quorate.operations.desk import AnyDesk
 from quorate.operations.operation import Operation
 
+SCENARIO: Final = "scenario"
+STEPS_MAX: Final = 100
+"""How many steps a scenario may have that a service is asked to play."""
+THINGS_MAX: Final = 500
+"""How many nodes, runs and documents it may begin with: each step tells how all of them stand."""
+_THINGS: Final = ("nodes", "runs", "documents")
+
 
 def calculate(desk: AnyDesk, asked: Calculate, operation: Operation) -> Answer:
     """Return what is decided in the world; the ledger is not looked at."""
     del desk, operation
+    if asked.kind == SCENARIO:
+        _check_size(asked.world)
     try:
         found = run(asked.kind, asked.world)
     except CalcInputError as error:
@@ -23,3 +33,27 @@ def calculate(desk: AnyDesk, asked: Calculate, operation: Operation) -> Answer:
         tree=lambda: found,
         lines=lambda _: json.dumps(found, indent=2, ensure_ascii=False).splitlines(),
     )
+
+
+def _check_size(world: object) -> None:
+    """Raise ``CommandError`` when a scenario takes longer than others should wait for."""
+    if not isinstance(world, dict):
+        return
+    steps = _count(world.get("steps"))
+    things = sum(_count(world.get(name)) for name in _THINGS)
+    remedy = "play it where you are: quorate calc scenario -f FILE"
+    if steps > STEPS_MAX:
+        raise CommandError(
+            Exit.INVALID,
+            f"steps: has {steps} entries, and a service plays {STEPS_MAX} at most; {remedy}",
+        )
+    if things > THINGS_MAX:
+        raise CommandError(
+            Exit.INVALID,
+            f"world: has {things} {', '.join(_THINGS)}, and a service plays with {THINGS_MAX} at "
+            f"most; {remedy}",
+        )
+
+
+def _count(value: object) -> int:
+    return len(value) if isinstance(value, list) else 0

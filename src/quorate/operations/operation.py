@@ -62,6 +62,7 @@ class Operation:
     is more than one document, ``gives`` is the shape of each. ``of_blocks`` is answered from the
     blocks alone, so that a ledger whose state cannot be read is answered for, too. What ``is_long``
     takes as long as the ledger or the queue is, or as what is sent makes it, and changes nothing.
+    What ``is_apart`` is worked out from what is sent alone.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Operation:
     media: str = JSON
     of_blocks: bool = False
     is_long: bool = False
+    is_apart: bool = False
 
     @property
     def function_name(self) -> str:

@@ -205,6 +205,7 @@ _LOTTERY: Final = (
         cli=("calc",),
         of_blocks=True,
         is_long=True,
+        is_apart=True,
     ),
 )
 LEDGER: Final = (*_PLANS, *_LEDGER, *_LOTTERY)

@@ -197,6 +197,7 @@ class Office:
                     form,
                     is_long=True,
                 ),
+                is_apart=operation.is_apart,
             )
         slip = _Slip(self._future(), None, caller, operation, asked, form)
         if form in (Form.TREE, Form.JSON) and may_wait_for_others(operation, asked):

@@ -31,7 +31,7 @@ from quorate.ports.store import EventStore
 _LOG = logging.getLogger(__name__)
 
 READERS: Final = 2
-"""How many long questions are answered at once."""
+"""How many long questions are answered at once; one of them is about the ledger, or none is."""
 LONG_WAITING_MAX: Final = 64
 """How many long questions may wait; more are told to come back."""
 LONG_OF_ONE_MAX: Final = 16
@@ -101,10 +101,12 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class _Slip:
-    """A question that waits."""
+    """A question that waits; one that looks at no ledger ``is_apart``."""
 
     done: asyncio.Future[Any]
     do: Callable[[Reader], Any]
+    whose: str = ""
+    is_apart: bool = False
 
 
 class ReadingRoom:
@@ -118,6 +120,8 @@ class ReadingRoom:
         self._waiting_max = waiting_max
         self._wake = Condition()
         self._slips: deque[_Slip] = deque()
+        # Whose questions are being answered that look at no ledger.
+        self._apart: list[str] = []
         # Whose questions are not answered yet, in the event loop only.
         self._of_one: Counter[str] = Counter()
         self._is_closing = False
@@ -141,8 +145,11 @@ class ReadingRoom:
         for slip in left:
             _settle(slip.done, None, _stopping())
 
-    async def ask(self, whose: str, do: Callable[[Reader], T]) -> T:
+    async def ask(self, whose: str, do: Callable[[Reader], T], *, is_apart: bool = False) -> T:
         """Return what ``do`` returns on a thread of the room, asked by ``whose``.
+
+        What looks at no ledger ``is_apart``: of that one of each caller is answered at a time, and
+        a thread is left for what does look at it.
 
         Raises ``CommandError`` when too many wait, or too many of theirs.
         """
@@ -155,7 +162,8 @@ class ReadingRoom:
             )
         self._of_one[whose] += 1
         try:
-            return await self.run(do)
+            found: T = await self._run(_Slip(self._future(), do, whose, is_apart))
+            return found
         finally:
             self._of_one[whose] -= 1
             if not self._of_one[whose]:
@@ -167,11 +175,20 @@ class ReadingRoom:
         Raises ``CommandError`` when too many wait, unless this ``goes_on`` with an answer that has
         begun: of each of those no more than one waits.
         """
+        found: T = await self._run(_Slip(self._future(), do), goes_on=goes_on)
+        return found
+
+    def _future(self) -> asyncio.Future[Any]:
         assert self._loop is not None, "opened first"
-        slip = _Slip(self._loop.create_future(), do)
+        return self._loop.create_future()
+
+    async def _run(self, slip: _Slip, *, goes_on: bool = False) -> Any:
         with self._wake:
             if self._is_closing:
                 raise _stopping()
+            if len(self._slips) >= self._waiting_max:
+                # Whoever has gone waits for nothing.
+                self._slips = deque(each for each in self._slips if not each.done.cancelled())
             if len(self._slips) >= self._waiting_max and not goes_on:
                 raise CommandError(
                     Exit.UNUSABLE,
@@ -180,8 +197,7 @@ class ReadingRoom:
                 )
             self._slips.append(slip)
             self._wake.notify()
-        found: T = await slip.done
-        return found
+        return await slip.done
 
     # --- On a thread of the room ---
 
@@ -191,22 +207,46 @@ class ReadingRoom:
             slip = self._next(reader)
             if slip is None:
                 return
-            if slip.done.cancelled():
-                continue  # Whoever asked has gone.
             try:
                 self._tell(slip, slip.do(reader), None)
             except Exception as error:  # noqa: BLE001 - the thread's top frame: told to who asked
                 self._tell(slip, None, error)
+            if slip.is_apart:
+                with self._wake:
+                    self._apart.remove(slip.whose)
+                    self._wake.notify_all()
 
     def _next(self, reader: Reader) -> _Slip | None:
         """Return the next question, None when there never will be one."""
         with self._wake:
-            while not self._slips:
+            while (slip := self._take()) is None:
                 if self._is_closing:
                     return None
                 if not self._wake.wait(KEEP_S):
                     reader.forget()
-            return self._slips.popleft()
+            return slip
+
+    def _take(self) -> _Slip | None:
+        """Return the first question whose turn it may be, None where there is none.
+
+        Those whose asker has gone are dropped on the way.
+        """
+        left: deque[_Slip] = deque()
+        found: _Slip | None = None
+        while self._slips and found is None:
+            slip = self._slips.popleft()
+            if slip.done.cancelled():
+                continue
+            if slip.is_apart and (
+                slip.whose in self._apart or len(self._apart) >= max(1, self._readers - 1)
+            ):
+                left.append(slip)
+            else:
+                found = slip
+        self._slips.extendleft(reversed(left))
+        if found is not None and found.is_apart:
+            self._apart.append(found.whose)
+        return found
 
     def _tell(self, slip: _Slip, found: object, error: Exception | None) -> None:
         assert self._loop is not None

@@ -1,0 +1,59 @@
+"""A service works out small worlds; large ones are played where one is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from quorate.answers.exits import CommandError
+from quorate.operations.asked_ledger import Calculate
+from quorate.operations.calculating import STEPS_MAX, THINGS_MAX
+from tests.unit.operations.stage import ADMIN, ask, desk_for
+
+NOW = "2026-01-01T00:00:00Z"
+
+
+def scenario(**more: Any) -> Calculate:
+    return Calculate(kind="scenario", world={"now": NOW, "steps": []} | more)
+
+
+def nodes(count: int) -> list[dict[str, Any]]:
+    place = {"flavor": "H100", "gpus": 8, "region": "r", "cluster": "c", "domain": "A"}
+    return [{"name": f"n{number}"} | place for number in range(count)]
+
+
+def test_a_scenario_of_as_many_steps_as_may_be_is_played() -> None:
+    steps = [{"tick": True}] * STEPS_MAX
+    found = ask(desk_for(ADMIN), "calc", scenario(steps=steps)).tree()
+    assert len(found["trace"]) == STEPS_MAX
+
+
+@pytest.mark.parametrize(
+    ("world", "says"),
+    [
+        (
+            {"steps": [{"tick": True}] * (STEPS_MAX + 1)},
+            f"steps: has {STEPS_MAX + 1} entries, and a service plays {STEPS_MAX} at most",
+        ),
+        (
+            {"nodes": nodes(THINGS_MAX + 1)},
+            (
+                f"world: has {THINGS_MAX + 1} nodes, runs, documents, "
+                f"and a service plays with {THINGS_MAX} at most"
+            ),
+        ),
+    ],
+)
+def test_a_scenario_that_would_hold_up_others_is_refused_with_what_to_do(
+    world: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(CommandError) as caught:
+        ask(desk_for(ADMIN), "calc", scenario(**world))
+    assert caught.value.fault == "invalid"
+    assert caught.value.lines == (f"{says}; play it where you are: quorate calc scenario -f FILE",)
+
+
+def test_a_world_that_is_none_is_told_as_ever() -> None:
+    with pytest.raises(CommandError, match="world: must be a mapping"):
+        ask(desk_for(ADMIN), "calc", Calculate(kind="scenario", world=[1]))
