@@ -63,6 +63,12 @@ class GoneError(Exception):
     """Whoever asked does not read the answer, or has gone; there is nobody to tell."""
 
 
+async def gone(receive: Receive) -> None:
+    """Return when whoever asked has gone; the whole request has been read by then."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
 class Guard:
     """Wraps the application. Every request is counted in ``metrics`` when it is over."""
 

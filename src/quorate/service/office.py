@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future as ThreadFuture
 from contextlib import nullcontext
-from dataclasses import dataclass
-from threading import Condition, Thread
+from threading import Thread
 from time import monotonic
 from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Struct
 
 from quorate.adapters.clock_system import SystemClock
-from quorate.answers.exits import CommandError, Exit
+from quorate.answers.exits import CommandError
 from quorate.loop.engine import Engine
 from quorate.model.records import TokenRecord
 from quorate.operations.answer import Answer
@@ -31,7 +29,6 @@ from quorate.operations.desk import Desk, Signer
 from quorate.operations.lengthy import takes_long
 from quorate.operations.operation import DRY_RUN, Effect, Operation
 from quorate.operations.recent import Recent
-from quorate.operations.statuses import UNAVAILABLE
 from quorate.operations.together import (
     GROUP_MAX,
     Asking,
@@ -44,6 +41,7 @@ from quorate.ports.logs import Logs
 from quorate.ports.store import EventStore
 from quorate.service.chores import Chores, Room
 from quorate.service.commits import counted
+from quorate.service.line import Line, Slip, unavailable
 from quorate.service.metrics import Metrics, service_metrics
 from quorate.service.reading_room import ReadingRoom, Shelf
 from quorate.service.reply import Form, Reply, reply_of
@@ -66,18 +64,6 @@ class Listener(Protocol):
     def __call__(self, engine: Engine) -> None:
         """Look at a ledger whose head has moved."""
         ...
-
-
-@dataclass(slots=True)
-class _Slip:
-    """Something that waits for the ledger: ``do`` is carried out, unless it is a submit."""
-
-    done: asyncio.Future[Any]
-    do: Callable[[Engine], Any] | None = None
-    caller: Caller | None = None
-    operation: Operation | None = None
-    asked: Struct | None = None
-    form: Form = Form.TREE
 
 
 _Settled = list[tuple["asyncio.Future[Any]", Any, BaseException | None]]
@@ -108,18 +94,13 @@ class Office:
         self._room = room
         self._signer = signer
         self._logs = logs
-        self._is_nudged = False
         self.metrics = metrics or service_metrics()
         self._clock = clock or SystemClock()
         self._reading = reading
         self._reading_room: ReadingRoom | None = None
         # The blocks that all who watch read together; for the ledger's thread only.
         self._recent: Recent | None = None
-        self._waiting_max = waiting_max
-        self._wake = Condition()
-        self._submits: deque[_Slip] = deque()
-        self._others: deque[_Slip] = deque()
-        self._is_stopping = False
+        self._line = Line(waiting_max)
         self._thread: Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._moved = asyncio.Event()
@@ -153,9 +134,7 @@ class Office:
         """Take nothing more, answer what waits, and close the ledger."""
         if self._reading_room is not None:
             self._reading_room.close()
-        with self._wake:
-            self._is_stopping = True
-            self._wake.notify()
+        self._line.close()
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
 
@@ -169,13 +148,11 @@ class Office:
     @property
     def waiting(self) -> int:
         """How many requests wait."""
-        return len(self._submits) + len(self._others)
+        return len(self._line)
 
     def nudge(self) -> None:
         """Have the executor's reports looked at; from any thread."""
-        with self._wake:
-            self._is_nudged = True
-            self._wake.notify()
+        self._line.nudge()
 
     def token(self, name: str) -> TokenRecord | None:
         """Return the access token called ``name``; safe from every thread, as a dict's get is."""
@@ -199,19 +176,18 @@ class Office:
                 ),
                 is_apart=operation.is_apart,
             )
-        slip = _Slip(self._future(), None, caller, operation, asked, form)
-        if form in (Form.TREE, Form.JSON) and may_wait_for_others(operation, asked):
-            self._put(self._submits, slip)
-        else:
+        slip = Slip(self._future(), None, caller, operation, asked, form)
+        is_submit = form in (Form.TREE, Form.JSON) and may_wait_for_others(operation, asked)
+        if not is_submit:
             slip.do = lambda engine: self._answer(engine, slip)
-            self._put(self._others, slip)
+        self._line.put(slip, is_submit=is_submit)
         found: Reply = await slip.done
         return found
 
     async def run(self, do: Callable[[Engine], T]) -> T:
         """Return what ``do`` returns on the ledger's thread, between two commits."""
-        slip = _Slip(self._future(), do)
-        self._put(self._others, slip)
+        slip = Slip(self._future(), do)
+        self._line.put(slip)
         found: T = await slip.done
         return found
 
@@ -243,17 +219,6 @@ class Office:
     def _future(self) -> asyncio.Future[Any]:
         assert self._loop is not None, "started first"
         return self._loop.create_future()
-
-    def _put(self, queue: deque[_Slip], slip: _Slip) -> None:
-        with self._wake:
-            if self._is_stopping:
-                raise _unavailable("the service is stopping; ask again in a moment")
-            if self.waiting >= self._waiting_max:
-                raise _unavailable(
-                    f"{self.waiting} requests wait for the ledger; ask again in a second"
-                )
-            queue.append(slip)
-            self._wake.notify()
 
     # --- On the ledger's thread ---
 
@@ -289,24 +254,21 @@ class Office:
 
     def _close(self, engine: Engine) -> None:
         """Let go of the ledger, and of those who still wait if this comes unexpectedly."""
-        with self._wake:
-            self._is_stopping = True
+        self._line.close()
         self._trouble = "the ledger is closed"
-        left = [*self._take(self._submits, self._waiting_max)]
-        left += self._take(self._others, self._waiting_max)
-        gone = _unavailable("the service has stopped; ask again when it runs")
+        left = self._line.rest()
+        gone = unavailable("the service has stopped; ask again when it runs")
         self._tell(_deliver, [(slip.done, None, gone) for slip in left])
         engine.close()
         self._tell(_set, self.ended)
 
     def _answer_all(self, engine: Engine) -> None:
         chores = Chores(engine, self._room)
-        while self._wait(chores.wait_s()):
+        while self._line.wait(chores.wait_s()):
             before = engine.head
             self._answer_submits(engine)
             self._answer_others(engine)
-            if engine.head != before or self._is_nudged:
-                self._is_nudged = False
+            if self._line.was_nudged() or engine.head != before:
                 chores.look_again()
             failures = chores.failures
             if chores.do_due():
@@ -315,16 +277,9 @@ class Office:
                 self.metrics.commit_failed()
             self._trouble = chores.trouble
 
-    def _wait(self, sleep_s: float) -> bool:
-        """Sleep until there is something to do; return False when there never will be."""
-        with self._wake:
-            if sleep_s > 0 and not (self.waiting or self._is_stopping or self._is_nudged):
-                self._wake.wait(sleep_s)
-            return not self._is_stopping or self.waiting > 0
-
     def _answer_submits(self, engine: Engine) -> None:
         """Commit up to a group of the submits that wait, as one block."""
-        slips = self._take(self._submits, GROUP_MAX)
+        slips = self._line.submits(GROUP_MAX)
         if not slips:
             return
         settled: _Settled = []
@@ -341,7 +296,7 @@ class Office:
             settled = [(slip.done, None, error) for slip in slips]
         self._settle(engine, settled)
 
-    def _answer(self, engine: Engine, slip: _Slip) -> Reply:
+    def _answer(self, engine: Engine, slip: Slip) -> Reply:
         """Return the answer to one that shares its block with nobody."""
         assert slip.operation is not None, slip
         assert slip.asked is not None, slip
@@ -354,8 +309,7 @@ class Office:
         """Answer those who wait one after another, until submits have waited long enough."""
         until_s = monotonic() + OTHERS_S_MAX
         settled: _Settled = []
-        while slips := self._take(self._others, 1):
-            (slip,) = slips
+        while slip := self._line.other():
             assert slip.do is not None, slip
             try:
                 settled.append((slip.done, slip.do(engine), None))
@@ -364,16 +318,6 @@ class Office:
             if monotonic() >= until_s:
                 break
         self._settle(engine, settled)
-
-    def _take(self, queue: deque[_Slip], most: int) -> list[_Slip]:
-        """Return those in front of ``queue``, without the ones that nobody waits for any more."""
-        with self._wake:
-            found: list[_Slip] = []
-            while queue and len(found) < most:
-                slip = queue.popleft()
-                if not slip.done.cancelled():
-                    found.append(slip)
-            return found
 
     def _settle(self, engine: Engine, settled: _Settled) -> None:
         """Tell those who wait, all at once: waking the event loop costs more than an answer."""
@@ -417,19 +361,19 @@ class Office:
             _LOG.warning("answers could not be delivered, because the service has ended")
 
 
-def _caller(slip: _Slip) -> Caller:
+def _caller(slip: Slip) -> Caller:
     assert slip.caller is not None, slip
     return slip.caller
 
 
-def _asking(desk: Desk, slip: _Slip) -> Asking:
+def _asking(desk: Desk, slip: Slip) -> Asking:
     assert slip.operation is not None, slip
     assert slip.asked is not None, slip
     return Asking(desk, slip.operation, slip.asked)
 
 
 def _replied(
-    slip: _Slip, found: Answer | CommandError
+    slip: Slip, found: Answer | CommandError
 ) -> tuple[asyncio.Future[Any], Any, BaseException | None]:
     if isinstance(found, CommandError):
         return slip.done, None, found
@@ -461,7 +405,3 @@ def _part(lines: Iterator[str]) -> bytes:
         if size >= PART_BYTES:
             break
     return "".join(found).encode()
-
-
-def _unavailable(text: str) -> CommandError:
-    return CommandError(Exit.UNUSABLE, text, fault=UNAVAILABLE)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Final
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 from prometheus_client.core import GaugeMetricFamily
@@ -28,6 +28,7 @@ from quorate.operations.statuses import FORBIDDEN, UNAVAILABLE, USAGE
 from quorate.ports.errors import QuorateError
 from quorate.service.auth import Doorkeeper
 from quorate.service.decoding import asked_of, has_body
+from quorate.service.guard import GoneError, gone
 from quorate.service.handled import handled
 from quorate.service.metrics import CONTENT_TYPE
 from quorate.service.negotiation import MEDIA_OF, form_of
@@ -49,6 +50,7 @@ SCRAPES_PER_S_MAX: Final = 5
 """How many scrapes a second one address may ask for where no token is needed."""
 
 _LOG = logging.getLogger(__name__)
+T = TypeVar("T")
 Answering = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
@@ -174,8 +176,25 @@ class _Asked:
             hall = self._gate.parts.hall
             await hall.serve(scope, (caller, operation, asked), headers, (receive, send))
             return
-        reply = await office.ask(caller, operation, asked, form)
+        asking = office.ask(caller, operation, asked, form)
+        # What writes is carried out though nobody waits any more: it may be half done already.
+        is_read = operation.effect is Effect.READ
+        reply = await (_while_there(asking, receive) if is_read else asking)
         await _respond(office, reply, form, headers, send)
+
+
+async def _while_there(asking: Coroutine[Any, Any, T], receive: Receive) -> T:
+    """Return the answer; raises ``GoneError`` once nobody waits for it, and has it left alone."""
+    answering = asyncio.ensure_future(asking)
+    leaving = asyncio.ensure_future(gone(receive))
+    try:
+        await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not answering.done():
+            raise GoneError
+        return answering.result()
+    finally:
+        answering.cancel()
+        leaving.cancel()
 
 
 async def _body_of(operation: Operation, headers: Mapping[bytes, str], receive: Receive) -> bytes:
@@ -305,7 +324,7 @@ class _Own:
                     "metrics are for admins and auditors; send the token of one, or say "
                     "metrics.public in the configuration",
                 )
-        text = await _scraped(self._parts.office)
+        text = await _while_there(_scraped(self._parts.office), receive)
         await Response(text, headers={"content-type": CONTENT_TYPE})(scope, receive, send)
 
 

@@ -21,7 +21,7 @@ from quorate.operations.caller import Caller
 from quorate.operations.operation import EVENT_STREAM, Operation
 from quorate.operations.standing import check_standing
 from quorate.operations.statuses import UNAVAILABLE, USAGE
-from quorate.service.guard import ABORT, GoneError
+from quorate.service.guard import ABORT, GoneError, gone
 from quorate.service.office import Office
 from quorate.service.problems import problem
 from quorate.service.reply import to_json
@@ -130,27 +130,27 @@ class WatchHall:
         caller, operation, asked = watcher_of
         watcher = await Watcher.of(self._office, caller, operation, _resumed(asked, headers))
         self._watchers += 1
-        gone = asyncio.ensure_future(_gone(receive))
+        leaving = asyncio.ensure_future(gone(receive))
         closing = asyncio.ensure_future(self._closing.wait())
         try:
             await send(_START)
             with self._office.metrics.watch():
-                await self._send_all(watcher, send, {gone, closing})
+                await self._send_all(watcher, send, {leaving, closing})
             if closing.done():
                 await send(_part(_ending("stopping", watcher.told_cursor), is_last=True))
         except CommandError:
             # It is told why when it comes again.
             await send(_part(_ending("dropped", watcher.told_cursor), is_last=True))
         except GoneError:
-            if not gone.done():
+            if not leaving.done():
                 self._office.metrics.watch_dropped()
             farewell = scope.get("extensions", {}).get(ABORT, {}).get("farewell")
-            if farewell is None or gone.done():
+            if farewell is None or leaving.done():
                 raise
             farewell(_ending("dropped", watcher.told_cursor))
         finally:
             self._watchers -= 1
-            gone.cancel()
+            leaving.cancel()
             closing.cancel()
 
     async def _send_all(self, watcher: Watcher, send: Send, ends: set[asyncio.Future[Any]]) -> None:
@@ -205,12 +205,6 @@ def _beat(cursor: int) -> bytes:
 def _ending(kind: str, cursor: int) -> bytes:
     data = to_json({"cursor": cursor, "from": cursor + 1})
     return b"id: %d\nevent: %s\ndata: %s\n" % (cursor, kind.encode(), data)
-
-
-async def _gone(receive: Receive) -> None:
-    """Return when whoever asked has gone."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _resumed(asked: Struct, headers: Mapping[bytes, str]) -> Struct:

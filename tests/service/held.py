@@ -1,0 +1,77 @@
+"""A ledger whose thread can be held up in the midst of a commit, and a service over it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+
+from quorate.adapters.store_sqlite import SqliteStore
+from quorate.ledger.chain import Block, Head
+from quorate.service.daemon import Extras
+from tests.service.serving import Served, new_ledger
+from tests.service.worlds import run_tree
+
+HELD_S_MAX = 60.0
+
+
+class HeldLedger(SqliteStore):
+    """A store that waits before it appends, once it is told to hold, until it is let go."""
+
+    hold: Event
+    entered: Event
+    let_go: Event
+
+    def append(self, block: Block, *, expected: Head) -> None:
+        if self.hold.is_set():
+            self.entered.set()
+            assert self.let_go.wait(HELD_S_MAX)
+        super().append(block, expected=expected)
+
+
+class Held:
+    """A service whose ledger can be held up."""
+
+    def __init__(self, folder: Path, **flags: str) -> None:
+        self.hold, self.entered, self.let_go = Event(), Event(), Event()
+        path = new_ledger(folder)
+        extras = Extras(open_store=self._open)
+        self.served = Served(path, {key.replace("__", "."): flags[key] for key in flags}, extras)
+
+    def _open(self, path: Path) -> HeldLedger:
+        found = HeldLedger.open(path)
+        found.hold, found.entered, found.let_go = self.hold, self.entered, self.let_go
+        return found
+
+    def head(self, request: str, body: bytes = b"") -> bytes:
+        """Return a request as it is sent by an admin."""
+        lines = [
+            f"{request} HTTP/1.1",
+            "Host: held",
+            f"Authorization: Bearer {self.served.token}",
+            f"Content-Length: {len(body)}",
+            "Content-Type: application/json",
+        ]
+        return ("\r\n".join(lines) + "\r\n\r\n").encode() + body
+
+    def submit(self, name: str) -> bytes:
+        """Return the submit of a run as it is sent by an admin."""
+        document = run_tree(name, "team")
+        return self.head("POST /api/v1/runs", json.dumps({"document": document}).encode())
+
+
+@contextmanager
+def held_service(folder: Path, **flags: str) -> Iterator[Held]:
+    """Serve a ledger with one owner; ``flags`` are settings, with ``__`` for the dot."""
+    found = Held(folder, **flags)
+    found.served.start()
+    try:
+        with found.served.client(found.served.token) as client:
+            tenant = client.post("/api/v1/tenants", json={"id": "team"})
+            assert tenant.status_code == 200, tenant.text
+        yield found
+    finally:
+        found.let_go.set()
+        found.served.stop()

@@ -1,0 +1,132 @@
+"""Whoever goes before the answer is there is not answered; what they had written is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+from time import monotonic, sleep
+
+import pytest
+
+from quorate.operations import asked
+from quorate.operations.answer import Answer
+from quorate.operations.desk import Desk
+from quorate.operations.operation import Operation
+from quorate.operations.table import OPERATIONS
+from quorate.service.handled import Handled
+from quorate.service.office import Office
+from tests.service.held import held_service
+from tests.service.worlds import ADMIN, small_ledger
+
+ASKED: list[str] = []
+
+
+def noted(desk: Desk, asked: object, operation: Operation) -> Answer:
+    """Note that a question was answered."""
+    del desk, asked, operation
+    ASKED.append("answered")
+    return Answer(tree=dict, lines=lambda _: [])
+
+
+def test_a_question_that_nobody_waits_for_is_not_answered() -> None:
+    operation = replace(OPERATIONS["list-runs"], handler=f"{__name__}:noted")
+
+    async def scenario() -> None:
+        office = Office(small_ledger)
+        await office.start()
+        let_go = Event()
+        busy = asyncio.create_task(office.run(lambda _: let_go.wait(20)))
+        asking = [
+            asyncio.create_task(office.ask(ADMIN, operation, asked.ListRuns())) for _ in range(2)
+        ]
+        await asyncio.sleep(0.05)
+        asking[0].cancel()
+        await asyncio.sleep(0)
+        let_go.set()
+        await asyncio.gather(busy, asking[1])
+        await office.stop()
+
+    ASKED.clear()
+    asyncio.run(scenario())
+    assert ASKED == ["answered"]
+
+
+def test_those_who_have_gone_do_not_count_as_waiting() -> None:
+    async def scenario() -> None:
+        office = Office(small_ledger, waiting_max=2)
+        await office.start()
+        let_go = Event()
+        busy = asyncio.create_task(office.run(lambda _: let_go.wait(20)))
+        await asyncio.sleep(0.05)
+        gone = [asyncio.create_task(office.run(lambda _: None)) for _ in range(2)]
+        await asyncio.sleep(0)
+        for each in gone:
+            each.cancel()
+        await asyncio.sleep(0)
+        height = asyncio.create_task(office.run(lambda engine: engine.head.height))
+        await asyncio.sleep(0)
+        let_go.set()
+        assert await height == 2
+        await busy
+        await office.stop()
+
+    asyncio.run(scenario())
+
+
+def _ended(caplog: pytest.LogCaptureFixture, operation: str) -> list[int]:
+    """Return how the requests for ``operation`` ended that are over."""
+    told = [getattr(record, "handled", None) for record in caplog.records]
+    return [
+        each.status for each in told if isinstance(each, Handled) and each.operation == operation
+    ]
+
+
+def _soon(is_so: Callable[[], bool]) -> bool:
+    until_s = monotonic() + 10
+    while not is_so() and monotonic() < until_s:
+        sleep(0.02)
+    return is_so()
+
+
+def test_a_read_ends_with_whoever_asked_and_a_write_does_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with held_service(tmp_path) as held:
+        held.hold.set()
+        with held.served.connect() as first, held.served.connect() as waiting:
+            first.sendall(held.submit("first"))
+            assert held.entered.wait(10)
+            waiting.sendall(held.submit("second"))
+            with held.served.connect() as reading:
+                reading.sendall(held.head("GET /api/v1/runs"))
+                sleep(0.2)
+                assert _ended(caplog, "list-runs") == []
+            # The ledger is still busy, and the reader has gone.
+            assert _soon(lambda: _ended(caplog, "list-runs") == [499])
+            assert _ended(caplog, "submit-run") == []
+        assert not held.let_go.is_set()
+        held.let_go.set()
+        with held.served.client(held.served.token) as client:
+            runs = client.get("/api/v1/runs").json()["items"]
+        assert [each["metadata"]["name"] for each in runs] == ["first", "second"]
+
+
+def test_a_scrape_ends_with_whoever_asked_for_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with held_service(tmp_path) as held:
+        held.hold.set()
+        with held.served.connect() as first:
+            first.sendall(held.submit("first"))
+            assert held.entered.wait(10)
+            with held.served.connect() as reading:
+                reading.sendall(held.head("GET /metrics"))
+                sleep(0.2)
+            assert _soon(lambda: _ended(caplog, "metrics") == [499])
+            held.let_go.set()
