@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol, TypeVar
 from msgspec import Struct
 
 from quorate.adapters.clock_system import SystemClock
-from quorate.answers.exits import CommandError
+from quorate.answers.exits import CommandError, Exit
 from quorate.loop.engine import Engine
 from quorate.model.records import TokenRecord
 from quorate.operations.answer import Answer
@@ -43,6 +43,7 @@ from quorate.service.chores import Chores, Room
 from quorate.service.commits import counted
 from quorate.service.line import Line, Slip, unavailable
 from quorate.service.metrics import Metrics, service_metrics
+from quorate.service.pulse import Pulse
 from quorate.service.reading_room import ReadingRoom, Shelf
 from quorate.service.reply import Form, Reply, reply_of
 
@@ -52,6 +53,8 @@ WAITING_MAX: Final = 4_096
 """How many requests may wait for the ledger; more are told to come back."""
 OTHERS_S_MAX: Final = 0.05
 """How long submits may wait while others are answered; one of those is answered in any case."""
+CLOSE_S_MAX: Final = 10.0
+"""How long the ledger's thread may take to end what it does, and close the ledger."""
 PART_BYTES: Final = 64 * 1024
 """How much of a long answer is made at a time, before others are answered."""
 
@@ -101,6 +104,7 @@ class Office:
         # The blocks that all who watch read together; for the ledger's thread only.
         self._recent: Recent | None = None
         self._line = Line(waiting_max)
+        self._pulse = Pulse()
         self._thread: Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._moved = asyncio.Event()
@@ -130,20 +134,30 @@ class Office:
             self._reading_room = ReadingRoom(shelf)
             self._reading_room.open()
 
-    async def stop(self) -> None:
-        """Take nothing more, answer what waits, and close the ledger."""
+    async def stop(self, within_s: float = CLOSE_S_MAX) -> None:
+        """Take nothing more, answer what waits, and close the ledger.
+
+        Raises ``CommandError`` when that takes too long; nothing waits for the thread then.
+        """
         if self._reading_room is not None:
             self._reading_room.close()
         self._line.close()
         if self._thread is not None:
-            await asyncio.to_thread(self._thread.join)
+            await asyncio.to_thread(self._thread.join, within_s)
+            if self._thread.is_alive():
+                raise CommandError(
+                    Exit.UNUSABLE,
+                    f"the ledger's thread did not end within {within_s:g} s, and is left behind: "
+                    f"{self.trouble or 'it is still busy'}; what was acknowledged is recorded, and "
+                    "the next start goes on from there",
+                )
 
     @property
     def trouble(self) -> str:
         """What keeps the ledger from being used; empty when nothing does."""
         if self._thread is not None and not self._thread.is_alive():
             return "the ledger's thread has ended"
-        return self._trouble
+        return self._trouble or self._pulse.trouble
 
     @property
     def waiting(self) -> int:
@@ -271,17 +285,20 @@ class Office:
             if self._line.was_nudged() or engine.head != before:
                 chores.look_again()
             failures = chores.failures
+            self._pulse.begin("what is due")
             if chores.do_due():
                 self._look(engine)
             if chores.failures > failures:
                 self.metrics.commit_failed()
             self._trouble = chores.trouble
+            self._pulse.rest()
 
     def _answer_submits(self, engine: Engine) -> None:
         """Commit up to a group of the submits that wait, as one block."""
         slips = self._line.submits(GROUP_MAX)
         if not slips:
             return
+        self._pulse.begin("submits")
         settled: _Settled = []
         try:
             askings = [_asking(self.desk(engine, _caller(slip)), slip) for slip in slips]
@@ -311,6 +328,7 @@ class Office:
         settled: _Settled = []
         while slip := self._line.other():
             assert slip.do is not None, slip
+            self._pulse.begin("itself" if slip.operation is None else slip.operation.name)
             try:
                 settled.append((slip.done, slip.do(engine), None))
             except Exception as error:  # noqa: BLE001 - the loop's top frame: told to who asked

@@ -1,0 +1,88 @@
+"""A ledger's thread that does not get on is told of, and does not keep the service from ending."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from threading import Event
+from time import monotonic, sleep
+
+import pytest
+
+from quorate.answers.exits import CommandError
+from quorate.service.office import Office
+from quorate.service.pulse import STUCK_S, Pulse
+from tests.service.held import Held, held_service
+from tests.service.worlds import small_ledger
+
+
+def test_what_takes_too_long_is_told_with_its_name() -> None:
+    now_s = 100.0
+    pulse = Pulse(lambda: now_s)
+    assert pulse.trouble == ""
+    pulse.begin("3 submits")
+    now_s += STUCK_S
+    assert pulse.trouble == ""
+    now_s += 1.5
+    assert pulse.trouble == "the ledger's thread has been busy with 3 submits for 12 s"
+    pulse.begin("what is due")
+    assert pulse.trouble == ""
+    now_s += 60
+    pulse.rest()
+    assert pulse.trouble == ""
+
+
+def test_an_office_ends_though_its_thread_does_not() -> None:
+    async def scenario() -> None:
+        office = Office(small_ledger)
+        await office.start()
+        let_go = Event()
+        busy = asyncio.create_task(office.run(lambda _: let_go.wait(20)))
+        await asyncio.sleep(0.05)
+        began_s = monotonic()
+        with pytest.raises(CommandError, match="did not end within") as caught:
+            await office.stop(0.2)
+        assert monotonic() - began_s < 10
+        assert "what was acknowledged is recorded" in caught.value.lines[0]
+        let_go.set()
+        await busy
+        await office.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_service_whose_ledger_is_stuck_is_alive_and_not_ready(tmp_path: Path) -> None:
+    with held_service(tmp_path) as held, held.served.client(None) as client:
+        held.hold.set()
+        with held.served.connect() as first:
+            first.sendall(held.submit("first"))
+            assert held.entered.wait(10)
+            until_s = monotonic() + STUCK_S + 20
+            while (ready := client.get("/readyz")).status_code == 200 and monotonic() < until_s:
+                sleep(0.5)
+            assert ready.status_code == 503
+            assert ready.headers["retry-after"]
+            said = "not ready: the ledger's thread has been busy with submits for "
+            assert ready.json()["detail"].startswith(said)
+            assert client.get("/healthz").status_code == 200
+            held.let_go.set()
+            until_s = monotonic() + 20
+            while client.get("/readyz").status_code != 200 and monotonic() < until_s:
+                sleep(0.1)
+            assert client.get("/readyz").status_code == 200
+
+
+def test_a_service_ends_with_an_error_though_its_ledger_is_stuck(tmp_path: Path) -> None:
+    held = Held(tmp_path, limits__stop_s="1")
+    held.served.start()
+    held.hold.set()
+    try:
+        with held.served.connect() as first:
+            first.sendall(held.head("POST /api/v1/tenants", b'{"id": "team"}'))
+            assert held.entered.wait(10)
+            began_s = monotonic()
+            with pytest.raises(CommandError, match="the ledger's thread did not end within 10 s"):
+                held.served.stop()
+            assert monotonic() - began_s < 25
+    finally:
+        held.let_go.set()
