@@ -277,6 +277,12 @@ def test_who_guesses_tokens_is_told_to_wait_and_others_are_not(tmp_path: Path) -
         found = {guesser.get("/api/v1/whoami").status_code for _ in range(40)}
         assert found == {401, 429}
         assert guesser.get("/healthz").status_code == 200
+        with served.client(served.token) as other:
+            for _ in range(3):
+                tries = (guesser.get("/api/v1/whoami").status_code for _ in range(200))
+                assert 429 in tries
+                # Nothing is left for their address, from which this comes, too.
+                assert other.get("/api/v1/whoami").status_code == 200
 
 
 def test_beyond_what_is_under_way_at_once_one_is_told_to_come_back(tmp_path: Path) -> None:

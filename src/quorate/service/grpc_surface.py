@@ -76,11 +76,11 @@ class Gate:
 
     async def admit(self, authorization: str | None, address: str) -> Caller:
         """Return who asks; raises ``CommandError`` when that is nobody, or too often."""
-        self._failures.check(address)
         try:
             caller = await self._doorkeeper.caller_of(authorization)
         except CommandError:
-            self._failures.spend(address)
+            # Only then: whoever proves who they are may share an address with one who guesses.
+            self._failures.take(address)
             raise
         self._rate.take(f"{caller.role}/{caller.tenant}/{caller.user}")
         return caller

@@ -25,22 +25,16 @@ class Rate:
         # Key -> what is left in the bucket, and as of when.
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def check(self, key: str) -> None:
-        """Raise ``CommandError`` when ``key`` has nothing left; nothing is taken."""
-        if self._left(key) < 1:
+    def take(self, key: str) -> None:
+        """Take one from the bucket of ``key``; raises ``CommandError`` when it is empty."""
+        left = self._left(key)
+        if left < 1:
             raise problem(
                 TOO_MANY_REQUESTS,
                 f"more than {self._per_s} requests a second; ask again in a second, or less often",
             )
 
-    def take(self, key: str) -> None:
-        """Take one from the bucket of ``key``; raises ``CommandError`` when it is empty."""
-        self.check(key)
-        self.spend(key)
-
-    def spend(self, key: str) -> None:
-        """Take one from the bucket of ``key``, whatever is in it."""
-        self._buckets[key] = (max(0.0, self._left(key) - 1), self._now_s())
+        self._buckets[key] = (left - 1, self._now_s())
         self._buckets.move_to_end(key)
         if len(self._buckets) > CALLERS_MAX:
             self._buckets.popitem(last=False)

@@ -138,12 +138,11 @@ class _Gate:
 
     async def admit(self, scope: Scope, headers: Mapping[bytes, str]) -> Caller:
         """Return who asks; raises ``CommandError`` when that is nobody, or too often."""
-        address = _address(scope)
-        self._failures.check(address)
         try:
             caller = await self.parts.doorkeeper.caller_of(headers.get(b"authorization"))
         except Exception:
-            self._failures.spend(address)
+            # Only then: whoever proves who they are may share an address with one who guesses.
+            self._failures.take(_address(scope))
             raise
         handled(scope).caller = f"{caller.tenant}/{caller.user}" if caller.tenant else caller.user
         self._rate.take(f"{caller.role}/{caller.tenant}/{caller.user}")
