@@ -237,6 +237,7 @@ def test_a_ledger_that_cannot_be_read_is_told_as_not_ready() -> None:
             office=office,
             doorkeeper=Doorkeeper(office.token, SystemClock()),
             requests_per_s_max=100,
+            concurrent_max=100,
             hall=WatchHall(office),
             has_public_metrics=True,
         )

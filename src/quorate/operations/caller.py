@@ -41,6 +41,11 @@ class Caller:
     until_ms: int | None = None
 
     @property
+    def whose(self) -> str:
+        """Under what the caller is counted: everybody with the same role, tenant and name."""
+        return f"{self.role}/{self.tenant}/{self.user}"
+
+    @property
     def oversees(self) -> bool:
         """Whether nothing is hidden from them."""
         return self.role in OVERSEERS

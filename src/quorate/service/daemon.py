@@ -152,6 +152,7 @@ class Daemon:
             office=office,
             doorkeeper=doorkeeper,
             requests_per_s_max=configuration.requests_per_s_max,
+            concurrent_max=configuration.concurrent_max,
             hall=hall,
             has_public_metrics=configuration.metrics_public,
         )

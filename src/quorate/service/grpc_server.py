@@ -280,7 +280,7 @@ class GrpcServer:
 
         One that was dropped is over when whoever did not read it has been told, or has gone.
         """
-        whose = f"{caller.role}/{caller.tenant}/{caller.user}"
+        whose = caller.whose
         limits = self._limits
         if self._open.total() >= limits.streams_max or (
             self._open[whose] >= limits.streams_per_caller_max

@@ -82,7 +82,7 @@ class Gate:
             # Only then: whoever proves who they are may share an address with one who guesses.
             self._failures.take(address)
             raise
-        self._rate.take(f"{caller.role}/{caller.tenant}/{caller.user}")
+        self._rate.take(caller.whose)
         return caller
 
 

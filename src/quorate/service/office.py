@@ -181,7 +181,7 @@ class Office:
         """
         if self._reading_room is not None and takes_long(operation, asked):
             return await self._reading_room.ask(
-                f"{caller.role}/{caller.tenant}/{caller.user}",
+                caller.whose,
                 lambda reader: reply_of(
                     answer(reader.desk(caller, operation), operation, asked),
                     operation,

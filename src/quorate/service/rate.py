@@ -33,7 +33,6 @@ class Rate:
                 TOO_MANY_REQUESTS,
                 f"more than {self._per_s} requests a second; ask again in a second, or less often",
             )
-
         self._buckets[key] = (left - 1, self._now_s())
         self._buckets.move_to_end(key)
         if len(self._buckets) > CALLERS_MAX:

@@ -38,10 +38,15 @@ from quorate.service.paths import PREFIX, in_order, names_of, places, renamed
 from quorate.service.problems import problem, problem_of
 from quorate.service.rate import Rate
 from quorate.service.reply import Form, Reply, to_json
+from quorate.service.shares import Share, Shares
 from quorate.service.watch import WatchHall
 
 FAILURES_PER_S_MAX: Final = 10
 """How many requests a second from one address may fail to say who asks."""
+OF_ONE_PART: Final = 4
+"""Which part of the requests that are under way at once may be one caller's: a fourth."""
+KEPT_PART: Final = 20
+"""Which part of them is kept for admins: a twentieth."""
 NOTES_BYTES_MAX: Final = 4_096
 """How much of what is said aside goes into a header."""
 FIELDS_MAX: Final = 2_000
@@ -61,6 +66,7 @@ class Parts:
     office: Office
     doorkeeper: Doorkeeper
     requests_per_s_max: int
+    concurrent_max: int
     hall: WatchHall
     has_public_metrics: bool = False
 
@@ -135,6 +141,15 @@ class _Gate:
         self.parts = parts
         self._rate = Rate(parts.requests_per_s_max, monotonic)
         self._failures = Rate(FAILURES_PER_S_MAX, monotonic)
+        most = parts.concurrent_max
+        self.under_way = Shares(
+            Share(
+                most=most,
+                of_one_max=max(1, most // OF_ONE_PART),
+                kept=most // KEPT_PART,
+                what="requests",
+            )
+        )
 
     async def admit(self, scope: Scope, headers: Mapping[bytes, str]) -> Caller:
         """Return who asks; raises ``CommandError`` when that is nobody, or too often."""
@@ -145,7 +160,7 @@ class _Gate:
             self._failures.take(_address(scope))
             raise
         handled(scope).caller = f"{caller.tenant}/{caller.user}" if caller.tenant else caller.user
-        self._rate.take(f"{caller.role}/{caller.tenant}/{caller.user}")
+        self._rate.take(caller.whose)
         return caller
 
 
@@ -164,6 +179,17 @@ class _Asked:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         caller = await self._gate.admit(scope, headers)
         check_role(caller, operation)
+        with self._gate.under_way.taken(caller):
+            await self._answer(caller, headers, scope, (receive, send))
+
+    async def _answer(
+        self,
+        caller: Caller,
+        headers: Mapping[bytes, str],
+        scope: Scope,
+        ends: tuple[Receive, Send],
+    ) -> None:
+        operation, (receive, send) = self._operation, ends
         accept = ",".join(v.decode("latin-1") for n, v in scope["headers"] if n == b"accept")
         form = form_of(accept, operation)
         body = await _body_of(operation, headers, receive)

@@ -153,7 +153,8 @@ SETTINGS: Final = (
         read=values.count(1, 100_000),
         default=4_000,
         field="concurrent_max",
-        text="how many requests are under way at once, watchers among them",
+        text="how many requests are under way at once, watchers among them; one caller may have a "
+        "fourth of them, and an admin all",
         kind=_COUNT,
     ),
     Setting(

@@ -20,14 +20,19 @@ from quorate.loop.engine import Engine
 from quorate.operations.caller import Caller
 from quorate.operations.operation import EVENT_STREAM, Operation
 from quorate.operations.standing import check_standing
-from quorate.operations.statuses import UNAVAILABLE, USAGE
+from quorate.operations.statuses import USAGE
 from quorate.service.guard import ABORT, GoneError, gone
 from quorate.service.office import Office
 from quorate.service.problems import problem
 from quorate.service.reply import to_json
+from quorate.service.shares import Share, Shares
 
 WATCHERS_MAX: Final = 2_000
 """How many watch at once."""
+WATCHES_OF_ONE_MAX: Final = 250
+"""How many of them may be one caller's, as by gRPC; an admin's may be more."""
+WATCHES_KEPT: Final = 100
+"""How many are kept for admins."""
 READ_MAX: Final = 500
 """How many events are read at a time, before others are answered."""
 HEARTBEAT_S: Final = 15.0
@@ -107,7 +112,14 @@ class WatchHall:
 
     def __init__(self, office: Office) -> None:
         self._office = office
-        self._watchers = 0
+        self._watches = Shares(
+            Share(
+                most=WATCHERS_MAX,
+                of_one_max=WATCHES_OF_ONE_MAX,
+                kept=WATCHES_KEPT,
+                what="watches",
+            )
+        )
         self._closing = asyncio.Event()
         self._frames: OrderedDict[int, bytes] = OrderedDict()
         self._frames_bytes = 0
@@ -124,12 +136,19 @@ class WatchHall:
         ends: tuple[Receive, Send],
     ) -> None:
         """Send events until the watcher goes, is too slow, or the service stops."""
+        with self._watches.taken(watcher_of[0]):
+            await self._serve(scope, watcher_of, headers, ends)
+
+    async def _serve(
+        self,
+        scope: Scope,
+        watcher_of: tuple[Caller, Operation, Struct],
+        headers: Mapping[bytes, str],
+        ends: tuple[Receive, Send],
+    ) -> None:
         receive, send = ends
-        if self._watchers >= WATCHERS_MAX:
-            raise problem(UNAVAILABLE, f"{WATCHERS_MAX} watch already; come back later")
         caller, operation, asked = watcher_of
         watcher = await Watcher.of(self._office, caller, operation, _resumed(asked, headers))
-        self._watchers += 1
         leaving = asyncio.ensure_future(gone(receive))
         closing = asyncio.ensure_future(self._closing.wait())
         try:
@@ -149,7 +168,6 @@ class WatchHall:
                 raise
             farewell(_ending("dropped", watcher.told_cursor))
         finally:
-            self._watchers -= 1
             leaving.cancel()
             closing.cancel()
 
