@@ -46,6 +46,11 @@ class Caller:
         return f"{self.role}/{self.tenant}/{self.user}"
 
     @property
+    def shown(self) -> str:
+        """Who it is, for the log."""
+        return f"{self.tenant}/{self.user}" if self.tenant else self.user
+
+    @property
     def oversees(self) -> bool:
         """Whether nothing is hidden from them."""
         return self.role in OVERSEERS

@@ -7,10 +7,9 @@ who asks and that they may, so that nobody costs more than that before.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractContextManager, aclosing
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -24,36 +23,26 @@ from quorate.answers.exits import CommandError, Exit
 from quorate.operations.answering import check_role
 from quorate.operations.asked import PAGE_MAX
 from quorate.operations.caller import Caller
-from quorate.operations.operation import EVENT_STREAM, Effect, Operation
+from quorate.operations.operation import EVENT_STREAM, Operation
 from quorate.operations.statuses import (
-    BUG,
     TOO_MANY_REQUESTS,
     UNAVAILABLE,
-    as_command_error,
-    status_of,
 )
+from quorate.service.grpc_call import DONE, Call, called, told
 from quorate.service.grpc_codec import read_request, write_answer
 from quorate.service.grpc_problem import cut
 from quorate.service.grpc_schema import PACKAGE, Method, schema
-from quorate.service.grpc_status import status_and_details
-from quorate.service.metrics import Metrics, Request, service_metrics
-
-_LOG = logging.getLogger(__name__)
+from quorate.service.metrics import Metrics, service_metrics
 
 _Context = grpc.aio.ServicerContext[bytes, bytes]
 
-AUTHORIZATION: Final = "authorization"
 ETAG: Final = "etag"
 NOTE: Final = "quorate-note-bin"
 NOTES_MAX: Final = 4
 NOTE_CHARS_MAX: Final = 200
 _LIMIT: Final = "limit"
 """The field of what lists things; a service lists no more than a page at once."""
-TIMED_OUT: Final = "timed-out"
 SLOW_WATCHER: Final = "slow-watcher"
-_DONE: Final = 200
-_GONE: Final = 499
-"""How a call is counted whose caller has gone, as REST does."""
 
 
 class Told(Protocol):
@@ -213,45 +202,36 @@ class GrpcServer:
         if method.is_stream:
 
             async def stream(data: bytes, context: _Context) -> None:
-                with self._counted(method) as counted:
-                    await _told(
-                        context,
-                        method,
-                        counted,
-                        lambda: self._stream(method, data, context, counted),
-                    )
+                with called(self._metrics, method, context) as call:
+                    await told(call, lambda: self._stream(call, data))
 
             return grpc.unary_stream_rpc_method_handler(stream)
 
         async def unary(data: bytes, context: _Context) -> bytes | None:
-            with self._counted(method) as counted:
-                return await _told(
-                    context, method, counted, lambda: self._unary(method, data, context)
-                )
+            with called(self._metrics, method, context) as call:
+                return await told(call, lambda: self._unary(call, data))
 
         return grpc.unary_unary_rpc_method_handler(unary)
 
-    def _counted(self, method: Method) -> AbstractContextManager[Request]:
-        """Count a call while it is answered, and when it is over."""
-        return self._metrics.request("grpc", method.operation.name)
-
-    async def _unary(self, method: Method, data: bytes, context: Any) -> bytes:
+    async def _unary(self, call: Call, data: bytes) -> bytes:
+        method, context = call.method, call.context
         async with asyncio.timeout(self._seconds_left(context)):
-            caller, asked = await self._asked(method, data, context)
-            told = await self._answers.ask(caller, method.operation, asked)
-        notes = [cut(note, NOTE_CHARS_MAX).encode() for note in told.notes[:NOTES_MAX]]
-        etag = ((ETAG, told.etag),) if told.etag else ()
+            caller, asked = await self._asked(call, data)
+            found = await self._answers.ask(caller, method.operation, asked)
+        notes = [cut(note, NOTE_CHARS_MAX).encode() for note in found.notes[:NOTES_MAX]]
+        etag = ((ETAG, found.etag),) if found.etag else ()
         context.set_trailing_metadata((*etag, *((NOTE, note) for note in notes)))
-        return write_answer(method, told.tree)
+        return write_answer(method, found.tree)
 
-    async def _stream(self, method: Method, data: bytes, context: Any, counted: Request) -> None:
-        caller, asked = await self._asked(method, data, context)
+    async def _stream(self, call: Call, data: bytes) -> None:
+        method, context, counted = call.method, call.context, call.counted
+        caller, asked = await self._asked(call, data)
         self._count_stream(caller, context)
         trees = self._answers.follow(caller, method.operation, asked)
         async with aclosing(trees) as following:  # type: ignore[type-var]
             while (tree := await self._next(following)) is not None:
                 if counted.answered_s is None:
-                    counted.answer(_DONE)
+                    counted.answer(DONE)
                 await self._write(method, context, write_answer(method, tree))
 
     async def _next(self, following: AsyncIterator[Any]) -> Any | None:
@@ -307,10 +287,11 @@ class GrpcServer:
                 fault=SLOW_WATCHER,
             ) from None
 
-    async def _asked(self, method: Method, data: bytes, context: Any) -> tuple[Caller, Struct]:
-        caller = await self._admits.admit(_authorization(context), _address(context))
-        check_role(caller, method.operation)
-        asked = read_request(method, data)
+    async def _asked(self, call: Call, data: bytes) -> tuple[Caller, Struct]:
+        caller = await self._admits.admit(call.authorization(), call.address())
+        call.admitted(caller)
+        check_role(caller, call.method.operation)
+        asked = read_request(call.method, data)
         if getattr(asked, _LIMIT, UNSET) is None:
             asked = replace(asked, **{_LIMIT: PAGE_MAX})
         return caller, asked
@@ -319,61 +300,3 @@ class GrpcServer:
         left = context.time_remaining()
         most = self._limits.answer_s_max
         return most if left is None else min(max(left, 0.0), most)
-
-
-def _authorization(context: Any) -> str | None:
-    """Return what the caller sent to prove who they are; sent twice it proves nothing."""
-    sent = [value for key, value in context.invocation_metadata() if key == AUTHORIZATION]
-    if len(sent) > 1:
-        raise CommandError(
-            Exit.REFUSED, f"{AUTHORIZATION}: is given more than once", fault="unauthenticated"
-        )
-    return str(sent[0]) if sent else None
-
-
-def _address(context: Any) -> str:
-    """Return where the caller is, without its port: ``ipv4:127.0.0.1``."""
-    address, _, _ = str(context.peer()).rpartition(":")
-    return address
-
-
-async def _told(
-    context: Any, method: Method, counted: Request, do: Callable[[], Awaitable[bytes | None]]
-) -> bytes | None:
-    """Return what ``do`` does, or tell the caller why it was not done; ``counted`` is told how.
-
-    This is the outermost frame of a call: nothing that goes wrong in one ends the service.
-    """
-    try:
-        done = await do()
-    except asyncio.CancelledError:
-        if counted.answered_s is None:
-            counted.status = _GONE
-        raise
-    except TimeoutError:
-        error = _timed_out(method)
-    except Exception as raised:  # noqa: BLE001 - the outermost frame of a call
-        error = as_command_error(raised) or _bug(method, raised)
-    else:
-        counted.status = _DONE
-        return done
-    counted.status = status_of(error.fault).http
-    status, message, details = status_and_details(error)
-    await context.abort(status, message, details)
-    raise AssertionError("abort raises")
-
-
-def _timed_out(method: Method) -> CommandError:
-    name = method.operation.name
-    if method.operation.effect is Effect.WRITE:
-        text = f"{name}: no answer in time; it may be recorded yet: look before you repeat it"
-    else:
-        text = f"{name}: no answer in time; ask for less, or with a later deadline"
-    return CommandError(Exit.UNUSABLE, text, fault=TIMED_OUT)
-
-
-def _bug(method: Method, error: Exception) -> CommandError:
-    _LOG.error("%s failed: this is a bug in Quorate", method.operation.name, exc_info=error)
-    return CommandError(
-        Exit.UNUSABLE, f"{method.operation.name}: a bug in Quorate; its log has more", fault=BUG
-    )

@@ -159,7 +159,7 @@ class _Gate:
             # Only then: whoever proves who they are may share an address with one who guesses.
             self._failures.take(_address(scope))
             raise
-        handled(scope).caller = f"{caller.tenant}/{caller.user}" if caller.tenant else caller.user
+        handled(scope).caller = caller.shown
         self._rate.take(caller.whose)
         return caller
 
