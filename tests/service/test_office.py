@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from decimal import Decimal
 from threading import Event, current_thread
 from typing import Any
@@ -15,8 +16,11 @@ from quorate.ledger.chain import Block, Head
 from quorate.loop.engine import Engine
 from quorate.model.records import Phase
 from quorate.operations import asked
+from quorate.operations.answer import Order
 from quorate.operations.asked_service import IssueToken
 from quorate.operations.caller import Role
+from quorate.operations.desk import Desk
+from quorate.operations.operation import Operation
 from quorate.operations.table import OPERATIONS
 from quorate.ports.errors import LedgerEmptyError, StoreFullError
 from quorate.service.office import Office
@@ -136,6 +140,37 @@ def test_a_refusal_is_only_for_who_caused_it() -> None:
             assert not isinstance(found[1], BaseException)
             assert isinstance(found[2], CommandError)
             assert found[2].fault == "unknown-name"
+
+    asyncio.run(scenario())
+
+
+def broken(desk: Desk, asked: object, operation: Operation) -> Order:
+    """Fail by a bug."""
+    del desk, asked, operation
+    raise ZeroDivisionError
+
+
+def test_a_bug_in_one_submit_does_not_fail_those_it_waited_with() -> None:
+    store = SlowStore()
+    bad = replace(SUBMIT, handler=f"{__name__}:broken")
+
+    async def scenario() -> None:
+        async with opened(lambda: small_ledger(store)) as office:
+            store.is_slow = True
+            first = asyncio.create_task(office.ask(ALICE, SUBMIT, submit("r0")))
+            await asyncio.to_thread(store.entered.wait, 10)
+            together = [
+                asyncio.create_task(office.ask(ALICE, operation, submit(f"r{number}")))
+                for number, operation in enumerate((SUBMIT, bad, SUBMIT), start=1)
+            ]
+            await asyncio.sleep(0.05)
+            store.let_go.set()
+            await first
+            found = await asyncio.gather(*together, return_exceptions=True)
+            assert [isinstance(each, ZeroDivisionError) for each in found] == [False, True, False]
+            runs = await office.ask(ADMIN, LIST_RUNS, asked.ListRuns())
+            names = [each["metadata"]["name"] for each in runs.tree["items"]]
+            assert names == ["r0", "r1", "r3"]
 
     asyncio.run(scenario())
 

@@ -8,7 +8,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from quorate.answers.exits import CommandError
 from quorate.core.commands import Apply, Submit
 from quorate.loop.engine import Asked, Engine, Receipt
 from quorate.model.specs import Run
@@ -18,6 +17,7 @@ from quorate.operations.carrying import recorded_answer
 from quorate.operations.desk import Desk
 from quorate.operations.keys import plain
 from quorate.operations.operation import DRY_RUN, Operation
+from quorate.ports.errors import QuorateError
 
 GROUP_MAX: Final = 512
 """How many requests are committed as one block."""
@@ -42,45 +42,63 @@ def may_wait_for_others(operation: Operation, asked: Struct) -> bool:
     return operation.name in _GROUPED and not getattr(asked, DRY_RUN)
 
 
-def answer_together(engine: Engine, askings: Sequence[Asking]) -> list[Answer | CommandError]:
+def answer_together(engine: Engine, askings: Sequence[Asking]) -> list[Answer | Exception]:
     """Return the answer or the refusal of each of ``askings``, in order, once all are durable.
 
-    Raises a ``StoreError`` when the block cannot be committed; then none of them happened.
+    What else goes wrong with one of them is returned for that one, and the others go on. Raises a
+    ``StoreError`` when the block cannot be committed; then none of them happened.
     """
     assert len(askings) <= GROUP_MAX, len(askings)
     orders = [_order(asking) for asking in askings]
-    receipts = iter(
-        engine.execute_group(
-            [
-                Asked(order.command, asking.desk.caller.actor)
-                for asking, order in zip(askings, orders, strict=True)
-                if isinstance(order, Order)
-            ]
-        )
-    )
+    wanted = [
+        Asked(order.command, asking.desk.caller.actor)
+        for asking, order in zip(askings, orders, strict=True)
+        if isinstance(order, Order)
+    ]
+    receipts = iter(_carried_out(engine, wanted))
     return [
         _answer(engine, next(receipts)) if isinstance(order, Order) else order for order in orders
     ]
 
 
-def _order(asking: Asking) -> Order | CommandError:
+def _order(asking: Asking) -> Order | Exception:
     try:
         found = ordered(asking.desk, asking.operation, asking.asked)
-    except CommandError as error:
+        assert isinstance(found, Order), asking
+        command = plain(found.command)
+        assert isinstance(command, Submit) or (
+            isinstance(command, Apply) and all(isinstance(spec, Run) for spec in command.specs)
+        ), command
+    except Exception as error:  # noqa: BLE001 - told to who asked, who is one of many
         return error
-    assert isinstance(found, Order), asking
-    command = plain(found.command)
-    assert isinstance(command, Submit) or (
-        isinstance(command, Apply) and all(isinstance(spec, Run) for spec in command.specs)
-    ), command
     return found
 
 
-def _answer(engine: Engine, receipt: Receipt) -> Answer | CommandError:
+def _carried_out(engine: Engine, wanted: Sequence[Asked]) -> list[Receipt | Exception]:
+    """Return the receipt of each of ``wanted``, or the bug that kept it from being decided.
+
+    A bug fails the block before it is committed: then each is tried in a block of its own.
+    """
+    before = engine.head
+    try:
+        return [*engine.execute_group(wanted)]
+    except QuorateError:
+        raise
+    except Exception as error:
+        if engine.head != before:
+            raise
+        if len(wanted) == 1:
+            return [error]
+    return [each for one in wanted for each in _carried_out(engine, [one])]
+
+
+def _answer(engine: Engine, receipt: Receipt | Exception) -> Answer | Exception:
+    if isinstance(receipt, Exception):
+        return receipt
     kept = receipt.decision.repeats
     try:
         if kept is not None:
             return recorded_answer(engine.answer_kept(kept), is_repeated=True)
         return recorded_answer(receipt)
-    except CommandError as error:
+    except Exception as error:  # noqa: BLE001 - told to who asked, who is one of many
         return error

@@ -391,12 +391,15 @@ def _asking(desk: Desk, slip: Slip) -> Asking:
 
 
 def _replied(
-    slip: Slip, found: Answer | CommandError
+    slip: Slip, found: Answer | Exception
 ) -> tuple[asyncio.Future[Any], Any, BaseException | None]:
-    if isinstance(found, CommandError):
+    if isinstance(found, Exception):
         return slip.done, None, found
     assert slip.operation is not None, slip
-    return slip.done, reply_of(found, slip.operation, slip.form), None
+    try:
+        return slip.done, reply_of(found, slip.operation, slip.form), None
+    except Exception as error:  # noqa: BLE001 - told to who asked, who is one of many
+        return slip.done, None, error
 
 
 def _deliver(settled: _Settled) -> None:

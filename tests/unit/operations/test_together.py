@@ -1,21 +1,25 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import quorate.operations
+from quorate.adapters.store_memory import MemoryStore
 from quorate.answers.exits import CommandError
 from quorate.core.commands import Apply
+from quorate.ledger.chain import Block, Head
 from quorate.loop.engine import Engine
 from quorate.model.specs import Owner
 from quorate.operations import asked
-from quorate.operations.answer import Answer
+from quorate.operations.answer import Answer, Order
 from quorate.operations.answering import answer
 from quorate.operations.caller import Caller, Role
 from quorate.operations.desk import Desk
+from quorate.operations.operation import Operation
 from quorate.operations.statuses import STATUSES
 from quorate.operations.table import OPERATIONS
 from quorate.operations.together import Asking, answer_together, may_wait_for_others
@@ -61,6 +65,44 @@ def test_a_group_is_one_block_and_each_is_told_its_own_events(engine: Engine) ->
     sequences = [event["seq"] for tree in trees for event in tree["events"]]
     assert sequences == list(range(sequences[0], engine.head.seq + 1))
     assert {tree["head"]["height"] for tree in trees} == {engine.head.height}
+
+
+def broken(desk: Desk, asked: object, operation: Operation) -> Order:
+    """Fail by a bug."""
+    del desk, asked, operation
+    raise ZeroDivisionError
+
+
+def test_a_bug_in_one_is_for_its_own_request_only(engine: Engine) -> None:
+    bad = _asking(engine, ALICE, "bad")
+    bad = replace(bad, operation=replace(SUBMIT, handler=f"{__name__}:broken"))
+    height = engine.head.height
+    found = answer_together(
+        engine, [_asking(engine, ALICE, "r1"), bad, _asking(engine, ALICE, "r2")]
+    )
+    assert [type(each) for each in found] == [Answer, ZeroDivisionError, Answer]
+    assert engine.head.height == height + 1
+    assert set(engine.view.runs) == {"r1", "r2"}
+
+
+class FaultyStore(MemoryStore):
+    """A store with a bug: it fails at blocks that tell of the run called poisoned."""
+
+    def append(self, block: Block, *, expected: Head) -> None:
+        if b"poisoned" in block.body:
+            raise ZeroDivisionError
+        super().append(block, expected=expected)
+
+
+def test_a_bug_while_all_are_decided_is_for_the_one_that_has_it() -> None:
+    engine = memory_engine(FaultyStore(), HandClock())
+    assert not engine.execute(Apply((Owner(name="team"),)), actor="test").decision.refusals
+    names = ("r1", "poisoned", "r2")
+    found = answer_together(engine, [_asking(engine, ALICE, name) for name in names])
+    assert [type(each) for each in found] == [Answer, ZeroDivisionError, Answer]
+    assert set(engine.view.runs) == {"r1", "r2"}
+    alone = answer_together(engine, [_asking(engine, ALICE, "poisoned")])
+    assert [type(each) for each in alone] == [ZeroDivisionError]
 
 
 def test_a_refusal_is_for_its_own_request_only(engine: Engine) -> None:
