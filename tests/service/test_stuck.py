@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from threading import Event
 from time import monotonic, sleep
@@ -13,6 +14,7 @@ from quorate.answers.exits import CommandError
 from quorate.service.office import Office
 from quorate.service.pulse import STUCK_S, Pulse
 from tests.service.held import Held, held_service
+from tests.service.serving import read_all
 from tests.service.worlds import small_ledger
 
 
@@ -70,6 +72,31 @@ def test_a_service_whose_ledger_is_stuck_is_alive_and_not_ready(tmp_path: Path) 
             while client.get("/readyz").status_code != 200 and monotonic() < until_s:
                 sleep(0.1)
             assert client.get("/readyz").status_code == 200
+
+
+def test_what_is_given_up_at_the_end_is_told_to_come_back(tmp_path: Path) -> None:
+    held = Held(tmp_path, limits__stop_s="1")
+    held.served.start()
+    held.hold.set()
+    try:
+        with held.served.connect() as writing, held.served.connect() as reading:
+            writing.sendall(held.head("POST /api/v1/tenants", b'{"id": "team"}'))
+            assert held.entered.wait(10)
+            reading.sendall(held.head("GET /api/v1/runs"))
+            sleep(0.2)
+            held.served.daemon.stop()
+            answers = [read_all(connection) for connection in (writing, reading)]
+    finally:
+        held.let_go.set()
+        held.served.stop()
+    for answer in answers:
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503 ")
+        assert b"content-type: application/problem+json" in head
+        assert b"retry-after: 1" in head
+        assert json.loads(body)["code"] == "unavailable"
+    assert b"it may be recorded yet" in answers[0]
+    assert b"it may be recorded yet" not in answers[1]
 
 
 def test_a_service_ends_with_an_error_though_its_ledger_is_stuck(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ _ONCE: Final = frozenset(
         b"last-event-id",
     }
 )
+_READING: Final = ("GET", "HEAD")
 _CONTROL: Final = re.compile(rb"[\x00-\x1f\x7f]")
 _BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _ALWAYS: Final[Headers] = [
@@ -135,6 +136,9 @@ class _Exchange:
             await app(self._scope, self.receive, self.send)
         except GoneError:
             await self._cut_off()
+        except asyncio.CancelledError:
+            # The server has stopped waiting for it; nothing comes after this frame.
+            await self.refuse(_given_up(self.handled.method))
         except Exception as error:  # noqa: BLE001 - the outermost frame of a request
             await self.refuse(error)
 
@@ -217,6 +221,13 @@ class _Exchange:
 def _has_body(scope: Scope) -> bool:
     names = {name for name, _ in scope["headers"]}
     return b"content-length" in names or b"transfer-encoding" in names
+
+
+def _given_up(method: str) -> Exception:
+    text = "the service is stopping, and this was not answered in time; ask again in a moment"
+    if method not in _READING:
+        text += "; it may be recorded yet: look first, or repeat it with its Idempotency-Key"
+    return problem(UNAVAILABLE, text)
 
 
 def _too_large(most: int) -> Exception:
