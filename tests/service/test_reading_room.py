@@ -287,6 +287,28 @@ def test_what_looks_at_no_ledger_leaves_a_reader_free_and_is_one_at_a_time_for_e
     asyncio.run(scenario())
 
 
+def test_one_caller_never_has_all_readers() -> None:
+    async def scenario() -> None:
+        let_go = Event()
+        shelf = Shelf(reading=MemoryStore, clock=SystemClock())
+        room = ReadingRoom(shelf, readers=2)
+        room.open()
+        try:
+            mine = [asyncio.create_task(room.ask("ann", _held_by(let_go))) for _ in range(3)]
+            await asyncio.sleep(0.1)
+            async with asyncio.timeout(10):
+                assert await room.ask("bob", lambda _: "read") == "read"
+                assert await room.run(lambda _: "a part", goes_on=True) == "a part"
+            assert not any(task.done() for task in mine)
+            let_go.set()
+            await asyncio.gather(*mine)
+        finally:
+            let_go.set()
+            room.close()
+
+    asyncio.run(scenario())
+
+
 def test_those_who_have_gone_make_room_for_others() -> None:
     async def scenario() -> None:
         let_go = Event()

@@ -31,7 +31,7 @@ from quorate.ports.store import EventStore
 _LOG = logging.getLogger(__name__)
 
 READERS: Final = 2
-"""How many long questions are answered at once; one of them is about the ledger, or none is."""
+"""How many long questions are answered at once; all but one at most are of one caller."""
 LONG_WAITING_MAX: Final = 64
 """How many long questions may wait; more are told to come back."""
 LONG_OF_ONE_MAX: Final = 16
@@ -120,8 +120,8 @@ class ReadingRoom:
         self._waiting_max = waiting_max
         self._wake = Condition()
         self._slips: deque[_Slip] = deque()
-        # Whose questions are being answered that look at no ledger.
-        self._apart: list[str] = []
+        # What is being answered.
+        self._under_way: list[_Slip] = []
         # Whose questions are not answered yet, in the event loop only.
         self._of_one: Counter[str] = Counter()
         self._is_closing = False
@@ -211,10 +211,10 @@ class ReadingRoom:
                 self._tell(slip, slip.do(reader), None)
             except Exception as error:  # noqa: BLE001 - the thread's top frame: told to who asked
                 self._tell(slip, None, error)
-            if slip.is_apart:
-                with self._wake:
-                    self._apart.remove(slip.whose)
-                    self._wake.notify_all()
+            with self._wake:
+                self._under_way.remove(slip)
+                # One of those who were passed over may begin now.
+                self._wake.notify_all()
 
     def _next(self, reader: Reader) -> _Slip | None:
         """Return the next question, None when there never will be one."""
@@ -237,16 +237,23 @@ class ReadingRoom:
             slip = self._slips.popleft()
             if slip.done.cancelled():
                 continue
-            if slip.is_apart and (
-                slip.whose in self._apart or len(self._apart) >= max(1, self._readers - 1)
-            ):
-                left.append(slip)
-            else:
+            if self._may_begin(slip):
                 found = slip
+                self._under_way.append(slip)
+            else:
+                left.append(slip)
         self._slips.extendleft(reversed(left))
-        if found is not None and found.is_apart:
-            self._apart.append(found.whose)
         return found
+
+    def _may_begin(self, slip: _Slip) -> bool:
+        """Return whether a thread is left to others once ``slip`` is being answered."""
+        most = max(1, self._readers - 1)
+        mine = [each for each in self._under_way if slip.whose and each.whose == slip.whose]
+        if len(mine) >= most:
+            return False
+        apart = [each for each in self._under_way if each.is_apart]
+        is_first = not any(each.is_apart for each in mine)
+        return not slip.is_apart or (is_first and len(apart) < most)
 
     def _tell(self, slip: _Slip, found: object, error: Exception | None) -> None:
         assert self._loop is not None
