@@ -19,8 +19,13 @@ def claim_state(node: UnwipedNode) -> str:
     return "Quarantined" if node.is_quarantined else "Wiping"
 
 
-def apart_text(node: UnwipedNode, name: str) -> str:
-    """Return for whom a node is set apart, and what has to be done before anybody else gets it."""
+def apart_text(node: UnwipedNode, name: str, *, is_shown: bool) -> str:
+    """Return for whom a node is set apart, and what has to be done before anybody else gets it.
+
+    Where it is not for whoever asks to see, only that it is set apart.
+    """
+    if not is_shown:
+        return f"{claim_state(node)}: it is set apart for others"
     text = f"{claim_state(node)}: {node.claim} of {node.user}, until {time_text(node.end_ms)}"
     if node.leases:
         return text

@@ -9,6 +9,7 @@ from quorate.answers.kind import Kind, Row, Tree, document, each
 from quorate.answers.kinds_claims import claim_state, status_text
 from quorate.answers.moment import Moment
 from quorate.answers.table import Column, right, wide
+from quorate.answers.veil import OTHERS
 from quorate.answers.words import bar, names, selector
 from quorate.documents import render
 from quorate.documents.times import duration_text
@@ -43,22 +44,33 @@ def _node_row(moment: Moment, name: str) -> Row:
     )
 
 
+def node_leases(moment: Moment, name: str) -> tuple[list[str], int]:
+    """Return the leases on a node that may be named, and how many others there are."""
+    leases = moment.view.node_leases.get(name, ())
+    shown = sorted(each for each in leases if moment.veil.run(each) == each)
+    return shown, len(leases) - len(shown)
+
+
 def _node_tree(moment: Moment, name: str) -> Tree:
     record = moment.view.nodes[name]
+    shown, others = node_leases(moment, name)
     status: Tree = {
         "status": _status(moment, name).value,
         "domain": record.spec.domain_key,
         "pool": record.island.pool,
         "freeGPUs": _free(moment, record),
-        "leases": sorted(moment.view.node_leases.get(name, ())),
+        "leases": shown,
     }
+    if others:
+        status["otherLeases"] = others
     unwiped = moment.view.unwiped.get(name)
     if unwiped is not None:
+        is_shown = moment.veil.shows_run(unwiped.claim)
         status["claim"] = {
-            "name": unwiped.claim,
-            "user": unwiped.user,
+            "name": unwiped.claim if is_shown else OTHERS,
+            "user": unwiped.user if is_shown else OTHERS,
             "state": claim_state(unwiped),
-            "note": unwiped.note or None,
+            "note": (unwiped.note if is_shown else "") or None,
         }
     return {**render(record.spec), "status": status}
 

@@ -103,7 +103,7 @@ def _reservation_row(moment: Moment, name: str) -> Row:
         str(record.slice.gpus),
         record.slice.flavor,
         place_text(record.slice, most=2),
-        record.cause or "-",
+        moment.veil.text(record.cause) or "-",
         shares_text(record.payers, most=2),
         "-" if natural_ms is None else time_text(natural_ms),
         time_text(record.made.at_ms),
@@ -122,7 +122,7 @@ def reservation_status(moment: Moment, record: ReservationRecord) -> Tree:
         "byConflict": record.by_conflict,
         "slice": place_tree(record.slice),
         "payers": shares_tree(record.payers),
-        "cause": record.cause or None,
+        "cause": moment.veil.text(record.cause) or None,
         "conflict": record.conflict or None,
         "attempts": record.attempts,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from quorate.answers.veil import Veil
 from quorate.model.events import LeaseStarted, Role, Tier
 from quorate.model.records import Lease, Phase, RunRecord
 from quorate.model.specs import EnvelopeId
@@ -13,11 +14,20 @@ from quorate.model.view import StateView
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A view whose holds are settled as of ``now_ms``; ``seq`` is the last event recorded."""
+    """A view whose holds are settled as of ``now_ms``; ``seq`` is the last event recorded.
+
+    ``seen`` are the owners whose things may be named to whoever it is shown; None is all of them.
+    """
 
     view: StateView
     now_ms: int
     seq: int
+    seen: frozenset[str] | None = None
+
+    @property
+    def veil(self) -> Veil:
+        """What may be named of it."""
+        return Veil(self.view, self.seen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

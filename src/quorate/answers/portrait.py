@@ -9,7 +9,7 @@ from quorate.answers.contests import cuts_table, ordeal_lines, shares_table, tok
 from quorate.answers.explanation import promise_lines
 from quorate.answers.kind import Kind
 from quorate.answers.kinds_claims import CLAIM, apart_text, claim_text
-from quorate.answers.kinds_fleet import NODE
+from quorate.answers.kinds_fleet import NODE, node_leases
 from quorate.answers.kinds_money import (
     BUDGET,
     CAP,
@@ -52,8 +52,10 @@ from quorate.documents.times import time_text
 from quorate.model.events import ReservationMoved, Tier
 from quorate.model.records import Phase, ReservationRecord, RunRecord
 from quorate.model.specs import CapId
+from quorate.model.words import counted
 
 Portrait = Callable[[Moment, str, Sequence[Entry]], list[str]]
+_NONE: Final = "none"
 
 
 def run_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
@@ -110,7 +112,7 @@ def _promised(moment: Moment, promise: ReservationRecord, timeline: Sequence[Ent
         if isinstance(entry.event, ReservationMoved)
         and entry.event.reservation == promise.made.reservation
     ]
-    return "\n".join(promise_lines(promise, moment.now_ms, moves))
+    return "\n".join(promise_lines(moment.veil.promise(promise), moment.now_ms, moves))
 
 
 def _run_facts(moment: Moment, record: RunRecord) -> list[tuple[str, str]]:
@@ -132,7 +134,10 @@ def _run_facts(moment: Moment, record: RunRecord) -> list[tuple[str, str]]:
     if record.started_ms is not None:
         facts.append(("First started", since(record.started_ms, now_ms)))
     facts += [
-        ("Must be gone", f"{until(at_ms, now_ms)}: room is kept for reservation/{promised_to}")
+        (
+            "Must be gone",
+            f"{until(at_ms, now_ms)}: room is kept for reservation/{moment.veil.run(promised_to)}",
+        )
         for _, at_ms, promised_to in record.backfills
     ]
     if record.via_conflict:
@@ -197,12 +202,21 @@ def node_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[
     sections = [_listing(moment, NODE, [name], wide=True)]
     unwiped = moment.view.unwiped.get(name)
     if unwiped is not None:
-        sections.append(_section("Claim", apart_text(unwiped, name)))
-    leases = sorted(moment.view.node_leases.get(name, ()))
-    sections.append(_section("Leases", _listing(moment, LEASE, leases)))
+        is_shown = moment.veil.shows_run(unwiped.claim)
+        sections.append(_section("Claim", apart_text(unwiped, name, is_shown=is_shown)))
+    leases, others = node_leases(moment, name)
+    sections.append(_section("Leases", _with_others(_listing(moment, LEASE, leases), others)))
     rows = [timeline_row(entry) for entry in timeline]
     sections.append(_section("Timeline", table(TIMELINE_COLUMNS, rows)))
     return sections
+
+
+def _with_others(text: str, others: int) -> str:
+    """Return what may be named, and how many leases of others there are beside it."""
+    if not others:
+        return text
+    more = f"{counted(others, 'lease')} of others"
+    return more if text == _NONE else f"{text}\nand {more}"
 
 
 def owner_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
@@ -340,7 +354,7 @@ def plain_portrait(moment: Moment, kind: Kind, name: str) -> list[str]:
 
 def _listing(moment: Moment, kind: Kind, wanted: Sequence[str], *, wide: bool = False) -> str:
     if not wanted:
-        return "none"
+        return _NONE
     return table(kind.columns, kind.rows(moment, wanted), show_wide=wide)
 
 

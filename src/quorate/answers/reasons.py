@@ -49,7 +49,7 @@ def reason_now(moment: Moment, record: RunRecord) -> Reason:
     if answer is None:
         return Reason(refusal=None)
     since_ms = None if is_news(known, answer) else record.refused_since_ms
-    return Reason(refusal=answer, since_ms=since_ms)
+    return Reason(refusal=moment.veil.refusal(answer), since_ms=since_ms)
 
 
 def reasons_now(moment: Moment, names: Sequence[str]) -> dict[str, Reason]:
@@ -62,6 +62,6 @@ def reasons_now(moment: Moment, names: Sequence[str]) -> dict[str, Reason]:
         found[record.spec.name] = (
             reason_now(moment, record)
             if record.refusal is None
-            else Reason(refusal=record.refusal, since_ms=at_ms, as_of_ms=at_ms)
+            else Reason(refusal=moment.veil.refusal(record.refusal), since_ms=at_ms, as_of_ms=at_ms)
         )
     return found

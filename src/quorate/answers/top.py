@@ -9,12 +9,11 @@ from typing import Any, Final
 from quorate.answers.kinds_fleet import island_keys
 from quorate.answers.moment import Moment
 from quorate.answers.table import Column, right, table, wide
+from quorate.answers.veil import OTHERS
 from quorate.answers.words import bar, percent
 from quorate.model.events import NodeStatus, Role
 from quorate.model.island import Island, IslandKey
 
-OTHERS: Final = "(others)"
-"""Whom those are shown as that are not for everybody to see; no owner can be called so."""
 _BAR: Final = 30
 
 

@@ -21,6 +21,7 @@ from quorate.model.state import State
 from quorate.model.view import StateView
 from quorate.operations.caller import Caller
 from quorate.operations.recent import Recent
+from quorate.operations.visibility import seen_by
 from quorate.ports.clock import Clock
 from quorate.ports.logs import Logs
 from quorate.ports.store import EventStore
@@ -71,16 +72,20 @@ class Desk:
 
     @cached_property
     def moment(self) -> Moment:
-        """The state with holds settled; a note says which runs time has stopped."""
+        """The state with holds settled; a note says which runs of theirs time has stopped."""
         scribe = Scribe(self.recorded, now_ms=self.now_ms, actor="reader")
         settle_holds(scribe)
-        stopped = [event.run for event in scribe.events if isinstance(event, RunRequeued)]
+        found = Moment(
+            scribe.view, self.now_ms, self.recorded.seq, seen_by(self.recorded, self.caller)
+        )
+        ended = (event.run for event in scribe.events if isinstance(event, RunRequeued))
+        stopped = [run for run in ended if found.veil.shows_run(run)]
         if stopped:
             self.notes.append(
                 f"note: the money of {', '.join(stopped)} has ended, which is shown and not yet "
                 "recorded; record it: quorate tick"
             )
-        return Moment(scribe.view, self.now_ms, self.recorded.seq)
+        return found
 
     def aside(self) -> tuple[str, ...]:
         """Return what is said aside, which runs time has stopped included."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from quorate.answers.exits import CommandError, Exit
+from quorate.ledger.codec import event_to_json
 from quorate.model.view import StateView
 from quorate.operations.answering import check_role
 from quorate.operations.asked_ledger import WatchEvents
@@ -70,7 +71,10 @@ class Follower:
                 event = page.events[seq - page.first_seq]
                 self.cursor = seq
                 if sight.sees(event) and self._watched.concerns(event, view):
-                    found.append((seq, page.told(seq)))
+                    told = sight.told(event)
+                    # What everybody may be told is made once, and shared.
+                    tree = page.told(seq) if told is event else event_to_json(seq, told)
+                    found.append((seq, tree))
                     if len(found) == limit:
                         break
         return found

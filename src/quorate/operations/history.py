@@ -6,6 +6,7 @@ import base64
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
@@ -38,7 +39,7 @@ def list_events(desk: Desk, asked: ListEvents, operation: Operation) -> Answer:
     sight = Sight(view, desk.caller)
     is_chosen = _chosen(view, sight, asked)
     chosen = (
-        entry
+        replace(entry, event=sight.told(entry.event))
         for entry in _entries_from(desk, asked.first or 1)
         if is_chosen(entry.event) and sight.sees(entry.event)
     )

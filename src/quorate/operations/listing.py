@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from quorate.answers.exits import UNKNOWN_NAME, CommandError, Exit
@@ -23,6 +24,7 @@ from quorate.operations.etags import etag_of
 from quorate.operations.operation import Operation
 from quorate.operations.past import as_it_was
 from quorate.operations.visibility import visible
+from quorate.operations.visible_events import Sight
 
 _PART: Final = re.compile("[/@]")
 """Where a part of a name ends; what is before it will do."""
@@ -37,7 +39,7 @@ def list_things(desk: Desk, asked: ListThings, operation: Operation) -> Answer:
     if isinstance(asked, ListRuns):
         newest = asked.newest
         if asked.owner is not None or asked.phase is not None:
-            names = _matching(moment, names, asked.owner, asked.phase)
+            names = _matching(moment, names, asked)
     names, more = page(names, asked.limit, asked.cursor, newest=newest)
     if more and asked.limit == PAGE_MAX:
         desk.notes.append(MORE)
@@ -100,9 +102,13 @@ def describe_thing(desk: Desk, asked: GetThing, operation: Operation) -> Answer:
         else:
             timeline = []
             if is_about is not None:
-                every = entries(desk.store.blocks())
+                sight = Sight(moment.view, desk.caller)
                 timeline = [
-                    each for each in every if each.seq <= moment.seq and is_about(each.event, name)
+                    replace(each, event=sight.told(each.event))
+                    for each in entries(desk.store.blocks())
+                    if each.seq <= moment.seq
+                    and is_about(each.event, name)
+                    and sight.sees(each.event)
                 ]
             parts = portrait(moment, name, timeline)
         sections.append("\n\n".join(parts))
@@ -151,15 +157,14 @@ def _called(known: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-def _matching(
-    moment: Moment, names: Sequence[str], owner: str | None, phase: str | None
-) -> list[str]:
-    """Return the runs of ``names`` that are of ``owner`` and in ``phase``, where they are given."""
+def _matching(moment: Moment, names: Sequence[str], asked: ListRuns) -> list[str]:
+    """Return the runs of ``names``, which may be seen, of the owner and in the phase asked for."""
+    owner, phase = asked.owner, asked.phase
     records = [moment.view.runs[name] for name in names]
-    # An owner that was removed still has runs that are over.
+    # An owner that was removed still has runs that are over. One that may not be seen is not there.
     if not (
         owner is None
-        or owner in moment.view.owners
+        or (owner in moment.view.owners and moment.veil.shows_owner(owner))
         or any(record.spec.owner == owner for record in records)
     ):
         raise CommandError(

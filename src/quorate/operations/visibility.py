@@ -27,6 +27,11 @@ def tenants_of(view: StateView, caller: Caller) -> frozenset[str]:
     return frozenset(found)
 
 
+def seen_by(view: StateView, caller: Caller) -> frozenset[str] | None:
+    """Return the tenants whose things may be named to ``caller``; None is all of them."""
+    return None if caller.oversees else tenants_of(view, caller)
+
+
 def sees_owner(view: StateView, caller: Caller, owner: str) -> bool:
     """Return whether the things of ``owner`` are to be seen by ``caller``."""
     return caller.oversees or owner in tenants_of(view, caller)

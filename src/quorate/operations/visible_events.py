@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from quorate.answers.timeline import run_of
+from quorate.answers.veil import Veil
 from quorate.model.events import (
     BudgetApplied,
     ConflictDeclared,
@@ -29,7 +30,7 @@ from quorate.model.events import (
 )
 from quorate.model.view import StateView
 from quorate.operations.caller import Caller
-from quorate.operations.visibility import tenants_of
+from quorate.operations.visibility import seen_by, tenants_of
 
 _EVERYBODYS: Final = (
     LedgerOpened,
@@ -50,12 +51,17 @@ class Sight:
         self._view = view
         self._sees_all = caller.oversees
         self._mine = tenants_of(view, caller)
+        self.veil = Veil(view, seen_by(view, caller))
 
     def sees(self, event: Event) -> bool:
         """Return whether the caller may see ``event``."""
         if self._sees_all or isinstance(event, _EVERYBODYS):
             return True
         return not self._mine.isdisjoint(self._owners_of(event))
+
+    def told(self, event: Event) -> Event:
+        """Return ``event``, which the caller sees, without the names of what it does not."""
+        return self.veil.event(event)
 
     def sees_run(self, name: str) -> bool:
         """Return whether there is a run ``name`` that the caller may see."""

@@ -54,7 +54,7 @@ def visible(engine: Engine, caller: Caller) -> list[tuple[int, object]]:
     """Return what ``caller`` is to be told, by looking at the whole ledger at once."""
     sight = Sight(engine.view, caller)
     return [
-        (entry.seq, event_to_json(entry.seq, entry.event))
+        (entry.seq, event_to_json(entry.seq, sight.told(entry.event)))
         for entry in entries(engine.store.blocks())
         if sight.sees(entry.event)
     ]

@@ -1,0 +1,145 @@
+"""What is not for everybody's eyes, put away: names of others' things in texts that one may see.
+
+A run is told why it waits, and what came of a command; both may speak of others. Their use is
+told, and how much of it: not whose it is (docs/adr/0019). Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from quorate.model.events import (
+    BackfillNoted,
+    EndReason,
+    Event,
+    LeaseEnded,
+    LeaseEnding,
+    ReservationMoved,
+    RunRefused,
+    SpareFilled,
+)
+from quorate.model.records import ReservationRecord
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.view import StateView
+
+OTHERS: Final = "(others)"
+"""What everything is called that is not for whoever asks to see; nothing else can be called so."""
+
+_KEPT: Final = re.compile(r"(room is kept for )(.+?)(, [0-9]+ of [0-9]+ GPUs? short)")
+_OVERDUE: Final = re.compile(r"(overdue: )([^;]+)()")
+_MOVED: Final = re.compile(r"(reservation )(\S+)(, made before it, has moved)")
+"""Where names stand in the causes that ``core/replan.py`` records, and in ``sentence``."""
+_TAKEN: Final = re.compile(r"Run/([^ ]+): (.+) \([A-Za-z]+\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Veil:
+    """What may be named: all that belongs to ``seen``, or None for everything there is.
+
+    ``new`` are runs of theirs that ``view`` does not have.
+    """
+
+    view: StateView
+    seen: frozenset[str] | None = None
+    new: frozenset[str] = frozenset()
+
+    def shows_owner(self, name: str) -> bool:
+        """Return whether an owner may be named."""
+        return self.seen is None or name in self.seen
+
+    def shows_run(self, name: str) -> bool:
+        """Return whether a run may be named; one that is not known may not."""
+        if self.seen is None or name in self.new:
+            return True
+        record = self.view.runs.get(name)
+        return record is not None and record.spec.owner in self.seen
+
+    def owner(self, name: str) -> str:
+        """Return an owner as it is called."""
+        return name if self.shows_owner(name) else OTHERS
+
+    def run(self, name: str) -> str:
+        """Return a run as it is called; also a lease, a pledge or a reservation, by its run."""
+        # A lease is called after its run, and so is a reservation: RUN/1, RUN@1.
+        whose = re.split("[/@]", name, maxsplit=1)[0]
+        return name if self.shows_run(whose) else OTHERS
+
+    def runs(self, names: Iterable[str]) -> list[str]:
+        """Return runs, leases or reservations as they are called, all others in one word."""
+        return list(dict.fromkeys(self.run(name) for name in names))
+
+    def actor(self, name: str) -> str:
+        """Return who did something; those of a tenant have its name before theirs."""
+        tenant, slash, _ = name.partition("/")
+        return name if not slash or self.shows_owner(tenant) else OTHERS
+
+    def text(self, text: str) -> str:
+        """Return why something was moved, or is refused, with the names that may be told."""
+        if self.seen is None:
+            return text
+        for pattern in (_KEPT, _OVERDUE, _MOVED):
+            text = pattern.sub(lambda m: m[1] + ", ".join(self.runs(m[2].split(", "))) + m[3], text)
+        return text
+
+    def refusal(self, refusal: Refusal) -> Refusal:
+        """Return ``refusal`` with the names that may be told."""
+        if self.seen is None:
+            return refusal
+        subject = refusal.subject
+        if refusal.code is RefusalCode.RESERVED:
+            subject = ", ".join(self.runs(subject.split(", ")))
+        elif refusal.code is RefusalCode.ALREADY_EXISTS:
+            taken = _TAKEN.fullmatch(subject)
+            # That a name is taken has to be said, and nothing else of what has it.
+            if taken is not None and not self.shows_run(taken[1]):
+                subject = f"Run/{taken[1]}: {taken[2]}"
+        also = None if refusal.also is None else self.refusal(refusal.also)
+        return replace(refusal, subject=subject, also=also)
+
+    def promise(self, record: ReservationRecord) -> ReservationRecord:
+        """Return a reservation with the names that may be told."""
+        if self.seen is None or not record.cause:
+            return record
+        told = record.copy()
+        told.cause = self.text(record.cause)
+        return told
+
+    def event(self, event: Event) -> Event:
+        """Return ``event``, which may be seen, with the names that may be told.
+
+        The very same where that is all of them.
+        """
+        if self.seen is None:
+            return event
+        told = self._names_in(event)
+        actor = self.actor(event.actor)
+        return told if actor == told.actor else replace(told, actor=actor)
+
+    def _names_in(self, event: Event) -> Event:  # noqa: PLR0911 - one answer per kind
+        match event:
+            case RunRefused():
+                refusal = self.refusal(event.refusal)
+                return event if refusal == event.refusal else replace(event, refusal=refusal)
+            case ReservationMoved():
+                cause = self.text(event.cause)
+                return event if cause == event.cause else replace(event, cause=cause)
+            case BackfillNoted() if self.run(event.reservation) == OTHERS:
+                return replace(event, reservation=OTHERS)
+            case SpareFilled():
+                lease, filler = self.run(event.lease), self.run(event.filler)
+                if (lease, filler) == (event.lease, event.filler):
+                    return event
+                pledge = event.pledge if lease == event.lease else OTHERS
+                return replace(event, pledge=pledge, lease=lease, filler=filler)
+            case LeaseEnding() | LeaseEnded() if (
+                event.reason is EndReason.RECLAIMED_BY_SPARE and self.run(event.detail) == OTHERS
+            ):
+                # The detail is the run whose spare it was.
+                return replace(event, detail=OTHERS)
+            case _:
+                return event

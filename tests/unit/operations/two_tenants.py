@@ -1,0 +1,190 @@
+"""A ledger of two tenants that have nothing to do with each other, on nodes that they share.
+
+Everything that can belong to somebody is there twice: work, money, claims, promises, tokens. A
+third tenant went through a conflict, which is published.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from msgspec import Struct
+
+from quorate.core.commands import (
+    Apply,
+    Command,
+    IssueToken,
+    Release,
+    Resolve,
+    RevokeToken,
+    Submit,
+    Tick,
+)
+from quorate.loop.engine import Engine
+from quorate.model.amounts import HOUR_MS, MINUTE_MS
+from quorate.model.events import TokenRole
+from quorate.model.specs import Cap, Follow, Malleable, Owner, Pool, Quota
+from quorate.operations.answer import Answer
+from quorate.operations.answering import answer
+from quorate.operations.caller import Caller, Role
+from quorate.operations.desk import Desk
+from quorate.operations.table import OPERATIONS
+from quorate.testing.engines import HandClock, memory_engine
+from quorate.testing.world import budget, envelope, fleet, run
+
+ADMIN: Final = Caller(actor="root", role=Role.ADMIN, user="root")
+USER: Final = Caller(actor="mine/mia", role=Role.USER, user="mia", tenant="mine")
+MANAGER: Final = Caller(actor="mine/max", role=Role.TENANT_ADMIN, user="max", tenant="mine")
+THEIRS: Final = Caller(actor="zeta/zed", role=Role.USER, user="zed", tenant="zeta")
+OF_TENANT: Final = (USER, MANAGER)
+
+_QUOTA: Final = Quota(fair_share_target_ppm=700_000, gpu_ms_budget=1_000 * HOUR_MS, nodes_max=40)
+
+
+def _budget(owner: str) -> Any:
+    lines = (f"{owner}-line",)
+    caps = (Cap(name=f"{owner}-cap", flavor="H100", envelopes=lines, concurrency_max=64),)
+    return budget(
+        f"{owner}-money",
+        owner,
+        envelope(f"{owner}-line", 64),
+        envelope(f"{owner}-slow", 64, flavor="L40"),
+        envelope(f"{owner}-small", 8, flavor="A10", gpu_ms_max=8 * HOUR_MS),
+        caps=caps,
+    )
+
+
+def _of(owner: str, name: str, gpus: int, **more: Any) -> Command:
+    user = {"mine": "mia", "zeta": "zed"}.get(owner, f"{owner}-user")
+    fields = {"user": user, "expected_duration_ms": 20 * HOUR_MS} | more
+    return Submit(run(f"{owner}-{name}", gpus, owner, **fields))
+
+
+def _token(name: str, tenant: str, user: str) -> Command:
+    return IssueToken(
+        token=name, digest="0" * 64, role=TokenRole.USER, tenant=tenant, user=user, note=name
+    )
+
+
+def _world(*, has_conflicts: bool) -> Command:
+    """Return what is declared; without conflicts nobody may call for one, but an operator."""
+    pool = Pool(name="default", disruption_gpu_ms_per_day=None if has_conflicts else 0)
+    return Apply(
+        (
+            pool,
+            *fleet({"A": 32, "B": 16}),
+            *fleet({"C": 16}, flavor="L40"),
+            *fleet({"D": 8}, flavor="A10"),
+            Owner(name="mine", quota=_QUOTA),
+            Owner(name="mine-team", parents=("mine",)),
+            Owner(name="zeta", quota=_QUOTA),
+            Owner(name="zeta-team", parents=("zeta",)),
+            Owner(name="omega"),
+            *(_budget(owner) for owner in ("mine", "zeta", "omega")),
+        )
+    )
+
+
+_CLAIM: Final = {"sensitive": True, "selector": (("fabric.domain", "B"),)}
+_ELASTIC: Final = Malleable(gpus_min=4, gpus_max=8, gpus_step=4, gpus_desired=8)
+STEPS: Final[tuple[tuple[str, Command], ...]] = (
+    ("root", _token("zetatoken", "zeta", "zed")),
+    ("root", _token("zetagone", "zeta", "zoe")),
+    ("root", RevokeToken("zetagone", "lost")),
+    ("root", _token("minetoken", "mine", "mia")),
+    ("root", _token("minespare", "mine", "mia")),
+    ("omega/ole", _of("omega", "drawn", 8, flavors=("L40",))),
+    ("omega/ole", _of("omega", "other", 8, flavors=("L40",))),
+    # A claim, and a node that is to be wiped after another.
+    ("zeta/zed", _of("zeta", "claim", 8, **_CLAIM)),
+    ("zeta/zed", _of("zeta", "over", 8, **_CLAIM)),
+    ("zeta/zed", Release("zeta-over", "zed is done")),
+    # Work on the same nodes, spares among it.
+    ("zeta/zed", _of("zeta", "keeper", 4, group_gpus=4, spares_per_group=4)),
+    ("zeta/zed", _of("zeta", "half", 2)),
+    ("mine/mia", _of("mine", "half", 2)),
+    ("zeta/zed", _of("zeta", "short", 2, flavors=("A10",), expected_duration_ms=HOUR_MS)),
+    ("mine/mia", _of("mine", "short", 2, flavors=("A10",), expected_duration_ms=HOUR_MS)),
+    ("mine/mia", _of("mine", "elastic", 8, malleable=_ELASTIC)),
+    ("zeta/zed", _of("zeta", "soon", 4, expected_duration_ms=3 * HOUR_MS)),
+    # Promises: theirs first, then ours behind it, and some in front of it.
+    ("zeta/zed", _of("zeta", "waits", 24)),
+    ("mine/mia", _of("mine", "waits", 24)),
+    ("mine/mia", _of("mine", "front", 4, expected_duration_ms=HOUR_MS)),
+    ("mine/mia", _of("mine", "behind", 4)),
+    ("zeta/zed", _of("zeta", "behind", 4)),
+    ("mine/mia", _of("mine", "filler", 8, expected_duration_ms=2 * HOUR_MS)),
+    ("zeta/zed", _of("zeta", "front", 2, expected_duration_ms=HOUR_MS)),
+    ("mine/mia", _of("mine", "late", 2, expected_duration_ms=HOUR_MS)),
+    ("mine/mia", _of("mine", "after", 2, follow=Follow(after=("mine-waits",)))),
+)
+
+
+@dataclass
+class TwoTenants:
+    """The ledger, and what nobody of ``mine`` may be told.
+
+    With conflicts promised starts call for room, so that names of both are published. ``opening``
+    makes another ledger than one in memory.
+    """
+
+    has_conflicts: bool = False
+    hours_later: int = 0
+    ticks: int = 5
+    opening: Callable[[HandClock], Engine] | None = None
+    clock: HandClock = field(default_factory=HandClock)
+    engine: Engine = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Let everything happen that is told of above."""
+        opening = self.opening or (lambda clock: memory_engine(clock=clock))
+        self.engine = opening(self.clock)
+        self._do(_world(has_conflicts=self.has_conflicts), "root")
+        for actor, command in STEPS:
+            self.clock.ms += MINUTE_MS
+            self._do(command, actor)
+        for _ in range(self.ticks):
+            self.clock.ms += HOUR_MS
+            self._do(Tick(), "zeta/zed")
+        self._do(Resolve("default", "L40", (), 8), "root")
+        self.clock.ms += HOUR_MS
+        self._do(Tick(), "zeta/zed")
+        # What is due is told of, and not recorded yet.
+        self.clock.ms += self.hours_later * HOUR_MS
+
+    def _do(self, command: Command, actor: str) -> None:
+        decision = self.engine.execute(command, actor=actor).decision
+        assert not decision.refusals, (command, decision.refusals)
+
+    def ask(self, caller: Caller, name: str, asked: Struct) -> Answer:
+        """Return what ``caller`` is answered."""
+        return answer(Desk(self.engine, caller), OPERATIONS[name], asked)
+
+    def secrets(self) -> set[str]:
+        """Return the names that are not for the tenant ``mine``: all that nobody has published."""
+        view = self.engine.view
+        runs = {name for name, each in view.runs.items() if each.spec.owner == THEIRS.tenant}
+        budgets = {name for name, each in view.budgets.items() if each.owner == THEIRS.tenant}
+        lines = {each.spec.name for each in view.envelopes.values() if each.owner == THEIRS.tenant}
+        found = runs | budgets | lines | {"zed", "zoe", "zeta", "zeta-team", "zeta-cap"}
+        return (found | {"zetatoken", "zetagone"}) - self._published()
+
+    def _published(self) -> set[str]:
+        """Return whom conflicts name: those are everybody's to check."""
+        found: set[str] = set()
+        for record in self.engine.view.conflicts.values():
+            declared, resolved = record.declared, record.resolved
+            found |= {each.run for each in declared.tokens}
+            found |= {each.owner for each in declared.tokens}
+            found.add(declared.reservation.rpartition("@")[0])
+            found |= set() if resolved is None else {each.run for each in resolved.cuts}
+        return found
+
+    def told(self, text: str) -> list[str]:
+        """Return the secrets that ``text`` tells, each with the words around it."""
+        names = "|".join(sorted(self.secrets(), key=len, reverse=True))
+        pattern = rf"(?<![A-Za-z0-9-])(?:{names})(?![A-Za-z0-9]|-[a-z])"
+        return [text[max(0, m.start() - 80) : m.end() + 20] for m in re.finditer(pattern, text)]
