@@ -19,11 +19,14 @@ _NONCE_BYTES: Final = 16
 _NAME_BYTES: Final = 4
 
 
-def ready(document: Document, view: StateView, actor: str, taken: set[str]) -> Run:
+def ready(
+    document: Document, view: StateView, user: str, taken: set[str], *, for_others: bool = True
+) -> Run:
     """Return the run of ``document`` with everything it left to the client.
 
     A run that is there already under its name lends what is left out, so that applying the same
-    file twice changes nothing. ``taken`` are names given away in the same breath; it grows.
+    file twice changes nothing; unless ``for_others`` only one of ``user``'s own. ``taken`` are
+    names given away in the same breath; it grows.
     """
     run = document.spec
     assert isinstance(run, Run), document
@@ -31,9 +34,9 @@ def ready(document: Document, view: StateView, actor: str, taken: set[str]) -> R
         run = replace(run, name=_new_name(document.generate_name, view.runs, taken))
     taken.add(run.name)
     known = view.runs.get(run.name)
-    if known is not None:
+    if known is not None and (for_others or known.spec.user == user):
         run = replace(run, nonce=run.nonce or known.spec.nonce, user=run.user or known.spec.user)
-    return replace(run, nonce=run.nonce or secrets.token_hex(_NONCE_BYTES), user=run.user or actor)
+    return replace(run, nonce=run.nonce or secrets.token_hex(_NONCE_BYTES), user=run.user or user)
 
 
 def _new_name(prefix: str, runs: Container[str], taken: Iterable[str]) -> str:

@@ -18,7 +18,7 @@ from quorate.operations.visibility import visible
 def apply_documents(desk: Desk, asked: ask.Apply, operation: Operation) -> Order:
     """Return the order to hold all documents of a request, or none of them."""
     del operation
-    documents = read_trees(asked.documents)
+    documents = read_trees(asked.documents, desk.caller.tenant)
     return Order(command=Apply(tuple(specs_of(desk.recorded, desk.caller, documents))))
 
 

@@ -17,6 +17,7 @@ from quorate.model.selector import matches, selector_of
 from quorate.model.view import StateView
 from quorate.operations import asked_fleet as ask
 from quorate.operations.answer import Order
+from quorate.operations.caller import Role
 from quorate.operations.desk import Desk
 from quorate.operations.notes import checked_line
 from quorate.operations.operation import Operation
@@ -50,7 +51,8 @@ def claim_nodes(desk: Desk, asked: ask.ClaimNodes, operation: Operation) -> Orde
         gpus = asked.nodes * _node_size(view, asked)
     assert gpus is not None
     document = claim_document(asked, gpus, words=_FIELDS)
-    return Order(command=Submit(ready(document, view, caller.user, set())))
+    for_others = caller.role is Role.ADMIN
+    return Order(command=Submit(ready(document, view, caller.user, set(), for_others=for_others)))
 
 
 def claim_document(asked: ask.ClaimNodes, gpus: int, *, words: Mapping[str, str]) -> Document:

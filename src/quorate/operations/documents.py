@@ -9,20 +9,23 @@ from quorate.answers.assign import assigned
 from quorate.answers.exits import CommandError, Exit
 from quorate.documents import Document, Invalid, parse_tree
 from quorate.model.specs import Run
-from quorate.operations.caller import Caller
+from quorate.operations.caller import Caller, Role
 
 if TYPE_CHECKING:
     from quorate.core.commands import Applied
     from quorate.model.view import StateView
 
 
-def read_trees(trees: Sequence[dict[str, Any]]) -> list[Document]:
-    """Return the documents that ``trees`` are, or raise with every problem of all of them."""
+def read_trees(trees: Sequence[dict[str, Any]], tenant: str = "") -> list[Document]:
+    """Return the documents that ``trees`` are, or raise with every problem of all of them.
+
+    Runs that do not say whose they are belong to ``tenant``, where there is one.
+    """
     found: list[Document] = []
     problems: list[str] = []
     for position, tree in enumerate(trees):
         source = "document" if len(trees) == 1 else f"documents[{position}]"
-        parsed = parse_tree(None, tree, source=source)
+        parsed = parse_tree(None, _owned(tree, tenant), source=source)
         if isinstance(parsed, Invalid):
             problems += [problem.text() for problem in parsed.problems]
         else:
@@ -38,6 +41,13 @@ def read_trees(trees: Sequence[dict[str, Any]]) -> list[Document]:
     if problems:
         raise CommandError(Exit.INVALID, *problems)
     return found
+
+
+def _owned(tree: dict[str, Any], tenant: str) -> dict[str, Any]:
+    spec = tree.get("spec")
+    if not tenant or tree.get("kind") != "Run" or not isinstance(spec, dict) or "owner" in spec:
+        return tree
+    return tree | {"spec": {"owner": tenant} | spec}
 
 
 def changed_document(tree: dict[str, Any], assignments: Sequence[str], *, source: str) -> Document:
@@ -68,7 +78,7 @@ def specs_of(view: StateView, caller: Caller, documents: Sequence[Document]) -> 
 
     taken: set[str] = set()
     return [
-        ready(document, view, caller.user, taken)
+        ready(document, view, caller.user, taken, for_others=caller.role is Role.ADMIN)
         if isinstance(document.spec, Run)
         else document.spec
         for document in documents
