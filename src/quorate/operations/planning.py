@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from quorate.answers.exits import UNKNOWN_NAME, CommandError, Exit
 from quorate.answers.explanation import explanation_lines, explanation_tree
 from quorate.answers.failures import refused
 from quorate.answers.forecasts import forecast_lines, forecast_tree
 from quorate.answers.timeline import moves_of
+from quorate.answers.veil import Veil
+from quorate.answers.veiled import veiled_explanation, veiled_forecast
 from quorate.core.commands import Submit
 from quorate.core.explain import Explanation, explain
 from quorate.core.plan import Forecast, foretell, foretell_new
@@ -47,13 +51,13 @@ def forecast_of(desk: Desk, run: str) -> Forecast:
     view = desk.recorded
     found = foretell(view, view.runs[run].spec, desk.now_ms, has_executor=desk.has_executor)
     assert isinstance(found, Forecast), found
-    return found
+    return veiled_forecast(found, desk.moment.veil)
 
 
 def plan_runs(desk: Desk, asked: ask.PlanRuns, operation: Operation) -> Answer:
     """Return when runs would start, as if they were submitted now, in this order."""
     del operation
-    documents = read_trees(asked.documents)
+    documents = read_trees(asked.documents, desk.caller.tenant)
     check_only_runs(documents)
     specs = specs_of(desk.recorded, desk.caller, documents)
     runs = [spec for spec in specs if isinstance(spec, Run)]
@@ -62,9 +66,11 @@ def plan_runs(desk: Desk, asked: ask.PlanRuns, operation: Operation) -> Answer:
         for run in runs:
             check_command(desk.recorded, desk.caller, Submit(run))
     found = foretell_new(desk.recorded, runs, desk.now_ms, has_executor=desk.has_executor)
+    veil = desk.moment.veil
     if isinstance(found, tuple):
-        raise refused(found)
-    return _planned(desk, found, asked.source)
+        raise refused([veil.refusal(each) for each in found])
+    veil = Veil(veil.view, veil.seen, frozenset(run.name for run in runs))
+    return _planned(desk, [veiled_forecast(each, veil) for each in found], asked.source)
 
 
 def _planned(desk: Desk, found: Sequence[Forecast], source: str) -> Answer:
@@ -94,14 +100,19 @@ def explain_run(desk: Desk, asked: ask.AboutRun, operation: Operation) -> Answer
             f"no run {name!r}; list them: quorate get runs",
             fault=UNKNOWN_NAME,
         )
-    found = explain(desk.recorded, name, desk.now_ms)
-    assert isinstance(found, Explanation), found
+    explained = explain(desk.recorded, name, desk.now_ms)
+    assert isinstance(explained, Explanation), explained
+    found = veiled_explanation(explained, moment.veil)
 
     def lines(wide: bool) -> list[str]:  # noqa: FBT001 - as every answer is asked
         del wide
         moves = []
         if found.reservation is not None and found.reservation.cause:
-            moves = moves_of(desk.store, found.reservation.made.reservation)
+            made = found.reservation.made.reservation
+            moves = [
+                replace(each, cause=moment.veil.text(each.cause))
+                for each in moves_of(desk.store, made)
+            ]
         return explanation_lines(found, moment.now_ms, desk.prefix, moves)
 
     return Answer(

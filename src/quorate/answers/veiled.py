@@ -1,0 +1,130 @@
+"""Explanations, forecasts and effects with the names that whoever asks may be told. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from msgspec.structs import replace as replace_fields
+
+from quorate.answers.veil import OTHERS, Veil
+from quorate.core.commands import Wiped
+from quorate.core.contest import Contest
+from quorate.core.cuts import Candidate
+from quorate.core.effect import Effect
+from quorate.core.explain import Explanation, Remedy
+from quorate.core.plan import Forecast
+from quorate.core.quota_holders import QuotaInTheWay
+from quorate.core.resolver import Drawn
+from quorate.core.standing import Standing
+from quorate.model.refusal import Refusal
+
+
+def veiled_explanation(found: Explanation, veil: Veil) -> Explanation:
+    """Return ``found`` with the names that may be told."""
+    if veil.seen is None:
+        return found
+    return replace(
+        found,
+        refusal=None if found.refusal is None else veil.refusal(found.refusal),
+        standing=None if found.standing is None else _standing(found.standing, veil),
+        quotas=tuple(_quota(each, veil) for each in found.quotas),
+        reservation=None if found.reservation is None else veil.promise(found.reservation),
+        remedies=tuple(_remedy(each, veil) for each in found.remedies),
+    )
+
+
+def _standing(found: Standing, veil: Veil) -> Standing:
+    ahead = tuple(replace(each, owner=veil.owner(each.owner)) for each in found.ahead)
+    return replace(found, ahead=ahead)
+
+
+def _quota(found: QuotaInTheWay, veil: Veil) -> QuotaInTheWay:
+    holders = tuple(each for each in found.holders if veil.shows_run(each.run))
+    hidden = len(found.holders) - len(holders)
+    return replace(found, holders=holders, others=found.others + hidden)
+
+
+def _remedy(found: Remedy, veil: Veil) -> Remedy:
+    """Return a remedy; the claim that a node is to be wiped after may be another's."""
+    trial = found.trial
+    if not isinstance(trial, Wiped) or trial.claim is None or veil.shows_run(trial.claim):
+        return found
+    effect = found.effect.replace(f"after claim {trial.claim},", "after a claim of others,")
+    command = found.command[: found.command.index("--after")]
+    return replace(found, effect=effect, command=command)
+
+
+def veiled_forecast(found: Forecast, veil: Veil) -> Forecast:
+    """Return ``found`` with the names that may be told.
+
+    Who would enter a conflict that is not declared is nobody's to know but theirs.
+    """
+    if veil.seen is None:
+        return found
+    contest = found.contest
+    if isinstance(contest, Contest):
+        contest = _contest(contest, veil)
+    elif isinstance(contest, Refusal):
+        contest = veil.refusal(contest)
+    return replace(
+        found,
+        cause=veil.text(found.cause),
+        parked=veil.text(found.parked),
+        overdue=tuple(veil.runs(found.overdue)),
+        refusal=None if found.refusal is None else veil.refusal(found.refusal),
+        remedies=tuple(_remedy(each, veil) for each in found.remedies),
+        contest=contest,
+        dangers=tuple(
+            replace(each, reservation=each.reservation and veil.run(each.reservation))
+            for each in found.dangers
+        ),
+    )
+
+
+def _contest(found: Contest, veil: Veil) -> Contest:
+    sample = found.sample
+    return replace(
+        found,
+        cuts=tuple(_cut(each, veil) for each in found.cuts),
+        entrants=tuple(
+            replace(each, owner=veil.owner(each.owner), run=veil.run(each.run))
+            for each in found.entrants
+        ),
+        sample=None if sample is None else _drawn(sample, veil),
+    )
+
+
+def _drawn(found: Drawn, veil: Veil) -> Drawn:
+    return Drawn(
+        victims=tuple(_cut(each, veil) for each in found.victims),
+        draws=tuple((veil.owner(owner), veil.run(run)) for owner, run in found.draws),
+        spared=frozenset(run for run in found.spared if veil.shows_run(run)),
+    )
+
+
+def _cut(found: Candidate, veil: Veil) -> Candidate:
+    if veil.shows_run(found.run):
+        return found
+    return replace_fields(found, run=OTHERS, leases=(OTHERS,), pledges=())
+
+
+def veiled_effect(found: Effect, veil: Veil) -> tuple[Effect, int]:
+    """Return ``found`` for the runs that may be named, and how much more there is for others."""
+
+    def shown(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in names if veil.shows_run(name))
+
+    told = Effect(
+        places=tuple(each for each in found.places if veil.shows_run(each.run)),
+        starts=tuple(each for each in found.starts if veil.shows_run(each.run)),
+        shrunk=tuple(each for each in found.shrunk if veil.shows_run(each.run)),
+        grown=tuple(each for each in found.grown if veil.shows_run(each.run)),
+        stopped=shown(found.stopped),
+        started=shown(found.started),
+    )
+    return told, _size(found) - _size(told)
+
+
+def _size(effect: Effect) -> int:
+    parts = (effect.places, effect.starts, effect.shrunk, effect.grown, effect.stopped)
+    return sum(map(len, parts)) + len(effect.started)
