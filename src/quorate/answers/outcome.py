@@ -259,8 +259,10 @@ def receipt_line(head: Head) -> str:
     return f"receipt {head.height}:{head.hash.hex()}"
 
 
-def outcome_tree(decision: Decision, head: Head | None, seq: int) -> dict[str, Any]:
-    """Return ``decision`` for programs; ``head`` None is a dry run, ``seq`` the last one before."""
+def outcome_tree(
+    decision: Decision, head: Head | None, events: Iterable[tuple[int, Event]]
+) -> dict[str, Any]:
+    """Return ``decision`` for programs, with ``events`` by sequence; without ``head`` a dry run."""
     return {
         "dryRun": head is None,
         "changes": [
@@ -268,10 +270,7 @@ def outcome_tree(decision: Decision, head: Head | None, seq: int) -> dict[str, A
             for kind, name, change in decision.changes
         ],
         "warnings": list(decision.warnings),
-        "events": [
-            event_to_json(number, event)
-            for number, event in enumerate(decision.events, start=seq + 1)
-        ],
+        "events": [event_to_json(number, event) for number, event in events],
         "head": None
         if head is None
         else {

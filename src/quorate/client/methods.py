@@ -1681,7 +1681,7 @@ class Methods(ABC):
 
         The token, by its id, and why.
 
-        ``DELETE /api/v1/tokens/{token}``, for: admin, tenant-admin, user.
+        ``DELETE /api/v1/tokens/{token}``, for: admin, auditor, tenant-admin, user.
 
         Raises ``RefusedError`` with: unknown-name.
         """

@@ -95,11 +95,18 @@ def _write(scribe: Scribe, owner: Owner, reason: str, change: Change) -> Decisio
     refusals = tuple(check_owners(scribe.view, {owner.name: owner}))
     if refusals:
         return Decision(refusals=refusals)
+    before = scribe.view.owners.get(owner.name)
     scribe.write(OwnerApplied(at_ms=scribe.now_ms, actor=scribe.actor, owner=owner, reason=reason))
+    # Who leaves shares alone is not warned of them: it may be one who may not see the others'.
+    shares = () if before is not None and _shares(before) == _shares(owner) else (owner.name,)
     return Decision(
         changes=(("Owner", owner.name, change),),
-        warnings=tuple(share_warnings(scribe.view, (owner.name,))),
+        warnings=tuple(share_warnings(scribe.view, shares)),
     )
+
+
+def _shares(owner: Owner) -> tuple[object, ...]:
+    return owner.parents, owner.quota.fair_share_target_ppm
 
 
 def _not_as_read(view: StateView, name: str, version: int | None) -> Refusal | None:

@@ -43,8 +43,12 @@ class Aside(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """``unchanged`` is what to say when everything is already as it was asked to be."""
+    """``unchanged`` is what to say when everything is already as it was asked to be.
+
+    ``notes`` is said aside.
+    """
 
     command: Command
     unchanged: str = ""
     aside: Aside | None = None
+    notes: tuple[str, ...] = ()

@@ -20,6 +20,7 @@ from quorate.answers.outcome import (
 )
 from quorate.answers.story import touched
 from quorate.answers.timeline import entries
+from quorate.answers.veiled import veiled_effect
 from quorate.core.commands import (
     Apply,
     Command,
@@ -45,6 +46,8 @@ from quorate.model.words import counted
 from quorate.operations.answer import Answer, Order
 from quorate.operations.desk import Desk
 from quorate.operations.keys import plain
+from quorate.operations.visibility import seen_by
+from quorate.operations.visible_events import Sight
 
 
 def carry_out(desk: Desk, order: Order, *, dry_run: bool) -> Answer:
@@ -63,32 +66,35 @@ def carry_out(desk: Desk, order: Order, *, dry_run: bool) -> Answer:
         receipt = engine.execute(command, actor=actor)
         decision, head = receipt.decision, receipt.head
         if decision.repeats is not None:
-            return recorded_answer(engine.answer_kept(decision.repeats), is_repeated=True)
+            kept = engine.answer_kept(decision.repeats)
+            return recorded_answer(kept, Sight(engine.view, desk.caller), is_repeated=True)
         if not isinstance(command, Keyed):
             # What a repetition is told can be read from the ledger: its own events, and no others.
             head = engine.head
             decision = _with_settled(engine, decision, before, head)
     if decision.refusals:
-        raise refused(decision.refusals)
-    moment = _moment(engine, decision, head)
+        veil = Sight(engine.view, desk.caller).veil
+        raise refused([veil.refusal(each) for each in decision.refusals])
+    moment = _moment(desk, decision, head)
     effect = None
     if stood is not None:
         effect = effect_between(stood, Picture.of(moment.view, moment.now_ms), moment.view)
-    return _Outcome(order, decision, before, head, moment, leases, effect).answer()
+    sight = Sight(moment.view, desk.caller)
+    return _Outcome(order, decision, before, head, moment, leases, effect, sight).answer()
 
 
-def recorded_answer(receipt: Receipt, *, is_repeated: bool = False) -> Answer:
+def recorded_answer(receipt: Receipt, sight: Sight, *, is_repeated: bool = False) -> Answer:
     """Return what is told of a command by its ``receipt`` alone, wherever its block stands now.
 
     Raises ``CommandError`` when it was refused.
     """
     decision, head, first = receipt.decision, receipt.head, receipt.first_seq
     if decision.refusals:
-        raise refused(decision.refusals)
+        raise refused([sight.veil.refusal(each) for each in decision.refusals])
     done = recorded_at(head, first, len(decision.events))
     again = "note: this was asked before, and done once; here is the first answer"
     return Answer(
-        tree=lambda: outcome_tree(decision, head, first - 1),
+        tree=lambda: _shown_tree(decision, head, first - 1, sight),
         lines=lambda _: [
             *(f"{kind.lower()}/{name} {change}" for kind, name, change in decision.changes),
             done,
@@ -147,13 +153,17 @@ class _Outcome:
     moment: Moment
     leases: _Leases
     effect: Effect | None
+    sight: Sight
 
     def answer(self) -> Answer:
         count = 0 if self.head is None else len(self.decision.events)
         return Answer(
             tree=self._tree,
             lines=self._lines,
-            notes=tuple(f"warning: {warning}" for warning in self.decision.warnings),
+            notes=(
+                *self.order.notes,
+                *(f"warning: {warning}" for warning in self.decision.warnings),
+            ),
             done=self._recorded() if count else "",
         )
 
@@ -164,20 +174,22 @@ class _Outcome:
         return recorded_line(self.head, len(self.decision.events), blocks)
 
     def _tree(self) -> dict[str, Any]:
-        tree = outcome_tree(self.decision, self.head, self.before.seq)
+        tree = _shown_tree(self.decision, self.head, self.before.seq, self.sight)
         aside = self.order.aside
         tree |= {} if aside is None else aside.tree(self.moment)
         if self.effect is None or (self.head is not None and isinstance(self.order.command, Keyed)):
             # What a repetition is told has to be the same, and what runs went by is over then.
             return tree
-        return tree | {"effect": effect_tree(self.effect)}
+        effect, others = veiled_effect(self.effect, self.sight.veil)
+        return tree | {"effect": effect_tree(effect) | ({"others": others} if others else {})}
 
     def _lines(self, wide: bool) -> list[str]:  # noqa: FBT001 - as every answer is asked
         """Return what was named and how it changed, then all that follows, and where it is kept."""
         del wide
         is_dry = self.head is None
-        before = self.leases.touched_by(self.decision.events)
-        lines = outcome_lines(self.decision, self.moment, before, dry_run=is_dry)
+        decision, others = _shown(self.decision, self.sight)
+        before = self.leases.touched_by(decision.events)
+        lines = outcome_lines(decision, self.moment, before, dry_run=is_dry)
         named, aside = len(self.decision.changes), self.order.aside
         between = [] if aside is None else aside.lines(self.moment)
         same = self.order.unchanged
@@ -186,10 +198,33 @@ class _Outcome:
             *lines[:named],
             *between,
             *lines[named:],
-            *([] if self.effect is None else effect_lines(self.effect)),
+            *([] if others == 0 else [f"and {counted(others, 'thing')} of others"]),
+            *([] if self.effect is None else self._effect_lines(self.effect)),
             self._recorded(),
             *([receipt_line(self.head)] if self.head is not None and self.decision.events else []),
         ]
+
+    def _effect_lines(self, effect: Effect) -> list[str]:
+        told, others = veiled_effect(effect, self.sight.veil)
+        more = [f"effect on others: {counted(others, 'change')}"] if others else []
+        return [*effect_lines(told), *more]
+
+
+def _shown(decision: Decision, sight: Sight) -> tuple[Decision, int]:
+    """Return ``decision`` with the events that may be seen, and how many more there are."""
+    events = tuple(sight.told(event) for event in decision.events if sight.sees(event))
+    return replace(decision, events=events), len(decision.events) - len(events)
+
+
+def _shown_tree(decision: Decision, head: Head | None, seq: int, sight: Sight) -> dict[str, Any]:
+    """Return ``decision`` for programs, with the events that may be seen, after sequence ``seq``.
+
+    Those of others are counted.
+    """
+    shown, others = _shown(decision, sight)
+    numbers = (n for n, event in enumerate(decision.events, seq + 1) if sight.sees(event))
+    tree = outcome_tree(shown, head, list(zip(numbers, shown.events, strict=True)))
+    return tree | ({"otherEvents": others} if others else {})
 
 
 def _changes_others(command: Command) -> bool:
@@ -220,15 +255,16 @@ def _with_settled(engine: Engine, decision: Decision, before: Head, head: Head) 
     return replace(decision, events=events)
 
 
-def _moment(engine: Engine, decision: Decision, head: Head | None) -> Moment:
+def _moment(desk: Desk, decision: Decision, head: Head | None) -> Moment:
     """Return the state after ``decision``, which a dry run has only tried."""
+    engine = desk.engine
     view = engine.view
     if head is None:
         over = view.overlay()
         apply_all(over, decision.events)
         _settle(over)
         view = over
-    return Moment(view, view.at_ms, engine.head.seq)
+    return Moment(view, view.at_ms, engine.head.seq, seen_by(view, desk.caller))
 
 
 def _settle(over: State) -> None:

@@ -73,7 +73,7 @@ class Outcome(Given, kw_only=True, frozen=True):
 
     ``effect`` says what it changes for runs, ``tenant`` which of its fields have changed. A request
     with an idempotency key is not told its ``effect``, so that a repetition is told the same; a dry
-    run tells it before.
+    run tells it before. ``other_events`` is how many events came of it that are others' to see.
     """
 
     dry_run: bool
@@ -83,3 +83,4 @@ class Outcome(Given, kw_only=True, frozen=True):
     head: Place | None
     effect: Tree | UnsetType = UNSET
     tenant: Tree | UnsetType = UNSET
+    other_events: int | UnsetType = UNSET

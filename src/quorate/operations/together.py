@@ -13,10 +13,12 @@ from quorate.loop.engine import Asked, Engine, Receipt
 from quorate.model.specs import Run
 from quorate.operations.answer import Answer, Order
 from quorate.operations.answering import ordered
+from quorate.operations.caller import Caller
 from quorate.operations.carrying import recorded_answer
 from quorate.operations.desk import Desk
 from quorate.operations.keys import plain
 from quorate.operations.operation import DRY_RUN, Operation
+from quorate.operations.visible_events import Sight
 from quorate.ports.errors import QuorateError
 
 GROUP_MAX: Final = 512
@@ -57,7 +59,8 @@ def answer_together(engine: Engine, askings: Sequence[Asking]) -> list[Answer | 
     ]
     receipts = iter(_carried_out(engine, wanted))
     return [
-        _answer(engine, next(receipts)) if isinstance(order, Order) else order for order in orders
+        _answer(engine, next(receipts), asking.desk.caller) if isinstance(order, Order) else order
+        for asking, order in zip(askings, orders, strict=True)
     ]
 
 
@@ -92,13 +95,15 @@ def _carried_out(engine: Engine, wanted: Sequence[Asked]) -> list[Receipt | Exce
     return [each for one in wanted for each in _carried_out(engine, [one])]
 
 
-def _answer(engine: Engine, receipt: Receipt | Exception) -> Answer | Exception:
+def _answer(
+    engine: Engine, receipt: Receipt | Exception, caller: Caller
+) -> Answer | Exception:
     if isinstance(receipt, Exception):
         return receipt
-    kept = receipt.decision.repeats
+    kept, sight = receipt.decision.repeats, Sight(engine.view, caller)
     try:
         if kept is not None:
-            return recorded_answer(engine.answer_kept(kept), is_repeated=True)
-        return recorded_answer(receipt)
+            return recorded_answer(engine.answer_kept(kept), sight, is_repeated=True)
+        return recorded_answer(receipt, sight)
     except Exception as error:  # noqa: BLE001 - told to who asked, who is one of many
         return error

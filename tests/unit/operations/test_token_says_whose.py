@@ -1,0 +1,69 @@
+"""Whose a run is comes from the token, and a name that is taken lends nothing to others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from quorate.operations.asked import Apply, SubmitRun, SubmitRuns
+from quorate.operations.asked_ledger import PlanRuns
+from tests.unit.operations.office import ADA, ADMIN, BEN, LAB_ADMIN, Office
+
+
+def tree(name: str, **spec: Any) -> dict[str, Any]:
+    """Return a Run document that does not say whose it is."""
+    return {
+        "apiVersion": "quorate.dev/v1",
+        "kind": "Run",
+        "metadata": {"name": name},
+        "spec": {"resources": {"gpuType": "H100", "totalGPUs": 1}, **spec},
+    }
+
+
+def test_a_run_is_of_the_tenant_of_whoever_submits_it() -> None:
+    office = Office()
+    office.ask(ADA, "submit-run", SubmitRun(document=tree("one")))
+    office.ask(ADA, "submit-runs", SubmitRuns(documents=(tree("two"), tree("three"))))
+    office.ask(ADA, "apply", Apply(documents=(tree("four"),)))
+    for name in ("one", "two", "three", "four"):
+        spec = office.engine.view.runs[name].spec
+        assert (spec.owner, spec.user) == ("vision", "ada")
+    assert office.tree(ADA, "plan-runs", PlanRuns(documents=(tree("five"),)))["run"] == "five"
+
+
+def test_who_is_of_no_tenant_says_whose_it_is() -> None:
+    office = Office()
+    error = office.refused(ADMIN, "submit-run", SubmitRun(document=tree("one")))
+    assert "spec.owner: is required" in error.lines[0]
+
+
+def test_what_is_said_is_not_changed() -> None:
+    office = Office()
+    office.ask(LAB_ADMIN, "submit-run", SubmitRun(document=tree("one", owner="vision")))
+    assert office.engine.view.runs["one"].spec.owner == "vision"
+    error = office.refused(ADA, "submit-run", SubmitRun(document=tree("two", owner="speech")))
+    assert error.lines == ("spec.owner: you act for 'vision', not for 'speech'",)
+
+
+@pytest.mark.parametrize(
+    ("caller", "told"),
+    [
+        (replace(ADA, actor="vision/amy", user="amy"), "a run of this name exists (Running)"),
+        (BEN, "a run of this name exists"),
+    ],
+)
+def test_a_name_that_anothers_run_has_is_taken(caller: Any, told: str) -> None:
+    office = Office()
+    error = office.refused(caller, "submit-run", SubmitRun(document=tree("see")))
+    assert error.fault == "already-exists"
+    remedy = "choose another name, or use metadata.generateName"
+    assert error.lines == (f"Run/see: metadata.name: {told}; {remedy}",)
+
+
+def test_the_same_document_of_the_same_user_changes_nothing() -> None:
+    office = Office()
+    for change in ("submitted", "unchanged"):
+        found = office.tree(ADA, "apply", Apply(documents=(tree("again"),)))
+        assert [each["change"] for each in found["changes"]] == [change]
