@@ -62,7 +62,8 @@ class Operation:
     is more than one document, ``gives`` is the shape of each. ``of_blocks`` is answered from the
     blocks alone, so that a ledger whose state cannot be read is answered for, too. What ``is_long``
     takes as long as the ledger or the queue is, or as what is sent makes it, and changes nothing.
-    What ``is_apart`` is worked out from what is sent alone.
+    What ``is_apart`` is worked out from what is sent alone. What ``is_for_any_scope`` may be asked
+    with a token for any area: what is asked for decides.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Operation:
     of_blocks: bool = False
     is_long: bool = False
     is_apart: bool = False
+    is_for_any_scope: bool = False
 
     @property
     def function_name(self) -> str:

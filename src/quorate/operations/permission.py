@@ -7,11 +7,15 @@ runs of their own tenant. Whom a run belongs to comes from the token (docs/adr/0
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from quorate.answers.exits import CommandError, Exit
+from quorate.answers.failures import refused
+from quorate.answers.tenant_fields import QUOTA_FIELDS
+from quorate.answers.veil import Veil
 from quorate.core.commands import (
     Apply,
     Cancel,
@@ -25,10 +29,13 @@ from quorate.core.commands import (
     Submit,
     UpdateOwner,
 )
-from quorate.model.specs import Budget, Cap, Envelope, Owner, Quota, Run
+from quorate.core.owner_checks import unknown
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.specs import Budget, Cap, Envelope, Node, Owner, Pool, Quota, Run, System
 from quorate.model.view import StateView
 from quorate.operations.caller import Caller, Role
-from quorate.operations.visibility import knows_token, sees_owner
+from quorate.operations.operation import Area
+from quorate.operations.visibility import knows_token, seen_by, sees_owner
 
 FORBIDDEN: Final = "forbidden"
 _LOWERED: Final = (
@@ -38,6 +45,17 @@ _LOWERED: Final = (
     "node_ms_budget",
 )
 """What a tenant-admin may lower of its own quota."""
+_CALLED: Final = {field: typed for typed, field in QUOTA_FIELDS.items()}
+"""A field of a quota -> what it is called where it is changed."""
+AREAS: Final[dict[type, Area]] = {
+    Node: Area.FLEET,
+    Pool: Area.FLEET,
+    Owner: Area.TENANTS,
+    Budget: Area.MONEY,
+    Run: Area.RUNS,
+    System: Area.SERVICE,
+}
+"""What is applied -> the area that it is in: a token for others does not reach it."""
 
 
 def check_command(view: StateView, caller: Caller, command: Command) -> None:
@@ -54,14 +72,18 @@ def denial(view: StateView, caller: Caller, command: Command) -> str:
             f"scopes: your token is limited to {', '.join(sorted(caller.scopes))}; one that it has "
             "issued must be limited to some of these"
         )
-    if caller.role is Role.ADMIN:
-        return ""
+    why = _out_of_scope(caller, command)
+    if why or caller.role is Role.ADMIN:
+        return why
     why = "only an admin may do this"
     match command:
+        case RevokeToken(token=name) if name == caller.token:
+            why = ""  # Whoever has a token may see to it that nobody has it any more.
         case _ if caller.role is Role.AUDITOR:
             why = "an auditor changes nothing; ask an admin"
         case Submit(run=run):
             why = _of_run(view, caller, run)
+            _check_named(view, caller, (run,))
         case (
             Cancel(run=name)
             | Complete(run=name)
@@ -72,6 +94,7 @@ def denial(view: StateView, caller: Caller, command: Command) -> str:
             why = _of_known(view, caller, name)
         case Apply(specs=specs):
             why = next(filter(None, (_of_spec(view, caller, spec) for spec in specs)), "")
+            _check_named(view, caller, [spec for spec in specs if isinstance(spec, Run)])
         case UpdateOwner():
             why = _of_update(view, caller, command)
         case IssueToken():
@@ -81,6 +104,54 @@ def denial(view: StateView, caller: Caller, command: Command) -> str:
         case _:
             pass
     return why
+
+
+def _out_of_scope(caller: Caller, command: Command) -> str:
+    """Return what of ``command`` the caller's token is not for; the table tells of the rest."""
+    limits = f"your token is limited to {', '.join(sorted(caller.scopes))}"
+    match command:
+        case _ if not caller.scopes:
+            return ""
+        case Apply(specs=specs):
+            areas = {AREAS[type(spec)]: spec for spec in specs}
+            area = next((each for each in areas if each not in caller.scopes), None)
+            if area is not None:
+                return f"{type(areas[area]).__name__}: {limits}; it takes one for {area}"
+        case RevokeToken(token=name) if Area.SERVICE not in caller.scopes and name != caller.token:
+            return f"token: {limits}, and may revoke itself only; others take one for service"
+        case _:
+            pass
+    return ""
+
+
+def _check_named(view: StateView, caller: Caller, runs: Sequence[Run]) -> None:
+    """Raise ``CommandError`` where ``runs`` name others that the caller does not see.
+
+    In the words for what is not there, and for that, too: nobody can find out.
+    """
+    sight, new = Veil(view, seen_by(view, caller)), {run.name for run in runs}
+    missing = [
+        unknown(f"Run/{run.name}: spec.follow.after", "run", name)
+        for run in runs
+        for name in (() if run.follow is None else run.follow.after)
+        if name not in new and not sight.shows_run(name)
+    ] + [
+        unknown(f"Run/{run.name}: spec.funding.sponsors", "owner", name)
+        for run in runs
+        for name in run.funding.sponsors
+        if not (name in view.owners and (sight.shows_owner(name) or _lends(view, name, run.owner)))
+    ]
+    if missing:
+        raise refused(missing)
+
+
+def _lends(view: StateView, lender: str, owner: str) -> bool:
+    """Return whether ``lender`` lends to ``owner``, which may know of it then."""
+    return any(
+        line.lending.allow and line.lending.admits(owner)
+        for name in view.owner_budgets.get(lender, ())
+        for line in view.budgets[name].envelopes
+    )
 
 
 def _of_run(view: StateView, caller: Caller, run: Run) -> str:
@@ -106,11 +177,7 @@ def _of_known(view: StateView, caller: Caller, name: str) -> str:
         return ""
     # What may not be seen is refused in the words for what is not there: nobody can find out.
     if not sees_owner(view, caller, record.spec.owner):
-        raise CommandError(
-            Exit.REFUSED,
-            f"no run {name!r}; list them: quorate get runs",
-            fault="unknown-name",
-        )
+        raise _missing(f"no run {name!r}", "list them: quorate get runs")
     return f"run {name!r}: it is of {record.spec.owner!r}, and you act for {caller.tenant!r}"
 
 
@@ -132,12 +199,15 @@ def _of_token(view: StateView, caller: Caller, command: IssueToken) -> str:
 def _of_known_token(view: StateView, caller: Caller, name: str) -> str:
     record = view.tokens.get(name)
     if record is not None and not knows_token(view, caller, record):
-        raise CommandError(
-            Exit.REFUSED,
-            f"there is no token {name!r}; give the id of the token, which is not its secret",
-            fault="unknown-name",
+        raise _missing(
+            f"there is no token {name!r}", "give the id of the token, which is not its secret"
         )
     return ""
+
+
+def _missing(subject: str, remedy: str) -> CommandError:
+    """Return the very refusal of what is not there: programs are told more than its words."""
+    return refused([Refusal(code=RefusalCode.UNKNOWN_NAME, subject=subject, remedy=remedy)])
 
 
 def _of_spec(view: StateView, caller: Caller, spec: object) -> str:
@@ -222,9 +292,10 @@ def _of_update(view: StateView, caller: Caller, command: UpdateOwner) -> str:
 
 
 def _of_quota(owner: Owner, quota: Quota, field: str, value: int | None) -> str:
+    called = _CALLED[field]
     if field not in _LOWERED:
-        return f"{field}: only an admin sets it"
+        return f"{called}: only an admin sets it"
     now = getattr(quota, field)
     if value is None or (now is not None and value > now):
-        return f"{field}: only an admin raises it; {owner.name!r} may lower its own"
+        return f"{called}: only an admin raises it; {owner.name!r} may lower its own"
     return ""

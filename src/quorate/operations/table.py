@@ -116,6 +116,7 @@ RUNS: Final = (
         repeat=Repeat.KEYED,
         refusals=("invalid", "unknown-name", "already-exists", "conflict", "key-reused"),
         cli=("apply",),
+        is_for_any_scope=True,
     ),
 )
 TENANTS: Final = (

@@ -6,7 +6,7 @@ from typing import Final
 
 from quorate.operations import asked_service as asked
 from quorate.operations import given, given_service
-from quorate.operations.caller import ANYBODY, MANAGERS, SUBMITTERS
+from quorate.operations.caller import ANYBODY, MANAGERS
 from quorate.operations.operation import Area, Effect, Operation, Repeat
 
 SERVICE: Final = (
@@ -44,7 +44,7 @@ SERVICE: Final = (
         summary="Do not take an access token any more.",
         takes=asked.RevokeToken,
         gives=given.Outcome,
-        roles=SUBMITTERS,
+        roles=ANYBODY,
         method="DELETE",
         path="/tokens/{token}",
         handler="quorate.operations.tokens:revoke_token",
@@ -52,6 +52,7 @@ SERVICE: Final = (
         repeat=Repeat.SAME,
         refusals=("unknown-name",),
         cli=("token revoke",),
+        is_for_any_scope=True,
     ),
     Operation(
         name="whoami",
@@ -64,5 +65,6 @@ SERVICE: Final = (
         path="/whoami",
         handler="quorate.operations.tokens:whoami",
         cli=("whoami",),
+        is_for_any_scope=True,
     ),
 )

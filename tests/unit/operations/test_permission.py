@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from msgspec.structs import replace
 
@@ -31,6 +33,7 @@ from quorate.model.events import NodeStatus
 from quorate.model.specs import Budget, Cap, Lending, Owner, Pool, Quota, Run, Sharing, System
 from quorate.model.state import State
 from quorate.operations.caller import Caller, Role
+from quorate.operations.operation import Area
 from quorate.operations.permission import check_command, denial
 from quorate.testing.world import NOW_MS, budget, envelope, node, run, world
 
@@ -210,6 +213,30 @@ def test_a_tenant_admin_may_only_lower_its_own_quota(
     assert denial(fleet(), caller(Role.TENANT_ADMIN, "team"), command)
     both = replace_parents(command)
     assert denial(fleet(), caller(Role.TENANT_ADMIN), both)
+
+
+def test_a_limit_is_called_as_it_was_asked_for() -> None:
+    command = UpdateOwner("lab", quota=(("nodes_max", 11), ("fair_share_target_ppm", 1)))
+    told = denial(fleet(), caller(Role.TENANT_ADMIN), command)
+    assert told.startswith("max_nodes: only an admin raises it")
+
+
+@pytest.mark.parametrize(
+    ("spec", "area"),
+    [
+        (node("n"), "fleet"),
+        (Pool(name="p"), "fleet"),
+        (Owner(name="o"), "tenants"),
+        (budget("b", "lab", envelope("e", 1)), "money"),
+        (run("r", 1, "lab"), "runs"),
+        (System(), "service"),
+    ],
+)
+def test_a_limited_token_applies_what_is_in_its_areas(spec: Applied, area: str) -> None:
+    for scope in Area:
+        admin = dataclasses.replace(caller(Role.ADMIN), scopes=frozenset({scope.value}))
+        told = denial(fleet(), admin, Apply((spec,)))
+        assert (told == "") is (scope == area), told
 
 
 def replace_parents(command: UpdateOwner) -> UpdateOwner:
