@@ -1,0 +1,173 @@
+"""What is another's cannot be found out by asking: the answer is as if it were not there."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from msgspec import Struct
+
+from quorate.answers.exits import CommandError
+from quorate.operations import asked as ask
+from quorate.operations import asked_fleet, asked_ledger, asked_looking, asked_money, asked_service
+from quorate.operations.answering import answer
+from quorate.operations.caller import Caller
+from quorate.operations.desk import Desk
+from quorate.operations.following import follow
+from quorate.operations.operation import Effect
+from quorate.operations.table import OPERATIONS
+from tests.unit.operations.test_sight import run_tree
+from tests.unit.operations.two_tenants import ADMIN, MANAGER, OF_TENANT, USER, TwoTenants
+
+PAIRS = [
+    *(
+        (name, ask.GetThing(name=hidden), ask.GetThing(name=absent))
+        for kind, hidden, absent in (
+            ("run", "zeta-half", "zeta-xxxx"),
+            ("claim", "zeta-claim", "zeta-xxxxx"),
+            ("lease", "zeta-half/0", "zeta-xxxx/0"),
+            ("reservation", "zeta-waits", "zeta-xxxxx"),
+            ("budget", "zeta-money", "zeta-xxxxx"),
+            ("envelope", "zeta-money/zeta-line", "zeta-xxxxx/zeta-line"),
+            ("cap", "zeta-money/zeta-cap", "zeta-xxxxx/zeta-cap"),
+            ("owner", "zeta", "zexx"),
+            ("tenant", "zeta", "zexx"),
+        )
+        for name in (f"get-{kind}", f"describe-{kind}")
+    ),
+    ("list-runs", ask.ListRuns(owner="zeta"), ask.ListRuns(owner="zexx")),
+    ("list-queue", ask.ListRuns(owner="zeta"), ask.ListRuns(owner="zexx")),
+    *(
+        (f"{name}-run", ask.EndRun(run="zeta-half"), ask.EndRun(run="zeta-xxxx"))
+        for name in ("cancel", "complete", "fail")
+    ),
+    *(
+        (name, asked_ledger.AboutRun(run="zeta-half"), asked_ledger.AboutRun(run="zeta-xxxx"))
+        for name in ("plan-run", "explain-run")
+    ),
+    (
+        "run-logs",
+        asked_looking.RunLogs(run="zeta-half"),
+        asked_looking.RunLogs(run="zeta-xxxx"),
+    ),
+    (
+        "watch-events",
+        asked_ledger.WatchEvents(run="zeta-half"),
+        asked_ledger.WatchEvents(run="zeta-xxxx"),
+    ),
+    (
+        "list-events",
+        asked_ledger.ListEvents(about="reservation/zeta-waits@1"),
+        asked_ledger.ListEvents(about="reservation/zeta-xxxxx@1"),
+    ),
+    (
+        "release-claim",
+        asked_fleet.ReleaseClaim(claim="zeta-claim"),
+        asked_fleet.ReleaseClaim(claim="zeta-xxxxx"),
+    ),
+    ("tenant-usage", asked_money.TenantUsage(id="zeta"), asked_money.TenantUsage(id="zexx")),
+    (
+        "statement",
+        asked_money.GetStatement(budget="zeta-money"),
+        asked_money.GetStatement(budget="zeta-xxxxx"),
+    ),
+    (
+        "revoke-token",
+        asked_service.RevokeToken(token="zetatoken"),  # noqa: S106 - its id
+        asked_service.RevokeToken(token="zetaxxxxx"),  # noqa: S106 - its id
+    ),
+    *(
+        (
+            name,
+            make(run_tree("mine-new", follow={"after": ["mine-half", "zeta-half"]})),
+            make(run_tree("mine-new", follow={"after": ["mine-half", "zeta-xxxx"]})),
+        )
+        for name, make in (
+            ("submit-run", lambda tree: ask.SubmitRun(document=tree)),
+            ("submit-runs", lambda tree: ask.SubmitRuns(documents=(tree,))),
+            ("apply", lambda tree: ask.Apply(documents=(tree,))),
+            ("plan-runs", lambda tree: asked_ledger.PlanRuns(documents=(tree,))),
+        )
+    ),
+    (
+        "submit-run",
+        ask.SubmitRun(document=run_tree("n", funding={"allowBorrow": True, "sponsors": ["zeta"]})),
+        ask.SubmitRun(document=run_tree("n", funding={"allowBorrow": True, "sponsors": ["zexx"]})),
+    ),
+    (
+        "submit-run",
+        ask.SubmitRun(like="zeta-half", name="n"),
+        ask.SubmitRun(like="zeta-xxxx", name="n"),
+    ),
+    (
+        "submit-run",
+        ask.SubmitRun(document=run_tree("n") | {"spec": run_tree("n")["spec"] | {"owner": "zeta"}}),
+        ask.SubmitRun(document=run_tree("n") | {"spec": run_tree("n")["spec"] | {"owner": "zexx"}}),
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def world() -> TwoTenants:
+    """Return a ledger that nothing of this changes: all of it is refused."""
+    return TwoTenants()
+
+
+def refused(world: TwoTenants, caller: Caller, name: str, asked: Struct) -> CommandError:
+    """Return why ``caller`` is refused; nothing was recorded."""
+    before, operation = world.engine.head, OPERATIONS[name]
+    ask_it = follow if operation.effect is Effect.STREAM else answer
+    with pytest.raises(CommandError) as caught:
+        ask_it(Desk(world.engine, caller), operation, asked)
+    assert world.engine.head == before
+    return caught.value
+
+
+@pytest.mark.parametrize("caller", OF_TENANT, ids=lambda caller: caller.role)
+@pytest.mark.parametrize(("name", "hidden", "absent"), PAIRS, ids=lambda each: str(each)[:40])
+def test_what_is_anothers_is_refused_like_what_is_not_there(
+    world: TwoTenants, caller: Caller, name: str, hidden: Struct, absent: Struct
+) -> None:
+    found, missing = (refused(world, caller, name, asked) for asked in (hidden, absent))
+    assert (found.code, found.fault) == (missing.code, missing.fault)
+    assert list(map(blind, found.lines)) == list(map(blind, missing.lines))
+    assert [blind(repr(each)) for each in found.refusals] == [
+        blind(repr(each)) for each in missing.refusals
+    ]
+
+
+def blind(text: str) -> str:
+    """Return ``text`` with one word for what is hidden and for what is absent.
+
+    What is near to a name is looked for among one's own: it may be near to the one only.
+    """
+    text = re.sub(r"(did you mean '[^']*'\?|list them: quorate get [a-z]+)", "HINT", text)
+    return re.sub(r"(zeta-|zeta|ze)(half|claim|waits|money|token|xx+|ta)?\b", "NAME", text)
+
+
+def test_a_name_that_is_taken_is_said_to_be_and_nothing_of_whose_it_is(world: TwoTenants) -> None:
+    for name, detail in (("zeta-half", ""), ("mine-half", " (Running)")):
+        error = refused(world, MANAGER, "submit-run", ask.SubmitRun(document=run_tree(name)))
+        assert error.fault == "already-exists"
+        assert error.lines[0].startswith(
+            f"Run/{name}: metadata.name: a run of this name exists{detail};"
+        ), error.lines
+
+
+def test_a_follower_may_name_runs_of_the_same_request(world: TwoTenants) -> None:
+    first, then = run_tree("mine-one"), run_tree("mine-two", follow={"after": ["mine-one"]})
+    asked = ask.SubmitRuns(documents=(then, first), dry_run=True)
+    assert len(world.ask(USER, "submit-runs", asked).tree()["changes"]) == 2
+
+
+def test_an_owner_that_lends_may_be_named_as_a_sponsor() -> None:
+    world = TwoTenants()
+    lent = ask.PatchDocument(
+        name="zeta-money", assignments=("spec.envelopes[zeta-line].lending.allow=true",)
+    )
+    sponsored = ask.SubmitRun(
+        document=run_tree("n", funding={"allowBorrow": True, "sponsors": ["zeta"]}), dry_run=True
+    )
+    assert refused(world, USER, "submit-run", sponsored).fault == "unknown-name"
+    world.ask(ADMIN, "patch-budget", lent)
+    assert world.ask(USER, "submit-run", sponsored).tree()["dryRun"]
