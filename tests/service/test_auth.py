@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -28,6 +29,7 @@ from quorate.service.oidc import Oidc, OidcKeys, OidcTrust
 from quorate.testing.engines import HandClock
 from tests.service.conftest import Stage
 from tests.service.serving import new_ledger, serving
+from tests.service.worlds import run_tree
 
 ISSUER, AUDIENCE = "https://id.example", "quorate"
 
@@ -57,8 +59,30 @@ def test_an_access_token_says_who_asks() -> None:
     records = {secret.token: record_of(secret, scopes=("runs",))}
     found = caller_of(Doorkeeper(records.get, HandClock()), secret.text)
     assert found == Caller(
-        actor="ann", role=Role.USER, user="ann", tenant="team", scopes=frozenset({"runs"})
+        actor="team/ann",
+        role=Role.USER,
+        user="ann",
+        tenant="team",
+        scopes=frozenset({"runs"}),
+        token=secret.token,
     )
+
+
+@pytest.mark.parametrize("role", [TokenRole.ADMIN, TokenRole.AUDITOR])
+def test_who_is_of_no_tenant_is_recorded_by_name(role: TokenRole) -> None:
+    secret = Secret.draw()
+    records = {secret.token: record_of(secret, role=role, tenant="")}
+    assert caller_of(Doorkeeper(records.get, HandClock()), secret.text).actor == "ann"
+
+
+def test_nobody_of_a_tenant_is_recorded_as_somebody_else(stage: Stage) -> None:
+    body = {"role": "user", "user": "root", "tenant": "rai"}
+    with stage.served.client(stage.token("tenant-admin", "lea", "rai")) as lead:
+        given = lead.post("/api/v1/tokens", json=body).json()["token"]["secret"]
+    with stage.served.client(given) as posing:
+        sent = posing.post("/api/v1/runs", json={"document": run_tree("posing", "rai", 1)})
+    assert sent.status_code == 200, sent.text
+    assert {event["actor"] for event in sent.json()["events"]} == {"rai/root"}
 
 
 def test_a_token_is_not_taken_from_the_instant_it_expires() -> None:
@@ -101,6 +125,25 @@ def test_a_token_limited_to_an_area_is_for_nothing_else(stage: Stage) -> None:
         assert client.get("/api/v1/runs").status_code == 200
         refused = client.get("/api/v1/budgets")
         assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+        # Who one is, and that one's own token is taken no more, is for all of them.
+        assert client.get("/api/v1/whoami").json()["scopes"] == ["runs"]
+        other = stage.token("user", "lim", "rai").split("_")[1]
+        assert client.delete(f"/api/v1/tokens/{other}").status_code == 403
+        assert client.delete(f"/api/v1/tokens/{token.split('_')[1]}").status_code == 200
+        assert client.get("/api/v1/whoami").status_code == 401
+
+
+def test_a_document_takes_a_token_for_its_own_area(stage: Stage) -> None:
+    owner = {"apiVersion": "quorate.dev/v1", "kind": "Owner", "metadata": {"name": "sneaked"}}
+    for area, status in (("service", 403), ("tenants", 200)):
+        with stage.served.client(stage.token("admin", "adm", scopes=[area])) as client:
+            sent = client.post("/api/v1/apply", json={"documents": [owner | {"spec": {}}]})
+        assert sent.status_code == status, sent.text
+        if status == 403:
+            assert (
+                "Owner: your token is limited to service; it takes one for tenants"
+                in sent.json()["detail"]
+            )
 
 
 # --- OIDC ---
@@ -164,7 +207,9 @@ def asked_by(trust: OidcTrust, token: str) -> Caller:
 @pytest.mark.parametrize("key", ["rsa", "ec", "ed"])
 def test_a_token_of_the_issuer_says_who_asks(issuer: Issuer, keys_file: Path, key: str) -> None:
     found = asked_by(trusted(keys_file), issuer.token(key))
-    assert found == Caller(actor="olga", role=Role.USER, user="olga", tenant="rai")
+    assert replace(found, until_ms=None) == Caller(
+        actor="rai/olga", role=Role.USER, user="olga", tenant="rai"
+    )
 
 
 def test_claims_are_called_as_configured(issuer: Issuer, keys_file: Path) -> None:
@@ -179,8 +224,8 @@ def test_claims_are_called_as_configured(issuer: Issuer, keys_file: Path) -> Non
     token = issuer.token(
         groups=["everybody", "staff"], team="core", email="o@x.example", scope="openid runs money"
     )
-    assert asked_by(trust, token) == Caller(
-        actor="o@x.example",
+    assert replace(asked_by(trust, token), until_ms=None) == Caller(
+        actor="core/o@x.example",
         role=Role.USER,
         user="o@x.example",
         tenant="core",

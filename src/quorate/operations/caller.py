@@ -23,6 +23,14 @@ OVERSEERS: Final = frozenset({Role.ADMIN, Role.AUDITOR})
 ADMINS: Final = frozenset({Role.ADMIN})
 
 
+def actor_of(tenant: str, user: str) -> str:
+    """Return who is recorded: users of a tenant after its name, which has no slash.
+
+    Whoever issues tokens for a tenant chooses their users' names, and can pass for nobody else.
+    """
+    return f"{tenant}/{user}" if tenant else user
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """``actor`` is recorded in every event. ``tenant`` is empty for those who are of none.

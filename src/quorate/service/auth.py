@@ -8,7 +8,7 @@ from typing import Final
 
 from quorate.answers.exits import CommandError, Exit
 from quorate.model.records import TokenRecord
-from quorate.operations.caller import Caller, Role
+from quorate.operations.caller import Caller, Role, actor_of
 from quorate.operations.statuses import UNAUTHENTICATED
 from quorate.operations.tokens import PREFIX, digest_of
 from quorate.ports.clock import Clock
@@ -65,7 +65,7 @@ class Doorkeeper:
         if issued.expires_ms is not None and issued.expires_ms <= self._clock.now_ms():
             raise _nobody("the access token has expired; ask an admin for another")
         return Caller(
-            actor=issued.user,
+            actor=actor_of(issued.tenant, issued.user),
             role=Role(issued.role.value),
             user=issued.user,
             tenant=issued.tenant,

@@ -23,7 +23,7 @@ import msgspec
 
 from quorate.answers.exits import CommandError, Exit
 from quorate.model.amounts import SECOND_MS
-from quorate.operations.caller import Caller, Role
+from quorate.operations.caller import Caller, Role, actor_of
 from quorate.operations.operation import Area
 from quorate.operations.statuses import UNAUTHENTICATED
 
@@ -167,7 +167,7 @@ class OidcTrust:
             if not isinstance(tenant, str) or not _is_name(tenant):
                 raise _nobody(f"the claim {oidc.tenant_claim!r} must name a tenant")
         return Caller(
-            actor=user,
+            actor=actor_of(tenant, user),
             role=role,
             user=user,
             tenant=tenant,
