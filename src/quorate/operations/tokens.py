@@ -21,6 +21,7 @@ from quorate.documents.times import duration, time_text
 from quorate.model.records import TokenRecord
 from quorate.operations import asked_service as ask
 from quorate.operations.answer import Answer, Order
+from quorate.operations.caller import Role
 from quorate.operations.desk import Desk
 from quorate.operations.listing import page
 from quorate.operations.operation import Operation
@@ -86,6 +87,13 @@ def issue_token(desk: Desk, asked: ask.IssueToken, operation: Operation) -> Orde
     """Return the order to take a new token from now on; its secret is in the answer."""
     del operation
     new = Secret.draw()
+    caller, expires_ms = desk.caller, _expiry_ms(asked.lifetime, desk.now_ms)
+    notes: tuple[str, ...] = ()
+    if caller.role is not Role.ADMIN and _outlives(expires_ms, caller.until_ms):
+        # Else a right that was given for a while could be kept for ever.
+        expires_ms = caller.until_ms
+        assert expires_ms is not None, caller
+        notes = (f"note: it ends when yours does, at {time_text(expires_ms)}",)
     command = IssueToken(
         token=new.token,
         digest=new.digest,
@@ -93,11 +101,15 @@ def issue_token(desk: Desk, asked: ask.IssueToken, operation: Operation) -> Orde
         tenant=asked.tenant,
         user=asked.user,
         scopes=tuple(sorted({scope.value for scope in asked.scopes})),
-        expires_ms=_expiry_ms(asked.lifetime, desk.now_ms),
+        expires_ms=expires_ms,
         note=asked.note,
     )
     # What was only tried is taken nowhere, so there is nothing to keep.
-    return Order(command=command, aside=None if asked.dry_run else new)
+    return Order(command=command, aside=None if asked.dry_run else new, notes=notes)
+
+
+def _outlives(expires_ms: int | None, until_ms: int | None) -> bool:
+    return until_ms is not None and (expires_ms is None or expires_ms > until_ms)
 
 
 def _expiry_ms(lifetime: str, now_ms: int) -> int | None:
@@ -213,7 +225,7 @@ def whoami(desk: Desk, asked: ask.Nothing, operation: Operation) -> Answer:
             ("User", caller.user),
             ("Role", caller.role.value),
             ("Tenant", caller.tenant or "-"),
-            ("Limited to", ", ".join(sorted(caller.scopes)) or "nothing"),
+            ("Areas", ", ".join(sorted(caller.scopes)) or "all"),
             ("Sees", "everything" if caller.oversees else ", ".join(tenants) or "the fleet only"),
         ]
     )

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -136,6 +138,14 @@ def test_each_sees_and_revokes_what_is_theirs(engine: Engine) -> None:
     ]
 
 
+@pytest.mark.parametrize("caller", [AUDITOR, USER, replace(USER, scopes=frozenset({"runs"}))])
+def test_every_token_may_revoke_itself(engine: Engine, caller: Caller) -> None:
+    mine = _issue(engine, ADMIN, caller.role, caller.tenant, user=caller.user)["token"]["id"]
+    holder = replace(caller, token=mine)
+    _ask(engine, holder, "revoke-token", ask.RevokeToken(token=mine))
+    assert engine.view.tokens[mine].revoked_ms is not None
+
+
 def test_a_whole_token_may_be_named_to_revoke_it_and_is_not_echoed(engine: Engine) -> None:
     given = _issue(engine, ADMIN, Role.AUDITOR)["token"]
     tree = _ask(engine, ADMIN, "revoke-token", ask.RevokeToken(token=given["secret"]))
@@ -159,3 +169,34 @@ def test_whoami_tells_what_the_service_knows(engine: Engine) -> None:
         "scopes": [],
         "tenants": ["org", "team"],
     }
+
+
+def test_whoami_says_that_a_token_is_for_all_areas_or_for_which(engine: Engine) -> None:
+    limited = replace(LEAD, scopes=frozenset({"runs", "money"}))
+    for caller, areas in ((LEAD, "all"), (limited, "money, runs")):
+        (text,) = answer(Desk(engine, caller), OPERATIONS["whoami"], ask.Nothing()).lines(False)  # noqa: FBT003
+        assert re.search(rf"(?m)^Areas: +{areas}$", text), text
+
+
+@pytest.mark.parametrize("lifetime", ["90d", "never"])
+def test_a_token_does_not_outlive_the_one_it_was_issued_with(engine: Engine, lifetime: str) -> None:
+    until_ms = engine.now_ms() + 60_000
+    brief = replace(LEAD, until_ms=until_ms)
+    asked = ask.IssueToken(role=Role.USER, user="x", tenant="org", lifetime=lifetime)
+    found = answer(Desk(engine, brief), OPERATIONS["issue-token"], asked)
+    given = found.tree()["token"]
+    assert engine.view.tokens[given["id"]].issued.expires_ms == until_ms
+    assert found.notes == (f"note: it ends when yours does, at {given['expires']}",)
+    # An admin may give what it was not given: it could issue itself another.
+    admin = replace(ADMIN, until_ms=until_ms)
+    kept = _issue(engine, admin, Role.AUDITOR, lifetime="never")["token"]
+    assert kept["expires"] is None
+
+
+def test_a_shorter_one_is_issued_as_asked_for(engine: Engine) -> None:
+    brief = replace(LEAD, until_ms=engine.now_ms() + 3_600_000)
+    asked = ask.IssueToken(role=Role.USER, user="x", tenant="org", lifetime="1m")
+    found = answer(Desk(engine, brief), OPERATIONS["issue-token"], asked)
+    name = found.tree()["token"]["id"]
+    assert engine.view.tokens[name].issued.expires_ms == engine.now_ms() + 60_000
+    assert not found.notes
