@@ -255,6 +255,31 @@ def test_a_service_that_says_no_is_told_as_a_file_tells_it(home: Shell) -> None:
         assert "what answers is not Quorate: HTTP status 200, text/html: <p>hello</p>" in other.err
 
 
+@pytest.mark.parametrize("words", [("--team", "owner/vision"), ()])
+def test_a_line_is_of_the_tenant_that_the_service_knows(
+    home: Shell, words: tuple[str, ...]
+) -> None:
+    me = {"user": "ann", "role": "user", "tenant": "rai", "scopes": [], "tenants": ["rai"]}
+    acts = [_as("done")] if words else [gives(me), _as("done")]
+    line = ("submit", "--gpus", "8", "--flavor", "H100", *words, "--", "true")
+    with serving(*acts) as server:
+        assert home("--server", server.url, *line).out == "done\n"
+    assert [got.path for got in server.got] == ["/api/v1/whoami", "/api/v1/runs"][-len(acts) :]
+    owner = server.got[-1].json["document"]["spec"]["owner"]
+    assert owner == ("vision" if words else "rai")
+
+
+def test_who_is_of_no_tenant_has_to_say_whose_work_it_is(home: Shell) -> None:
+    me = {"user": "root", "role": "admin", "tenant": "", "scopes": [], "tenants": []}
+    home.file("job.sh", "#!/bin/bash\n#SBATCH --gpus=8\ntrue\n")
+    with serving(gives(me)) as server:
+        typed = home("--server", server.url, "submit", "--gpus", "8", "--", "true")
+        script = home("--server", server.url, "sbatch", "job.sh")
+    assert (typed.code, script.code) == (2, 3)
+    assert "needs --team OWNER" in typed.err
+    assert "does not say whose work it is" in script.err
+
+
 def test_a_tree_is_printed_as_json_and_yaml(home: Shell) -> None:
     tree = {
         "dryRun": False,

@@ -77,7 +77,8 @@ def test_what_is_wrong_with_a_line_is_said_in_its_own_words(
 def test_options_of_a_line_are_not_for_files(shell: Shell) -> None:
     assert "--for is for a run by command line" in shell("submit", "-f", "x", "--for", "4h").err
     assert "--name is not for files" in shell("submit", "-f", "x", "--name", "a").err
-    assert "needs both --gpus N and --team" in shell("submit", "--gpus", "8", "--", "x").err
+    assert "needs --gpus N" in shell("submit", "--team", "a", "--", "x").err
+    assert "needs --team OWNER" in shell("submit", "--gpus", "8", "--", "x").err
 
 
 SCRIPT = """#!/bin/bash

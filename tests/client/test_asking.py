@@ -261,10 +261,16 @@ def test_the_only_flavor_need_not_be_named() -> None:
     assert len(server.got) == 1
 
 
+def test_whose_run_it_is_need_not_be_said() -> None:
+    with serving(gives(OUTCOME)) as server, Client(server.url) as client:
+        client.submit(gpus=8, flavor="H100", command=["true"])
+    assert "owner" not in server.got[0].json["document"]["spec"]
+
+
 @pytest.mark.parametrize(
     ("said", "text"),
     [
-        ({"gpus": 8}, "team: is missing"),
+        ({"team": "a"}, "gpus: is missing"),
         ({"gpus": 8, "team": "a", "gpu": 1}, "gpu: is not known"),
         ({"gpus": 8, "team": "a", "flavor": "H", "command": "python x"}, "command: give a list"),
     ],

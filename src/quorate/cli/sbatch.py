@@ -96,14 +96,15 @@ def _document(
 ) -> dict[str, Any]:
     from pathlib import Path
 
-    from quorate.cli.typed_run import checked
+    from quorate.cli.typed_run import checked, team_or_own
     from quorate.client.run_document import Work, prefix
 
-    gpus, team = typed["gpus"] or script.gpus_total(), typed["team"] or script.team
+    gpus = typed["gpus"] or script.gpus_total()
     if gpus is None:
         raise CommandError(
             Exit.INVALID, f"{path.name}: asks for no GPUs; add #SBATCH --gpus=N, or give --gpus N"
         )
+    team = team_or_own(settings, typed["team"] or script.team)
     if team is None:
         raise CommandError(
             Exit.INVALID,
@@ -112,7 +113,7 @@ def _document(
         )
     work = Work(
         gpus=gpus,
-        team=team.removeprefix("owner/"),
+        team=team,
         flavors=_flavors(settings, typed["flavor"] or script.flavor),
         command=[*script.interpreter, str(path), *arguments],
         name=typed["name"],

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     "--owner",
     "team",
     metavar="OWNER",
-    help="Whose work it is.",
+    help="Whose work it is.  [default, of a service: your tenant]",
     shell_complete=names_of("owner"),
 )
 @click.option(
@@ -158,20 +158,23 @@ def _typed_run(
     """Return the Run document of one command line."""
     from pathlib import Path
 
-    from quorate.cli.typed_run import checked, flavors_or_only, variables
+    from quorate.cli.typed_run import checked, flavors_or_only, team_or_own, variables
     from quorate.client.run_document import Work
 
-    if said["gpus"] is None or said["team"] is None:
-        raise click.UsageError("a run by command line needs both --gpus N and --team OWNER")
+    if said["gpus"] is None:
+        raise click.UsageError("a run by command line needs --gpus N")
     if not command:
         raise CommandError(
             Exit.USAGE,
             "what is to be run? write it after --, as in: quorate submit --gpus 8 --team "
-            f"{said['team']} -- python train.py",
+            f"{said['team'] or 'OWNER'} -- python train.py",
         )
+    team = team_or_own(settings, said["team"])
+    if team is None:
+        raise click.UsageError("whose work is it? a run by command line needs --team OWNER")
     work = Work(
         gpus=said["gpus"],
-        team=said["team"].removeprefix("owner/"),
+        team=team,
         flavors=flavors_or_only(settings, said["flavors"]),
         command=command,
         name=name,

@@ -10,7 +10,7 @@ from quorate.cli.asking import tree_asked
 from quorate.cli.settings import Settings
 from quorate.client.run_document import NoFlavorError, only_flavor
 from quorate.documents import Invalid, parse_tree
-from quorate.operations.asked import ListThings
+from quorate.operations.asked import ListThings, Nothing
 
 
 def domain_statuses(settings: Settings) -> list[dict[str, Any]]:
@@ -28,6 +28,19 @@ def flavors_or_only(settings: Settings, typed: Sequence[str]) -> list[str]:
         return [only_flavor(domain_statuses(settings))]
     except NoFlavorError as error:
         raise CommandError(Exit.USAGE, f"--flavor: {error}") from None
+
+
+def team_or_own(settings: Settings, typed: str | None) -> str | None:
+    """Return the owner that was typed, or the tenant that the service knows whoever asks by.
+
+    None where there is neither: the owner of a file is of none.
+    """
+    if typed is not None:
+        return typed.removeprefix("owner/")
+    if settings.service() is None:
+        return None
+    tenant = tree_asked(settings, "whoami", Nothing())["tenant"]
+    return str(tenant) or None
 
 
 def variables(typed: Sequence[str]) -> dict[str, str]:

@@ -17,11 +17,14 @@ _PLAIN: Final = "run"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What a run is to do. ``duration`` is how long it is expected to take, such as ``4h``."""
+    """What a run is to do. ``duration`` is how long it is expected to take, such as ``4h``.
+
+    Without a ``team`` it is of the tenant of whoever submits it.
+    """
 
     gpus: int
-    team: str
     flavors: Sequence[str]
+    team: str | None = None
     command: Sequence[str] = ()
     name: str | None = None
     group_gpus: int | None = None
@@ -65,10 +68,13 @@ class Work:
 
 
 class Said(TypedDict, total=False):
-    """What a run is to do, as it is said to ``Client.submit``; ``gpus`` and ``team`` are needed."""
+    """What a run is to do, as it is said to ``Client.submit``; ``gpus`` is needed.
+
+    Without a ``team`` it is of the tenant that your token is for.
+    """
 
     gpus: Required[int]
-    team: Required[str]
+    team: str | None
     flavor: str | Sequence[str] | None
     command: Sequence[str]
     name: str | None
@@ -89,7 +95,7 @@ def work_of(
         if said:
             raise TypeError(f"{min(said)}: is given beside a document; change the document instead")
         return document
-    missing = [name for name in ("gpus", "team") if said.get(name) is None]
+    missing = [name for name in ("gpus",) if said.get(name) is None]
     unknown = sorted(said.keys() - Said.__annotations__.keys())
     if missing or unknown:
         name, why = (missing[0], "is missing") if missing else (unknown[0], "is not known")
