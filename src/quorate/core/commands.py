@@ -215,11 +215,13 @@ class Keyed:
     """Carry out ``command`` once, however often it is asked for with this idempotency key.
 
     ``digest`` tells its content from that of another request: the same key with another is refused.
+    ``sent`` is the key as whoever asks knows it, where that is another word.
     """
 
     command: Submit | Immediate
     key: str
     digest: str
+    sent: str = ""
 
 
 Command = Submit | Immediate | Keyed

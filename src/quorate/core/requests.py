@@ -21,9 +21,10 @@ def repeated(view: StateView, command: Keyed, now_ms: int) -> Decision | None:
         return None
     if known.digest == command.digest:
         return Decision(repeats=known)
+    sent = command.sent or command.key
     refusal = Refusal(
         code=RefusalCode.KEY_REUSED,
-        subject=f"the idempotency key {command.key!r} was used for another request",
+        subject=f"the idempotency key {sent!r} was used for another request",
         remedy=f"repeat that request unchanged, or choose a new key: one is known for "
         f"{REQUESTS_KEPT_MS // HOUR_MS} hours",
     )

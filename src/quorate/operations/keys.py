@@ -31,7 +31,7 @@ def keyed(caller: Caller, operation: Operation, asked: Struct, command: Command)
         return command
     assert not isinstance(command, Keyed), command
     content = _ENCODER.encode([operation.name, replace(asked, **{KEY: None})])
-    return Keyed(command, key_of(caller, key), sha256(content).hexdigest())
+    return Keyed(command, key_of(caller, key), sha256(content).hexdigest(), sent=key)
 
 
 def key_of(caller: Caller, key: str) -> str:

@@ -24,16 +24,16 @@ def as_it_was(desk: Desk, at: str) -> Moment:
             Exit.REFUSED, "at: the past is told to admins and auditors only", fault="forbidden"
         )
     faults: list[Fault] = []
-    at_ms = time_ms(at, At(("--at",), faults))
+    at_ms = time_ms(at, At(("at",), faults))
     if at_ms is None:
         raise CommandError(
-            Exit.USAGE, *(f"--at: {fault.message}; {fault.remedy}" for fault in faults)
+            Exit.USAGE, *(f"at: {fault.message}; {fault.remedy}" for fault in faults)
         )
     state, head = replay_until(desk.store.blocks(), at_ms=at_ms)
     if at_ms > max(desk.now_ms, state.at_ms):
         raise CommandError(
             Exit.REFUSED,
-            f"--at: {time_text(at_ms)} is still to come: it is {time_text(desk.now_ms)} now, and "
+            f"at: {time_text(at_ms)} is still to come: it is {time_text(desk.now_ms)} now, and "
             f"the ledger ends at {time_text(state.at_ms)}; replay a time that has passed",
             fault=UNKNOWN_NAME,
         )

@@ -1,0 +1,24 @@
+"""What is refused is called as whoever asks has called it."""
+
+from __future__ import annotations
+
+import pytest
+
+from quorate.operations.asked import GetSystem, SubmitRun
+from tests.unit.operations.office import ADA, ADMIN, Office
+from tests.unit.operations.test_token_says_whose import tree
+
+
+def test_a_key_is_told_as_it_was_sent() -> None:
+    office = Office()
+    office.ask(ADA, "submit-run", SubmitRun(document=tree("one"), idempotency_key="k1"))
+    again = SubmitRun(document=tree("two"), idempotency_key="k1")
+    error = office.refused(ADA, "submit-run", again)
+    assert error.fault == "key-reused"
+    assert error.lines[0].startswith("the idempotency key 'k1' was used for another request;")
+
+
+@pytest.mark.parametrize("at", ["yesterday", "2999-01-01T00:00:00Z"])
+def test_a_time_is_called_like_the_parameter(at: str) -> None:
+    error = Office().refused(ADMIN, "get-system", GetSystem(at=at))
+    assert error.lines[0].startswith("at: "), error.lines
