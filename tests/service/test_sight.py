@@ -1,0 +1,145 @@
+"""What one tenant is told of another by REST and by gRPC: as little as in process.
+
+There every operation is asked, in all its forms (tests/unit/operations/test_sight.py); here a
+sample of each sort, to see that no way of asking adds anything of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import grpc
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from quorate import Client
+from quorate.adapters.store_sqlite import SqliteStore
+from quorate.answers.exits import CommandError, Exit
+from quorate.cli.creation import create_ledger
+from quorate.client.errors import RefusedError
+from quorate.core.commands import IssueToken
+from quorate.documents import to_json
+from quorate.loop.engine import Engine
+from quorate.model.events import TokenRole
+from quorate.operations.caller import Caller
+from quorate.operations.operation import DRY_RUN, Effect
+from quorate.operations.table import OPERATIONS
+from quorate.operations.tokens import Secret
+from quorate.service.daemon import Extras
+from quorate.service.grpc_codec import write_struct
+from quorate.testing.engines import HandClock
+from tests.service.grpc_world import METHODS, Counter, Served
+from tests.service.serving import serving
+from tests.unit.operations.test_sight import ASKED, questions
+from tests.unit.operations.two_tenants import MANAGER, TwoTenants
+
+SAMPLE: Final = """
+    list-nodes get-node describe-node list-runs list-queue describe-run list-reservations
+    list-leases list-claims list-charges list-owners list-tokens whoami fleet-top picture
+    list-events explain-run plan-run plan-runs user-usage statement
+    submit-run submit-runs apply cancel-run update-tenant claim-nodes put-budget
+"""
+
+
+def asked_of(name: str) -> list[Struct]:
+    """Return what is asked of an operation; what would change something is only tried."""
+    return [
+        replace(each, **{DRY_RUN: True}) if hasattr(each, DRY_RUN) else each
+        for each in questions(name)
+    ]
+
+
+def test_the_sample_has_operations_of_every_sort() -> None:
+    assert set(SAMPLE.split()) <= set(ASKED)
+    assert {OPERATIONS[name].effect for name in SAMPLE.split()} == {Effect.READ, Effect.WRITE}
+
+
+def test_rest_names_nothing_of_another_tenant(tmp_path: Path) -> None:
+    path, secret = tmp_path / "ledger.db", Secret.draw()
+
+    def opening(clock: HandClock) -> Engine:
+        create_ledger(path, clock, actor="test")
+        return Engine.open(SqliteStore.open(path), clock)
+
+    world = TwoTenants(hours_later=3, opening=opening)
+    issued = IssueToken(
+        token=secret.token,
+        digest=secret.digest,
+        role=TokenRole.TENANT_ADMIN,
+        tenant="mine",
+        user="max",
+    )
+    assert not world.engine.execute(issued, actor="root").decision.refusals
+    world.engine.close()
+    with serving(path, extras=Extras(clock=world.clock)) as served:
+        leaks = []
+        with Client(served.url, token=secret.text) as client:
+            for name in SAMPLE.split():
+                for asked in asked_of(name):
+                    found = world.told(by_rest(client, name, asked))
+                    leaks += [f"{name}: {each}" for each in found]
+        with served.client(secret.text) as plain:
+            told = b""
+            with plain.stream("GET", "/api/v1/watch", params={"from": 1}) as watch:
+                for part in watch.iter_bytes():
+                    told += part
+                    if b"conflict-declared" in told:
+                        break
+    leaks += [f"watch-events: {each}" for each in world.told(told.decode())]
+    assert not leaks, "\n".join(leaks)
+
+
+def by_rest(client: Client, name: str, asked: Struct) -> str:
+    """Return everything that a program and a person are told, a refusal included."""
+    try:
+        tree, notes = client.noted(name, asked)
+        told = client.told(name, asked, wide=True)
+    except RefusedError as error:
+        return f"{error}{error.refusals}"
+    return "\n".join([to_json(tree), *notes, str(told)])
+
+
+class _Counter(Counter):
+    """Knows one token."""
+
+    async def admit(self, authorization: str | None, address: str) -> Caller:
+        """Return whose token it is."""
+        del address
+        if authorization != "Bearer mine":
+            raise CommandError(Exit.REFUSED, "authorization: no", fault="unauthenticated")
+        return MANAGER
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[TwoTenants, Served]]:
+    """Return a ledger, and a gRPC server over it."""
+    world = TwoTenants(hours_later=3)
+    found = Served(_Counter(world.engine))
+    yield world, found
+    found.close()
+
+
+def test_grpc_names_nothing_of_another_tenant(served: tuple[TwoTenants, Served]) -> None:
+    world, server = served
+    leaks = []
+    for name in SAMPLE.split():
+        for asked in asked_of(name):
+            leaks += [f"{name}: {each}" for each in world.told(by_grpc(server, name, asked))]
+    told = ""
+    for event in server.stream("watch-events", "mine", first=1):
+        told += str(event)
+        if "conflict-resolved" in str(event):
+            break
+    leaks += [f"watch-events: {each}" for each in world.told(told)]
+    assert not leaks, "\n".join(leaks)
+
+
+def by_grpc(server: Served, name: str, asked: Struct) -> str:
+    """Return everything that is answered, a refusal included."""
+    try:
+        return str(server.send(METHODS[name], write_struct(asked), "mine"))
+    except grpc.RpcError as error:
+        return f"{error.details()}{error.trailing_metadata()}"
