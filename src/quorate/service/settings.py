@@ -222,7 +222,7 @@ SETTINGS: Final = (
         read=values.text,
         default="sub",
         field="oidc_user_claim",
-        text="the claim that says the user, who is recorded as the actor",
+        text="the claim that says the user, who is recorded as the actor, after the tenant",
     ),
     Setting(
         key="oidc.scopes_claim",
