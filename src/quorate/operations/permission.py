@@ -75,6 +75,11 @@ def denial(view: StateView, caller: Caller, command: Command) -> str:
     why = _out_of_scope(caller, command)
     if why or caller.role is Role.ADMIN:
         return why
+    return _of_people(view, caller, command)
+
+
+def _of_people(view: StateView, caller: Caller, command: Command) -> str:
+    """Return why ``caller``, who is no admin, may not have ``command`` carried out."""
     why = "only an admin may do this"
     match command:
         case RevokeToken(token=name) if name == caller.token:

@@ -95,9 +95,7 @@ def _carried_out(engine: Engine, wanted: Sequence[Asked]) -> list[Receipt | Exce
     return [each for one in wanted for each in _carried_out(engine, [one])]
 
 
-def _answer(
-    engine: Engine, receipt: Receipt | Exception, caller: Caller
-) -> Answer | Exception:
+def _answer(engine: Engine, receipt: Receipt | Exception, caller: Caller) -> Answer | Exception:
     if isinstance(receipt, Exception):
         return receipt
     kept, sight = receipt.decision.repeats, Sight(engine.view, caller)
