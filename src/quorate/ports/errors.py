@@ -16,7 +16,8 @@
         ├── LedgerVersionError  the file is of a newer layout
         ├── StoreFullError      no space
         ├── StoreReadOnlyError  not writable, or opened for reading
-        └── StoreBusyError      locked for too long by another program
+        ├── StoreBusyError      locked for too long by another program
+        └── OutboxError         the file beside the ledger is no outbox, or damaged
 
 The ledger's own errors are reused by stores: a damaged row and a damaged block are the same
 thing to whoever reads them. Adapters raise these and nothing else.
@@ -48,6 +49,7 @@ __all__ = [
     "LedgerVersionError",
     "NewerLedgerError",
     "NotALedgerError",
+    "OutboxError",
     "QuorateError",
     "StaleHeadError",
     "StoreBusyError",
@@ -161,3 +163,7 @@ class StoreReadOnlyError(StoreError):
 
 class StoreBusyError(StoreError):
     """Another program kept the file locked for too long."""
+
+
+class OutboxError(StoreError):
+    """The file in which deliveries wait cannot be used; the ledger is not touched by that."""

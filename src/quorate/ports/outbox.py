@@ -1,0 +1,140 @@
+"""The outbox port: what is to be delivered outside, kept until it was (ADR-0021).
+
+A *sink* is one place that things are delivered to. It takes *parcels* in while it reads the ledger,
+and remembers in the same transaction how far it has read: its cursor. So after any crash it reads
+on from there, and a parcel is delivered at least once; its key lets the receiver see repetitions.
+
+``testing/outbox_contract.py`` is this text as tests; every adapter passes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final, Protocol
+
+BACK_OFF_MS_MIN: Final = 1_000
+"""How long after its first failure a parcel is tried again, at most."""
+
+BACK_OFF_MS_MAX: Final = 300_000
+"""How long after a failure a parcel is tried again, at most, however often it failed."""
+
+WAITING_MAX: Final = 100_000
+"""How many parcels of one sink may wait: with more, it takes none in, and the ledger keeps them."""
+
+KEYS_KEPT_EVENTS: Final = 1_000_000
+"""How many events behind the cursor the keys of what was delivered are forgotten."""
+
+_JITTER_BYTES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """One thing to be delivered to one sink."""
+
+    key: str
+    """Idempotency key: unique in its sink, for ever."""
+
+    line: str
+    """Parcels of one line are delivered in the order they were taken in."""
+
+    body: bytes
+
+    seq: int
+    """The event that caused it."""
+
+    attempts: int = 0
+    """How often it failed."""
+
+    at_ms: int = 0
+    """When it was made, by the clock of its maker."""
+
+    failing_since_ms: int | None = None
+    """Since when nothing of its line could be delivered; None while nothing has failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """What a sink has still to deliver."""
+
+    parcels: int
+    since_ms: int | None
+    """When the oldest of them was made; None when none waits."""
+
+    lines_failing: int
+    trouble: str
+    """Why the last that failed did, of the lines that fail still; empty when none does."""
+
+    trouble_ms: int | None
+    """When that was."""
+
+
+class Outbox(Protocol):
+    """Parcels and cursors of all sinks. Every change is durable on return, whole or not at all.
+
+    May be called from several threads. Methods raise ``StoreError`` only.
+    """
+
+    def cursor(self, sink: str) -> int:
+        """Return up to which event ``sink`` has taken in; 0 at first."""
+        ...
+
+    def take_in(self, sink: str, parcels: Sequence[Parcel], cursor: int) -> None:
+        """Keep ``parcels`` and ``cursor`` in one transaction.
+
+        The cursor never goes back, and no parcel is of an event after it. A parcel whose key is
+        known, waiting or delivered, is left as it is. Parcels begin with no attempt, due at once.
+        """
+        ...
+
+    def due(self, sink: str, now_ms: int, limit: int) -> Sequence[Parcel]:
+        """Return the first parcel of each line, where it is due, oldest first; at most ``limit``.
+
+        Later ones of a line wait for it, however long it takes.
+        """
+        ...
+
+    def delivered(self, sink: str, key: str) -> None:
+        """Forget the parcel and keep its key; the next of its line is due at once.
+
+        Saying it twice changes nothing. The key must have been taken in.
+        """
+        ...
+
+    def failed(self, sink: str, key: str, now_ms: int, why: str) -> int:
+        """Count one more attempt of the first parcel of a line; return when it is due again.
+
+        That is ``back_off_ms`` from ``now_ms``.
+        """
+        ...
+
+    def given_up(self, sink: str, key: str) -> None:
+        """Forget a parcel that will not be delivered; as ``delivered``, but its line fails on."""
+        ...
+
+    def waiting(self, sink: str) -> Waiting:
+        """Return how many wait, since when, and what was in their way: for metrics and people."""
+        ...
+
+    def next_due_ms(self, sink: str) -> int | None:
+        """Return when the next parcel is due, in the past where one is; None when none waits."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything; further calls are bugs. Closing twice is allowed."""
+        ...
+
+
+def back_off_ms(key: str, attempts: int) -> int:
+    """Return how long a parcel waits after its ``attempts``-th failure.
+
+    Twice as long each time, from ``BACK_OFF_MS_MIN`` to ``BACK_OFF_MS_MAX``, less up to a quarter
+    that depends on the key and the attempt: what failed together is not tried together again.
+    """
+    assert attempts >= 1, attempts
+    doublings = min(attempts - 1, BACK_OFF_MS_MAX.bit_length())
+    longest_ms = min(BACK_OFF_MS_MIN << doublings, BACK_OFF_MS_MAX)
+    digest = sha256(f"{attempts}:{key}".encode()).digest()
+    part = int.from_bytes(digest[:_JITTER_BYTES])
+    return longest_ms - ((longest_ms // 4 * part) >> (8 * _JITTER_BYTES))

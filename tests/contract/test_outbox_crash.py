@@ -1,0 +1,68 @@
+"""Killed at any instant, an outbox has what it acknowledged, and parcels and cursor agree."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from quorate.adapters.outbox_sqlite import SqliteOutbox
+from tests.contract.outbox_writer import LINES, SINK, parcels_of
+
+KILLS = 25
+WRITER = Path(__file__).with_name("outbox_writer.py")
+
+
+def killed(path: Path, after_s: float) -> list[list[str]]:
+    """Run the writer, kill it ``after_s`` after its first line, and return what it told."""
+    writer = subprocess.Popen(
+        [sys.executable, str(WRITER), str(path)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert writer.stdout is not None
+    with writer.stdout as told:
+        lines = [told.readline()]
+        time.sleep(after_s)
+        writer.send_signal(signal.SIGKILL)
+        lines += told.readlines()
+    assert writer.wait() == -signal.SIGKILL
+    return [line.decode().split() for line in lines if line.endswith(b"\n")]
+
+
+@pytest.mark.slow
+def test_killed_at_any_instant_it_has_what_it_acknowledged_and_nothing_by_halves(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "ledger.db.outbox"
+    chance = random.Random(21)
+    taken, delivered = 0, set[str]()
+    for _ in range(KILLS):
+        for mark, what in killed(path, chance.random() * 0.05):
+            if mark == "T":
+                taken = int(what)
+            else:
+                delivered.add(what)
+        outbox = SqliteOutbox.open(path)
+        cursor, waits = outbox.cursor(SINK), outbox.waiting(SINK).parcels
+        # One call of each kind may have been carried out and not told of.
+        assert taken <= cursor <= taken + 1
+        gone = len(LINES) * cursor - waits
+        assert len(delivered) <= gone <= len(delivered) + 1
+        due = {one.key for one in outbox.due(SINK, 0, 10)}
+        assert not due & delivered
+        # What was delivered is not taken in again.
+        outbox.take_in(
+            SINK, [one for seq in range(1, cursor + 1) for one in parcels_of(seq)], cursor
+        )
+        assert outbox.waiting(SINK).parcels == waits
+        outbox.close()
+        taken = cursor
+        delivered |= {f"untold-{len(delivered)}" for _ in range(gone - len(delivered))}
+    assert taken > KILLS
