@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 from msgspec import NODEFAULT, UNSET, Struct, UnsetType
 from msgspec.structs import FieldInfo, fields
 
+from quorate.operations.given_ledger import EventTold
 from quorate.operations.operation import DRY_RUN, JSON_LINES, Effect, Operation
 from quorate.operations.table import OPERATIONS
 
@@ -152,7 +153,7 @@ def _many(is_async: bool) -> str:  # noqa: FBT001 - one question, one answer
 def _method(operation: Operation, *, is_async: bool) -> str:
     gives = " | ".join(map(_gives, _shapes(operation.gives)))
     wait, is_stream = "", operation.effect is Effect.STREAM or operation.media == JSON_LINES
-    if operation.effect is Effect.STREAM:
+    if operation.gives is EventTold:
         # The fields of an event are those of its tag: more than any one type has.
         gives = "Event"
     if is_stream:

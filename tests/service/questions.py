@@ -210,6 +210,8 @@ PLAIN: Final = (
     "statement",
     "picture",
     "watch-events",
+    "list-notices",
+    "watch-notices",
     "verify-ledger",
     "sign-checkpoint",
     "export-ledger",

@@ -37,7 +37,7 @@ EVERYBODY: Final = """
     list-leases get-lease describe-lease list-claims get-claim describe-claim
     list-charges get-charge describe-charge get-system describe-system
     tenant-usage user-usage statement plan-run plan-runs explain-run run-logs picture
-    watch-events list-events verify-ledger verify-ledger-against
+    watch-events list-events list-notices watch-notices verify-ledger verify-ledger-against
     show-lottery verify-lottery calc list-tokens whoami fleet-top
 """
 ROLES: Final = {

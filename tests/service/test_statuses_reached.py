@@ -206,6 +206,7 @@ def _strict(rooms: Rooms, operation: Operation, question: Question, status: int)
 
 SPECIAL: Final = {
     ("watch-events", 410): Question(query={"from": str(2**53)}),
+    ("watch-notices", 410): Question(query={"from": str(2**53)}),
     ("statement", 422): Question(query={"month": "2199-01"}),
     ("user-usage", 422): Question(query={"user": "two\nlines"}),
     ("user-usage", 404): Question(query={"user": "another"}),
@@ -245,6 +246,8 @@ UNKNOWN: Final = {
     "statement": Question(query={"budget": NOWHERE}),
     "picture": Question(query={"run": NOWHERE}),
     "watch-events": Question(query={"run": NOWHERE}),
+    "list-notices": Question(query={"owner": NOWHERE}),
+    "watch-notices": Question(query={"owner": NOWHERE}),
     "list-events": Question(query={"run": NOWHERE}),
     "fleet-top": Question(query={"pool": NOWHERE}),
 }

@@ -37,6 +37,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "plan": ("quorate.cli.plan", "plan", "Say when a run starts, and what that rests on."),
     "explain": ("quorate.cli.explain", "explain", "Say why a run waits and what would start it."),
     "watch": ("quorate.cli.watch", "watch", "Follow a run, the reservations or a pool."),
+    "notices": ("quorate.cli.notices", "notices", "Show what concerns you, and be told of it."),
     "logs": ("quorate.cli.logs", "logs", "Show what the work of a run has written."),
     "complete": ("quorate.cli.finish", "complete", "Record that a run's work is done."),
     "fail": ("quorate.cli.finish", "fail", "Record that a run's work has ended badly."),

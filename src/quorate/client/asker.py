@@ -12,7 +12,9 @@ from quorate.client.asking import Asking
 from quorate.client.retrying import Retrying
 from quorate.client.walking import Walking
 from quorate.client.wire import JSON, Told, Tree
+from quorate.operations.asked_notices import WatchNotices
 from quorate.operations.given_looking import LogLine
+from quorate.operations.given_notices import Notice
 
 
 class Asker:
@@ -57,6 +59,10 @@ class Asker:
     def lines(self, name: str, asked: Struct) -> Iterator[str]:
         """Yield the lines of an operation that gives many, such as ``export-ledger``."""
         return self._driver.stream(self._asking.lines(name, asked))
+
+    def notices(self, asked: WatchNotices) -> Iterator[Notice]:
+        """Yield notices as they are recorded, for as long as somebody asks for the next one."""
+        return self._driver.stream(self._asking.stream("watch-notices", asked))
 
     def log_lines(self, run: str, *, first: int = 0, follow: bool = False) -> Iterator[LogLine]:
         """Yield what a run has written, from line ``first`` on; with ``follow`` until its end."""

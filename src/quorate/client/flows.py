@@ -18,7 +18,6 @@ from quorate.client.errors import (
     QuorateClientError,
     WaitedTooLongError,
 )
-from quorate.client.events import Event
 from quorate.client.retrying import Retrying, is_retried, keyed
 from quorate.client.sse import Message, Messages
 from quorate.operations.asked_looking import LINES_MAX
@@ -111,11 +110,11 @@ def follow(operation: Operation, asked: Struct, retrying: Retrying) -> Flow[None
 
     Without it those that are recorded from now on. A connection that is cut is opened again after
     the last event that was looked at; it ends only by a refusal, or after too many failures in
-    a row.
+    a row. What is told of one event in several parts is told once, too.
     """
     first: int | None = getattr(asked, FIRST)
     cursor = None if first is None else first - 1
-    failures = 0
+    failures, seen = 0, (0, 0)
     while True:
         pause_s = WATCH_PAUSE_S
         if cursor is not None:
@@ -127,10 +126,11 @@ def follow(operation: Operation, asked: Struct, retrying: Retrying) -> Flow[None
             while chunk := (yield Read()):
                 failures = 0
                 for message in messages.feed(chunk):
-                    event = _event(message, cursor)
+                    tree = _event(message, cursor)
                     cursor = _moved(message, cursor)
-                    if event is not None:
-                        yield Emit(event)
+                    if tree is not None and (part := _part_of(tree)) > seen:
+                        seen = part
+                        yield Emit(wire.event_of(operation, tree))
         except QuorateClientError as error:
             failures += 1
             if failures >= retrying.tries or not is_retried(operation, asked, error):
@@ -139,12 +139,17 @@ def follow(operation: Operation, asked: Struct, retrying: Retrying) -> Flow[None
         yield Pause(pause_s)
 
 
-def _event(message: Message, cursor: int | None) -> Event | None:
+def _event(message: Message, cursor: int | None) -> dict[str, Any] | None:
     """Return the event in a message of a stream; None for one that was seen, or for no event."""
     tree = message.tree()
     if not isinstance(tree, dict) or "seq" not in tree:
         return None
-    return None if cursor is not None and tree["seq"] <= cursor else Event.of(tree)
+    return None if cursor is not None and tree["seq"] <= cursor else tree
+
+
+def _part_of(tree: dict[str, Any]) -> tuple[int, int]:
+    """Return the sequence of an event, and which part of what is told of it this is, from 1."""
+    return int(tree["seq"]), 1 + int(tree.get("part", 0))
 
 
 def _moved(message: Message, cursor: int | None) -> int | None:

@@ -16,6 +16,7 @@ from quorate.operations import (
     asked_ledger,
     asked_looking,
     asked_money,
+    asked_notices,
     asked_service,
     caller,
     given,
@@ -23,6 +24,7 @@ from quorate.operations import (
     given_ledger,
     given_looking,
     given_money,
+    given_notices,
     given_service,
 )
 
@@ -1106,6 +1108,30 @@ class Methods(ABC):
         found: given.Listing = self._ask("list-nodes", question)
         return found
 
+    def list_notices(
+        self,
+        *,
+        first: int | None = None,
+        kinds: Sequence[str] = (),
+        owner: str | None = None,
+        limit: int = 50,
+    ) -> given_notices.Notices:
+        """List what concerns you: starts, cuts, lotteries, losses, limits.
+
+        The first ``limit`` from the event ``from`` on, else the last ones. To read on, ask from
+        ``next``. Notices of one event are never parted, so that there may be a few more. ``kind``
+        (several may be given) and ``owner`` choose among them.
+
+        ``GET /api/v1/notices``, for: admin, auditor, tenant-admin, user.
+
+        Raises ``RefusedError`` with: unknown-name.
+        """
+        question = asked_notices.ListNotices(
+            first=first, kinds=many("kinds", kinds), owner=owner, limit=limit
+        )
+        found: given_notices.Notices = self._ask("list-notices", question)
+        return found
+
     def list_owners(
         self,
         *,
@@ -2016,6 +2042,26 @@ class Methods(ABC):
             run=run, pool=pool, reservations=reservations, first=first
         )
         found: Iterator[Event] = self._stream("watch-events", question)
+        return found
+
+    def watch_notices(
+        self,
+        *,
+        first: int | None = None,
+        kinds: Sequence[str] = (),
+        owner: str | None = None,
+    ) -> Iterator[given_notices.Notice]:
+        """Be told what concerns you as it is recorded, from a sequence on.
+
+        From the event ``from`` on; without it what is recorded from now on. ``kind`` (several may
+        be given) and ``owner`` choose among them.
+
+        ``GET /api/v1/notices/watch``, for: admin, auditor, tenant-admin, user.
+
+        Raises ``RefusedError`` with: unknown-name, stale-cursor.
+        """
+        question = asked_notices.WatchNotices(first=first, kinds=many("kinds", kinds), owner=owner)
+        found: Iterator[given_notices.Notice] = self._stream("watch-notices", question)
         return found
 
     def whoami(

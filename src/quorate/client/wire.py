@@ -29,6 +29,8 @@ from quorate.client.errors import (
     StaleVersionError,
     UnauthenticatedError,
 )
+from quorate.client.events import Event
+from quorate.operations.given_ledger import EventTold
 from quorate.operations.operation import ASIDE, DRY_RUN, NOTES, Operation
 
 Tree = Any
@@ -168,6 +170,11 @@ def line_of(operation: Operation, line: str) -> Any:
         return msgspec.json.decode(line, type=operation.gives)
     except msgspec.DecodeError as error:
         raise NotQuorateError(f"a line of the answer is not what Quorate gives: {error}") from None
+
+
+def event_of(operation: Operation, tree: Tree) -> Any:
+    """Return what one message of a stream gives: an event, or what the table types."""
+    return Event.of(tree) if operation.gives is EventTold else _converted(tree, operation.gives)
 
 
 def text_of(reply: Reply, media: str) -> str:

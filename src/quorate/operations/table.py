@@ -14,6 +14,7 @@ from quorate.operations.table_fleet import FLEET
 from quorate.operations.table_ledger import LEDGER
 from quorate.operations.table_looking import LOOKING
 from quorate.operations.table_money import MONEY
+from quorate.operations.table_notices import NOTICES
 from quorate.operations.table_service import SERVICE
 from quorate.operations.table_things import THINGS
 
@@ -169,6 +170,8 @@ TENANTS: Final = (
 
 OPERATIONS: Final = {
     operation.name: operation
-    for operation in (*THINGS, *RUNS, *TENANTS, *FLEET, *MONEY, *LEDGER, *SERVICE, *LOOKING)
+    for operation in (
+        *(*THINGS, *RUNS, *TENANTS, *FLEET, *MONEY, *LEDGER, *NOTICES, *SERVICE, *LOOKING),
+    )
 }
 """Name -> operation."""

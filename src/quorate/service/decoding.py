@@ -73,7 +73,7 @@ def shape_of(operation: Operation) -> Shape:
         many=frozenset(each.encode_name for each in rest if _is_many(each.type)),
         body=names if has_body else frozenset(),
         dry_run=dry_run,
-        has_limit=any(field.encode_name == _LIMIT for field in rest),
+        has_limit=any(field.encode_name == _LIMIT and field.default is None for field in rest),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
+from itertools import zip_longest
 from typing import Any, Final, Protocol
 
 from msgspec import Struct
@@ -121,7 +122,7 @@ class WatchHall:
             )
         )
         self._closing = asyncio.Event()
-        self._frames: OrderedDict[int, bytes] = OrderedDict()
+        self._frames: OrderedDict[int | str, bytes] = OrderedDict()
         self._frames_bytes = 0
 
     def close(self) -> None:
@@ -180,19 +181,33 @@ class WatchHall:
                 reading.cancel()
                 return
             found = reading.result()
-            frames = b"".join(self._frame(seq, tree) for seq, tree in found)
-            await send(_part(frames or _beat(watcher.cursor)))
+            await send(_part(self._framed(found) or _beat(watcher.cursor)))
             # Only now: what was read for somebody who is dropped instead was never sent.
             watcher.told_cursor = watcher.cursor
 
+    def _framed(self, found: list[tuple[int, dict[str, Any]]]) -> bytes:
+        """Return what is sent of ``found``.
+
+        Of several notices of one event only the last moves the client's cursor: one that is cut off
+        before it is told all of them again.
+        """
+        frames: list[bytes] = []
+        for (seq, tree), after in zip_longest(found, found[1:]):
+            if after is None or after[0] != seq:
+                frames.append(b"id: %d\n" % seq)
+            frames.append(self._frame(seq, tree))
+        return b"".join(frames)
+
     def _frame(self, seq: int, tree: dict[str, Any]) -> bytes:
-        """Return an event as it is sent, the same for all who may see it."""
-        known = self._frames.get(seq)
+        """Return an event or a notice as it is sent, the same for all who may see it."""
+        # Notices have names of their own, events are called by their sequences.
+        name: int | str = tree.get("id", seq)
+        known = self._frames.get(name)
         if known is not None:
             return known
-        kind = str(tree["tag"]).partition("/")[0]
-        made = b"id: %d\nevent: %s\ndata: %s\n" % (seq, kind.encode(), to_json(tree))
-        self._frames[seq] = made
+        kind = str(tree["tag"] if "tag" in tree else tree["kind"]).partition("/")[0]
+        made = b"event: %s\ndata: %s\n" % (kind.encode(), to_json(tree))
+        self._frames[name] = made
         self._frames_bytes += len(made)
         while self._frames_bytes > FRAMES_BYTES_MAX:
             _, old = self._frames.popitem(last=False)

@@ -1,0 +1,231 @@
+"""Notices, asked for and watched: those that concern the caller, from the blocks of the ledger.
+
+A tenant-admin is told what concerns its tenant and those below it; a user what concerns their own
+runs there. Admins and auditors are told everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from quorate.answers.exits import UNKNOWN_NAME, CommandError, Exit
+from quorate.answers.notice import KnownView, Notice, NoticeKind, notice_tree
+from quorate.answers.notices import notices_of
+from quorate.answers.table import Column, right, table, wide
+from quorate.documents.times import time_text
+from quorate.model.view import StateView
+from quorate.operations.answer import Answer
+from quorate.operations.asked_notices import ListNotices, WatchNotices
+from quorate.operations.caller import Caller, Role
+from quorate.operations.desk import Desk
+from quorate.operations.operation import Operation
+from quorate.operations.recent import Page, Recent
+from quorate.operations.visibility import sees_owner, tenants_of
+
+LOOKED_AT_MAX: Final = 100_000
+"""How many events are looked at for one list: the answer says where to go on."""
+WATCHED_AT_MAX: Final = 10_000
+"""How many events are looked at for one reading of a watch, before others are answered."""
+COLUMNS: Final = (
+    right("SEQ"),
+    Column("TIME"),
+    Column("KIND"),
+    Column("OWNER"),
+    wide("USER"),
+    wide("RUN"),
+    Column("WHAT"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which notices are told to ``caller``, of those asked for."""
+
+    view: StateView
+    caller: Caller
+    asked: WatchNotices
+
+    def check(self) -> None:
+        """Raise ``CommandError`` when there is no such kind, or no such owner to be seen."""
+        words = [kind.value for kind in NoticeKind]
+        unknown = [word for word in self.asked.kinds if word not in words]
+        if unknown:
+            raise CommandError(
+                Exit.USAGE, f"kind: there is no {unknown[0]!r}; there are: {', '.join(words)}"
+            )
+        owner, view = self.asked.owner, self.view
+        if owner is not None and not (
+            owner in view.owners and sees_owner(view, self.caller, owner)
+        ):
+            raise CommandError(
+                Exit.REFUSED,
+                f"there is no owner {owner!r}; list them: quorate get owners",
+                fault=UNKNOWN_NAME,
+            )
+
+    def of(self, page: Page) -> Iterator[Notice]:
+        """Yield the notices of one block."""
+        mine = frozenset[str]() if self.caller.oversees else tenants_of(self.view, self.caller)
+        asked = self.asked
+        for notice in notices_of(page.first_seq, page.events, KnownView(self.view)):
+            is_chosen = not asked.kinds or notice.kind in asked.kinds
+            is_owners = asked.owner is None or notice.owner == asked.owner
+            if is_chosen and is_owners and concerns(self.caller, mine, notice):
+                yield notice
+
+
+def concerns(caller: Caller, mine: frozenset[str], notice: Notice) -> bool:
+    """Return whether ``caller``, who sees the tenants ``mine``, is told ``notice``."""
+    if caller.oversees:
+        return True
+    if notice.owner not in mine:
+        return False
+    return caller.role is Role.TENANT_ADMIN or (bool(notice.user) and notice.user == caller.user)
+
+
+def list_notices(desk: Desk, asked: ListNotices, operation: Operation) -> Answer:
+    """Return notices that concern the caller: the first from an event on, else the last ones."""
+    del operation
+    wanted = Wanted(desk.recorded, desk.caller, asked)
+    wanted.check()
+    recent = Recent(desk.store)
+    first = asked.first
+    found, next_seq = (
+        _last(recent, wanted, asked.limit)
+        if first is None
+        else _first_from(recent, wanted, first, asked.limit)
+    )
+    told = () if found else ("there are no such notices",)
+    return Answer(
+        tree=lambda: {"items": [notice_tree(each) for each in found], "next": next_seq},
+        lines=lambda is_wide: (
+            [table(COLUMNS, [row(each) for each in found], show_wide=is_wide)] if found else []
+        ),
+        notes=told,
+    )
+
+
+def row(notice: Notice) -> tuple[str, ...]:
+    """Return the cells of ``COLUMNS`` for ``notice``."""
+    return (
+        str(notice.seq),
+        time_text(notice.at_ms),
+        notice.kind.value,
+        notice.owner,
+        notice.user or "-",
+        notice.run or "-",
+        notice.text,
+    )
+
+
+def _last(recent: Recent, wanted: Wanted, limit: int) -> tuple[list[Notice], int]:
+    """Return the last ``limit`` notices, and where what comes after them will be."""
+    end = min(recent.head().seq, wanted.view.seq)
+    found: list[Notice] = []
+    height = recent.height_of(end)
+    while height >= 1 and len(found) < limit:
+        page = recent.page(height)
+        if page.head.seq < end - LOOKED_AT_MAX:
+            break
+        found = [*wanted.of(page), *found]
+        height -= 1
+    return found[-limit:], end + 1
+
+
+def _first_from(recent: Recent, wanted: Wanted, first: int, limit: int) -> tuple[list[Notice], int]:
+    """Return the first ``limit`` notices from an event on, and the event to go on from."""
+    reading = NoticeReading(recent, lambda: wanted.view, wanted.caller, wanted.asked, first - 1)
+    found: list[Notice] = []
+    looked_to = first - 1 + LOOKED_AT_MAX
+    while reading.is_behind and len(found) < limit and reading.cursor < looked_to:
+        found += reading.notices(limit - len(found))
+    return found, max(reading.cursor + 1, first)
+
+
+class NoticeReading:
+    """Reads on from ``cursor``, the sequence of the last event that was looked at.
+
+    ``view`` returns the state, which must be at least as new as the blocks that are read. All
+    notices of an event are told together, so that the cursor says which were.
+    """
+
+    def __init__(
+        self,
+        recent: Recent,
+        view: Callable[[], StateView],
+        caller: Caller,
+        asked: WatchNotices,
+        cursor: int,
+    ) -> None:
+        self._recent = recent
+        self._view = view
+        self._caller = caller
+        self._asked = asked
+        self.cursor = cursor
+        # Where the next event is or will be; found on the first reading.
+        self._height = 0
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is more to read at once; otherwise wait until something is recorded."""
+        return self.cursor < self._end()
+
+    def read(self, limit: int) -> list[tuple[int, dict[str, Any]]]:
+        """Return the next notices for programs, with the sequences of their events."""
+        return [(notice.seq, notice_tree(notice)) for notice in self.notices(limit)]
+
+    def notices(self, limit: int) -> list[Notice]:
+        """Return the next notices, about ``limit``: those of one event are never parted.
+
+        An empty list does not mean the end, which ``is_behind`` tells.
+        """
+        assert limit > 0, limit
+        wanted = Wanted(self._view(), self._caller, self._asked)
+        found: list[Notice] = []
+        end = self._end()
+        last = self.cursor + WATCHED_AT_MAX
+        while self.cursor < min(end, last) and len(found) < limit:
+            page = self._page()
+            for notice in wanted.of(page):
+                if notice.seq <= self.cursor:
+                    continue
+                if len(found) >= limit and notice.seq != found[-1].seq:
+                    self.cursor = notice.seq - 1
+                    return found
+                found.append(notice)
+            self.cursor = min(page.head.seq, end)
+        return found
+
+    def _end(self) -> int:
+        """Return how far can be read: what the state does not know yet cannot be told."""
+        return min(self._recent.head().seq, self._view().seq)
+
+    def _page(self) -> Page:
+        """Return the block that holds the next event, which is there."""
+        if self._height == 0:
+            self._height = self._recent.height_of(self.cursor + 1)
+        page = self._recent.page(self._height)
+        if page.head.seq <= self.cursor:
+            self._height += 1
+            page = self._recent.page(self._height)
+        return page
+
+
+def watch_notices(desk: Desk, asked: WatchNotices, operation: Operation) -> NoticeReading:
+    """Return what reads on from the event that was asked for, or from now on."""
+    del operation
+    Wanted(desk.recorded, desk.caller, asked).check()
+    end = desk.engine.head.seq
+    if asked.first is not None and asked.first > end + 1:
+        raise CommandError(
+            Exit.REFUSED,
+            f"from: the ledger ends at sequence {end}, so {asked.first} is not next; "
+            f"ask from {end + 1} at most, or without it for what is recorded from now on",
+            fault="stale-cursor",
+        )
+    cursor = end if asked.first is None else asked.first - 1
+    recent = Recent(desk.store) if desk.recent is None else desk.recent
+    engine = desk.engine
+    return NoticeReading(recent, lambda: engine.view, desk.caller, asked, cursor)
