@@ -48,7 +48,7 @@ def load_lottery_secret(path: Path) -> bytes:
 
     Raises ``KeyFileError`` when it is missing, not a plain file, readable by others, or no secret.
     """
-    text = _read_private(path, "lottery's secret file", _NO_DRAW)
+    text = read_private(path, "lottery's secret file", _NO_DRAW)
     try:
         secret = bytes.fromhex(text.decode("ascii").strip())
     except ValueError:
@@ -91,7 +91,7 @@ def load_key(path: Path) -> bytes:
         Ed25519PrivateKey,
     )
 
-    pem = _read_private(path, "key file", _NO_CHECKPOINT)
+    pem = read_private(path, "key file", _NO_CHECKPOINT)
     try:
         key = serialization.load_pem_private_key(pem, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
@@ -128,7 +128,7 @@ def _write_new(path: Path, content: bytes) -> None:
         raise
 
 
-def _read_private(path: Path, what: str, loss: str) -> bytes:
+def read_private(path: Path, what: str, loss: str) -> bytes:
     """Return the contents of the plain file ``path`` that nobody but its owner may touch."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

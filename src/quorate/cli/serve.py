@@ -123,6 +123,7 @@ def _show(settings: Settings, made: Configuration) -> None:
         for each in SETTINGS
         for value in [getattr(made, each.field or each.key)]
     }
+    tree |= {f"webhooks.{hook.name}": hook.url for hook in made.webhooks}
     if not settings.is_table:
         print_tree(settings, tree)
         return

@@ -16,9 +16,11 @@ from quorate.operations.caller import Role
 from quorate.service.config_values import Address, WrongSettingError
 from quorate.service.oidc import Oidc
 from quorate.service.settings import SETTINGS
+from quorate.service.webhook import Webhook, webhooks_of
 
 FILE_BYTES_MAX: Final = 1024 * 1024
 _ROLES_KEY: Final = "oidc.roles"
+_WEBHOOKS_KEY: Final = "webhooks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,7 @@ class Configuration:
     oidc_user_claim: str
     oidc_scopes_claim: str
     oidc_roles: Mapping[str, str] = field(default_factory=dict)
+    webhooks: tuple[Webhook, ...] = ()
 
     @property
     def oidc(self) -> Oidc | None:
@@ -78,6 +81,8 @@ def configured(
     Raises ``CommandError`` with everything that is wrong; each line names where it was given.
     """
     in_file, roles, wrong = _from_file(file)
+    hooks, wrong_hooks = webhooks_of(in_file.pop(_WEBHOOKS_KEY, []), str(file))
+    wrong += wrong_hooks
     found: dict[str, Any] = {}
     for setting in SETTINGS:
         given, where = setting.default, "its default"
@@ -95,7 +100,7 @@ def configured(
             wrong.append(f"{where}: {error}, got {given!r}")
     if wrong:
         raise CommandError(Exit.INVALID, *wrong)
-    made = Configuration(**found, oidc_roles=roles)
+    made = Configuration(**found, oidc_roles=roles, webhooks=hooks)
     _check(made)
     return made
 
@@ -116,7 +121,7 @@ def _from_file(file: str | None) -> tuple[dict[str, object], dict[str, str], lis
         raise CommandError(Exit.INVALID, f"{file}: is larger than {FILE_BYTES_MAX} bytes")
     flat = dict(_flattened(tree))
     roles = flat.pop(_ROLES_KEY, {})
-    known = {setting.key for setting in SETTINGS}
+    known = {_WEBHOOKS_KEY, *(setting.key for setting in SETTINGS)}
     wrong = [
         f"{file}: {key}: there is no such setting; see docs/reference/configuration.md"
         for key in flat
@@ -159,6 +164,6 @@ def _check(made: Configuration) -> None:
         raise CommandError(Exit.INVALID, *wrong)
 
 
-assert {each.field or each.key for each in SETTINGS} | {"oidc_roles"} == {
+assert {each.field or each.key for each in SETTINGS} | {"oidc_roles", "webhooks"} == {
     each.name for each in fields(Configuration)
 }, "every setting has its field"

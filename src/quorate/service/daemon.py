@@ -40,6 +40,7 @@ from quorate.service.opening import OpenStore, first_token, open_ledger
 from quorate.service.rest import Parts, application
 from quorate.service.room import SimulatedRoom
 from quorate.service.watch import WatchHall
+from quorate.service.webhooks import sealed, webhooks_served
 
 _LOG = logging.getLogger(__name__)
 
@@ -85,6 +86,7 @@ class Daemon:
         """Serve until told to stop; ``tell`` is given the address and the first token, if any."""
         configuration = self._configuration
         check_tls(configuration)
+        hooks = sealed(configuration.webhooks)
         listening = bind(configuration.listen)
         clock = self._extras.clock
         path = Path(configuration.ledger)
@@ -107,6 +109,7 @@ class Daemon:
             await office.start()
             stack.push_async_callback(office.stop)
             token = await office.run(first_token)
+            await stack.enter_async_context(webhooks_served(hooks, office, path, clock))
             hall = WatchHall(office)
             oidc = None if configuration.oidc is None else OidcTrust(configuration.oidc)
             doorkeeper = Doorkeeper(office.token, clock, oidc)

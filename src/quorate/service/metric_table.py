@@ -29,6 +29,8 @@ PLACES_MAX: Final = 100
 """How many pools, and how many flavors, have series of their own: the first by name."""
 OPERATIONS_MAX: Final = 200
 """How many operations there may be; the table of them is far shorter."""
+WEBHOOKS_MAX: Final = 20
+"""How many webhooks may be configured: each has a thread of its own."""
 OTHER: Final = "other"
 """The label of whatever is beyond a limit, added up."""
 NO_CODE: Final = "none"
@@ -77,6 +79,14 @@ class MoneyState(StrEnum):
     HELD = "held"
 
 
+class DeliveryResult(StrEnum):
+    """What came of trying to deliver a notice."""
+
+    DELIVERED = "delivered"
+    FAILED = "failed"
+    GIVEN_UP = "given-up"
+
+
 LABELS: Final[dict[str, int]] = {
     "code": len(RefusalCode) + 1,
     "where": len((DOOR, QUEUE)),
@@ -93,6 +103,8 @@ LABELS: Final[dict[str, int]] = {
     "surface": len(SURFACES),
     "operation": OPERATIONS_MAX + 1,
     "status_class": len(STATUS_CLASSES),
+    "webhook": WEBHOOKS_MAX,
+    "result": len(DeliveryResult),
     "version": 1,
 }
 """Every label, and the most values it may have in one metric."""
@@ -255,11 +267,28 @@ LAG = _histogram(
 DISK_FREE = _gauge("disk_free_bytes", "Bytes left on the disk that holds the ledger.")
 WATCHERS = _gauge("watchers", "Open watches.")
 WATCHERS_DROPPED = _counter("watchers_dropped", "Watches ended because they were too slow.")
+WEBHOOK_DELIVERIES = _counter(
+    "webhook_deliveries",
+    "Attempts to deliver a notice; given-up: one that will not be delivered.",
+    "webhook",
+    "result",
+)
+WEBHOOK_WAITING = _gauge("webhook_waiting", "Notices that wait to be delivered.", "webhook")
+WEBHOOK_OLDEST = _gauge(
+    "webhook_oldest_seconds", "Seconds that the oldest of them has waited.", "webhook"
+)
+WEBHOOK_FAILING = _gauge(
+    "webhook_failing_owners", "Owners of whom nothing could be delivered lately.", "webhook"
+)
+WEBHOOK_UP = _gauge(
+    "webhook_up", "1 while notices are sent, 0 after the receiver wanted no more.", "webhook"
+)
 READY = _gauge("ready", "1 when the service takes orders, else 0.")
 BUILD = _gauge("build_info", "1, under the version that runs.", "version")
 SERVING: Final = (
     *(REQUESTS, IN_FLIGHT, REQUEST_SECONDS, COMMIT_SECONDS, COMMIT_COMMANDS, COMMIT_FAILURES),
-    *(LEDGER_EVENTS, LAG, DISK_FREE, WATCHERS, WATCHERS_DROPPED, READY, BUILD),
+    *(LEDGER_EVENTS, LAG, DISK_FREE, WATCHERS, WATCHERS_DROPPED, WEBHOOK_DELIVERIES),
+    *(WEBHOOK_WAITING, WEBHOOK_OLDEST, WEBHOOK_FAILING, WEBHOOK_UP, READY, BUILD),
 )
 """What the service notes about itself."""
 

@@ -37,6 +37,7 @@ from quorate.service.counting import Counting
 from quorate.service.gauges import Standing, gauges
 from quorate.service.registering import counter, gauge, histogram
 from quorate.service.tallies import Tallies
+from quorate.service.webhook_counts import WebhookCounts
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 """What the answer of a scrape is."""
@@ -93,6 +94,7 @@ class Metrics:
         self._lag = histogram(self.registry, m.LAG)
         self._watchers = gauge(self.registry, m.WATCHERS)
         self._dropped = counter(self.registry, m.WATCHERS_DROPPED)
+        self.webhooks = WebhookCounts(self.registry)
         self._ready = gauge(self.registry, m.READY)
         gauge(self.registry, m.BUILD).labels(version).set(1)
         if disk is not None:

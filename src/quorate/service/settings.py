@@ -232,4 +232,4 @@ SETTINGS: Final = (
         text="the claim that limits a token to areas; empty: tokens are not limited",
     ),
 )
-"""Every setting there is, but for the table ``oidc.roles``, which only a file can hold."""
+"""Every setting there is, but for ``oidc.roles`` and ``webhooks``, which only a file can hold."""

@@ -1,0 +1,117 @@
+"""A receiver of webhooks on a free port of loopback: keeps what it gets, answers as it is told."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Condition, Thread
+from typing import Any
+
+KEY = bytes(range(32))
+SECRET = "whsec_" + base64.b64encode(KEY).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """One POST."""
+
+    id: str
+    at_s: int
+    signature: str
+    body: bytes
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The notice."""
+        found: dict[str, Any] = json.loads(self.body)["data"]
+        return found
+
+    def is_signed(self, key: bytes = KEY) -> bool:
+        """Return whether it is ours."""
+        signed = f"{self.id}.{self.at_s}.".encode() + self.body
+        wanted = base64.b64encode(hmac.digest(key, signed, "sha256")).decode()
+        return self.signature == f"v1,{wanted}"
+
+
+class Receiver:
+    """``answer`` is given what came, on a thread of its own, and returns the status."""
+
+    def __init__(self) -> None:
+        self.got: list[Got] = []
+        self.answer: Callable[[Got], int] = lambda _: 200
+        self.headers: dict[str, str] = {}
+        self._came = Condition()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self._thread = Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}/in"
+
+    def wait(self, count: int, timeout_s: float = 20.0) -> list[Got]:
+        """Return what came, once that is ``count`` or more."""
+        with self._came:
+            assert self._came.wait_for(lambda: len(self.got) >= count, timeout_s), self.got
+            return list(self.got)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                got = Got(
+                    self.headers["webhook-id"],
+                    int(self.headers["webhook-timestamp"]),
+                    self.headers["webhook-signature"],
+                    body,
+                )
+                with receiver._came:
+                    receiver.got.append(got)
+                    receiver._came.notify_all()
+                status = receiver.answer(got)
+                try:
+                    self.send_response(status)
+                    for name, value in receiver.headers.items():
+                        self.send_header(name, value)
+                    self.end_headers()
+                except OSError:
+                    return  # Whoever sent it did not wait for the answer.
+
+            def log_message(self, *args: object) -> None:
+                del args
+
+        return Handler
+
+
+@contextmanager
+def receiving() -> Iterator[Receiver]:
+    """Listen for as long as a test needs it."""
+    found = Receiver()
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def secret_file(folder: Path, text: str = SECRET) -> Path:
+    """Return the path of a new file that holds a secret, for its owner only."""
+    path = folder / "hook.secret"
+    path.touch(mode=0o600)
+    path.write_text(text + "\n", "utf-8")
+    return path

@@ -1,0 +1,211 @@
+"""Webhooks of a real service: slow, dead and killed, and nobody waits for them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event
+
+import httpx
+import pytest
+
+from quorate.cli.signing import file_signer
+from quorate.service.config import configured
+from quorate.service.daemon import Daemon, Extras
+from tests.service.conftest import documents_of
+from tests.service.receiver import SECRET, Got, receiving, secret_file
+from tests.service.serving import Served, new_ledger
+from tests.service.test_crashes import _free_port, _prepared
+from tests.service.worlds import run_tree
+
+KILLS = 4
+_CLI = "from quorate.cli.main import run; run()"
+
+
+def configuration(folder: Path, **urls: str) -> Path:
+    """Return a file that configures a webhook for each of ``urls``."""
+    secret = folder / "hook.secret"
+    if not secret.exists():
+        secret_file(folder)
+    file = folder / "q.toml"
+    file.write_text(
+        "".join(
+            f'[[webhooks]]\nname = "{name}"\nurl = "{url}"\nsecret_file = "{secret}"\ntimeout = 5\n'
+            for name, url in urls.items()
+        ),
+        "utf-8",
+    )
+    return file
+
+
+@contextmanager
+def told(folder: Path, **urls: str) -> Iterator[tuple[Served, httpx.Client]]:
+    """Serve a ledger with a fleet whose webhooks are ``urls``."""
+    ledger = new_ledger(folder)
+    served = Served(ledger, {}, Extras(signer=file_signer(ledger)))
+    given = {"listen": "127.0.0.1:0", "ledger": str(ledger)}
+    made = configured(given, {}, str(configuration(folder, **urls)))
+    served.daemon = Daemon(made, Extras(signer=file_signer(ledger)))
+    served.start()
+    try:
+        with served.client(served.token) as client:
+            body = {"documents": documents_of("fleet.yaml", "teams.yaml")}
+            assert client.post("/api/v1/apply", json=body).status_code == 200
+            yield served, client
+    finally:
+        served.stop()
+
+
+def submit(client: httpx.Client, name: str, owner: str = "rai") -> float:
+    """Submit a run of one GPU; return how many seconds that took."""
+    began_s = time.perf_counter()
+    done = client.post("/api/v1/runs", json={"document": run_tree(name, owner, 1)})
+    assert done.status_code == 200, done.text
+    return time.perf_counter() - began_s
+
+
+def test_starts_are_posted_signed_and_counted_and_no_secret_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with receiving() as receiver, told(tmp_path, ops=receiver.url) as (_, client):
+        for number in range(3):
+            submit(client, f"run-{number}")
+        got = receiver.wait(3)
+        deadline_s = time.monotonic() + 10
+        wanted = 'quorate_webhook_deliveries_total{result="delivered",webhook="ops"} 3.0'
+        while wanted not in (text := client.get("/metrics").text):
+            assert time.monotonic() < deadline_s, text
+    assert [each.data["run"] for each in got] == ["run-0", "run-1", "run-2"]
+    assert all(each.is_signed() for each in got)
+    assert 'quorate_webhook_up{webhook="ops"} 1.0' in text
+    assert SECRET not in caplog.text
+    assert SECRET.removeprefix("whsec_") not in caplog.text
+
+
+def test_a_slow_receiver_delays_neither_submits_nor_other_webhooks(tmp_path: Path) -> None:
+    release = Event()
+    with receiving() as slow, receiving() as quick:
+
+        def hang(_: Got) -> int:
+            release.wait(4)
+            return 200
+
+        slow.answer = hang
+        with told(tmp_path, slow=slow.url, quick=quick.url) as (_, client):
+            began_s = time.monotonic()
+            took_s = [submit(client, f"run-{number:02d}") for number in range(20)]
+            got = quick.wait(20, timeout_s=10)
+            all_told_s = time.monotonic() - began_s
+            assert len(slow.got) <= 1 + all_told_s / 4
+            assert [each.data["run"] for each in got] == [f"run-{n:02d}" for n in range(20)]
+            assert max(took_s) < 2, took_s
+            release.set()
+            late = slow.wait(20)
+    assert list(dict.fromkeys(each.data["run"] for each in late)) == [
+        f"run-{n:02d}" for n in range(20)
+    ]
+
+
+def test_a_service_stops_at_once_while_a_receiver_hangs(tmp_path: Path) -> None:
+    release = Event()
+    with receiving() as slow:
+        slow.answer = lambda _: 200 if release.wait(30) else 500
+        with told(tmp_path, slow=slow.url) as (served, client):
+            submit(client, "run-0")
+            slow.wait(1)
+            began_s = time.monotonic()
+            served.daemon.stop()
+            served._thread.join(20)
+            assert time.monotonic() - began_s < 4
+        release.set()
+
+
+def test_a_receiver_that_comes_back_is_told_what_it_missed(tmp_path: Path) -> None:
+    with receiving() as receiver:
+        receiver.answer = lambda _: 500 if len(receiver.got) < 4 else 200
+        with told(tmp_path, ops=receiver.url) as (_, client):
+            submit(client, "run-0")
+            got = receiver.wait(4)
+            assert len({each.id for each in got}) == 1
+            submit(client, "run-1")
+            assert receiver.wait(5)[-1].data["run"] == "run-1"
+
+
+class Lives:
+    """A service in a process of its own, killed and started again."""
+
+    def __init__(self, ledger: Path, config: Path, port: int) -> None:
+        words = ["serve", "--ledger", str(ledger), "--config", str(config)]
+        self._words = [sys.executable, "-c", _CLI, *words, "--listen", f"127.0.0.1:{port}"]
+        self._url = f"http://127.0.0.1:{port}/readyz"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Return when it listens."""
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        self.process = subprocess.Popen(
+            self._words, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        deadline_s = time.monotonic() + 60
+        while time.monotonic() < deadline_s:
+            try:
+                if httpx.get(self._url, trust_env=False).status_code == 200:
+                    return
+            except httpx.TransportError:
+                time.sleep(0.05)
+        pytest.fail("it did not start in time")
+
+    def kill(self) -> None:
+        """Kill it now."""
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait(timeout=20)
+
+
+def test_killed_between_send_and_acknowledge_it_sends_again_and_loses_nothing(
+    tmp_path: Path,
+) -> None:
+    ledger, token = _prepared(tmp_path)
+    port = _free_port()
+    with receiving() as receiver:
+        lives = Lives(ledger, configuration(tmp_path, ops=receiver.url), port)
+        killed: dict[str, str] = {}
+
+        def kill_first(got: Got) -> int:
+            if got.id not in killed:
+                killed[got.id] = got.data["run"]
+                lives.kill()
+            return 200
+
+        receiver.answer = kill_first
+        headers = {"Authorization": f"Bearer {token}"}
+        url = f"http://127.0.0.1:{port}"
+        for number in range(KILLS):
+            lives.start()
+            # It may be killed before it could answer; the run is in the ledger all the same.
+            with (
+                suppress(httpx.TransportError),
+                httpx.Client(base_url=url, headers=headers, trust_env=False) as client,
+            ):
+                submit(client, f"run-{number}")
+            receiver.wait(2 * number + 1)
+            assert lives.process is not None
+            lives.process.wait(timeout=20)
+        lives.start()
+        got = receiver.wait(2 * KILLS)
+        lives.kill()
+    runs = [each.data["run"] for each in got]
+    assert list(dict.fromkeys(runs)) == [f"run-{number}" for number in range(KILLS)]
+    assert len(killed) == KILLS
+    # What the receiver had when the service died was sent again, under the same id.
+    for one in killed:
+        assert sum(each.id == one for each in got) == 2
+    assert all(each.is_signed() for each in got)
