@@ -1,0 +1,79 @@
+"""docs/notices.md lists every kind, and its receiver takes ours and nothing else."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import fields
+
+import pytest
+
+from quorate.answers.notice import NoticeKind
+from quorate.service.webhook import _FIELDS, Seal, Webhook
+from quorate.service.webhook_post import Posted, Poster, Result
+from tests.service.receiver import KEY, SECRET
+from tests.tidy.tree import ROOT, code_words, fenced_blocks, table_rows
+
+PAGE = (ROOT / "docs/notices.md").read_text(encoding="utf-8")
+SETTINGS = (ROOT / "docs/reference/configuration.md").read_text(encoding="utf-8")
+LINES_MAX = 26
+BODY = b'{"type":"run-started","data":{"text":"run/train started"}}'
+
+
+def test_the_page_lists_exactly_the_kinds_of_the_code() -> None:
+    rows = table_rows(PAGE, "Kinds")
+    assert [code_words(row[0]) for row in rows] == [[kind.value] for kind in NoticeKind]
+    assert [row[0] for row in rows if not all(row)] == []
+
+
+def test_the_reference_lists_exactly_the_fields_of_a_webhook() -> None:
+    listed = [code_words(row[0])[0] for row in table_rows(SETTINGS, "Webhooks")]
+    assert listed == list(_FIELDS)
+    known = {each.name for each in fields(Webhook)}
+    assert known == {"timeout_s" if each == "timeout" else each for each in listed} - {"insecure"}
+
+
+@pytest.mark.slow
+def test_the_receiver_of_the_page_prints_ours_once_and_refuses_others() -> None:
+    (code,) = fenced_blocks(PAGE, "python")
+    assert len(code.splitlines()) <= LINES_MAX
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    env = {**os.environ, "SECRET": SECRET, "PORT": str(port)}
+    receiver = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        poster = Poster(f"http://127.0.0.1:{port}/", 10.0)
+        now_s, ours = int(time.time()), Seal(KEY)
+        headers = ours.headers("msg_1", now_s, BODY)
+        assert _listened(poster, headers).result is Result.DELIVERED
+        assert poster.post(headers, BODY).result is Result.DELIVERED
+        for wrong, body in (
+            (headers, BODY.replace(b"train", b"other")),
+            (Seal(b"another key").headers("msg_2", now_s, BODY), BODY),
+            (ours.headers("msg_3", now_s - 3_600, BODY), BODY),
+            (headers | {"webhook-id": "msg_4"}, BODY),
+        ):
+            assert poster.post(wrong, body) == Posted(Result.REFUSED, "status 401")
+    finally:
+        receiver.terminate()
+        out, _ = receiver.communicate(timeout=20)
+    assert out == "run/train started\n"
+
+
+def _listened(poster: Poster, headers: dict[str, str]) -> Posted:
+    """Return what came of the first post, sent again until somebody listens."""
+    deadline_s = time.monotonic() + 60
+    while (found := poster.post(headers, BODY)).why == "Connection refused":
+        assert time.monotonic() < deadline_s, "it did not listen in time"
+        time.sleep(0.05)
+    return found
