@@ -182,6 +182,7 @@ LINES: Final = {
     "plan": ["plan promised", f"plan -f {EXAMPLES / 'train.yaml'} {DRY}"],
     "explain": ["explain promised"],
     "watch": ["watch --count 2 --interval 500ms"],
+    "notices": ["notices", "notices -f --from 1 --count 1"],
     "logs": ["logs steady"],
     "complete": [f"complete steady {DRY}"],
     "fail": [f"fail steady {DRY}"],

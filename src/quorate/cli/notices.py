@@ -23,7 +23,7 @@ _LOOK_S: Final = 1.0
         "quorate notices",
         "quorate notices --kind run-cut --kind lottery-lost -o json",
         "quorate notices --from 1 --limit 5",
-        "timeout 2 quorate notices -f || true",
+        "quorate notices -f --from 1 --count 1",
     )
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is recorded from now on.")
@@ -40,6 +40,9 @@ _LOOK_S: Final = 1.0
     type=click.IntRange(min=1, max=1_000),
     help="At most N: the first from --from on, else the last.  [default: 50]",
 )
+@click.option(
+    "--count", metavar="N", type=click.IntRange(min=1), help="With -f: end after N of them."
+)
 @reader
 @click.pass_obj
 def notices(
@@ -50,13 +53,14 @@ def notices(
     owner: str | None,
     first: int | None,
     limit: int | None,
+    count: int | None,
 ) -> None:
     """Show what concerns you, and be told of it.
 
     Starts, cuts, lotteries, thresholds, lost nodes and money that has ended: each with its numbers
     and the next command to type. They are derived from the ledger, so that they can be asked for
     again at any time. With -f those that come are printed as they are recorded, one a line (with
-    -o json one JSON object a line), until Ctrl-C.
+    -o json one JSON object a line), until Ctrl-C or --count.
     """
     from quorate.operations.asked_notices import NOTICES_SHOWN, ListNotices, WatchNotices
 
@@ -65,19 +69,23 @@ def notices(
             raise click.UsageError("-f goes on without end; leave out --limit, or -f")
         if settings.output == "yaml":
             raise click.UsageError("-f prints lines as they come; choose -o json, or leave out -o")
-        _follow(settings, WatchNotices(first=first, kinds=kinds, owner=owner))
+        _follow(settings, WatchNotices(first=first, kinds=kinds, owner=owner), count)
         return
+    if count is not None:
+        raise click.UsageError("--count ends -f; give --limit N, or add -f")
     from quorate.cli.asking import ask
 
     asked = ListNotices(first=first, kinds=kinds, owner=owner, limit=limit or NOTICES_SHOWN)
     ask(settings, "list-notices", asked)
 
 
-def _follow(settings: Settings, asked: WatchNotices) -> None:
+def _follow(settings: Settings, asked: WatchNotices, count: int | None) -> None:
+    from itertools import islice
+
     target = settings.service()
     try:
         if target is None:
-            for tree in _of_file(settings, asked):
+            for tree in islice(_of_file(settings, asked), count):
                 _print(settings, tree)
             return
         from msgspec import to_builtins
@@ -85,7 +93,7 @@ def _follow(settings: Settings, asked: WatchNotices) -> None:
         from quorate.cli.remote import service
 
         with service(settings, target) as client:
-            for notice in client.notices(asked):
+            for notice in islice(client.notices(asked), count):
                 _print(settings, to_builtins(notice))
     except KeyboardInterrupt:
         # This is how one stops following: nothing went wrong, and nothing is left half done.

@@ -110,14 +110,14 @@ class WebhookSink:
 
         Raises ``QuorateError`` where the ledger or the outbox cannot be read or written.
         """
-        if self.is_gone:
+        if self._has_ended():
             return SLEEP_S_MAX
         is_behind = self._take_in()
         self._deliver()
         waiting = self._outbox.waiting(self.name)
         now_ms = self._clock.now_ms()
         self._counts.stands(self._hook.name, waiting, now_ms)
-        if self.is_gone or self.is_stopping:
+        if self._has_ended():
             return SLEEP_S_MAX
         due_ms = self._outbox.next_due_ms(self.name)
         if is_behind and waiting.parcels < WAITING_MAX:
@@ -126,6 +126,9 @@ class WebhookSink:
             return SLEEP_S_MAX
         wait_ms = max(due_ms, self._pause_until_ms) - now_ms
         return min(SLEEP_S_MAX, max(0.0, wait_ms / 1_000))
+
+    def _has_ended(self) -> bool:
+        return self.is_gone or self.is_stopping
 
     # --- Taking in ---
 
