@@ -7,12 +7,10 @@ runs there. Admins and auditors are told everything.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from quorate.answers.exits import UNKNOWN_NAME, CommandError, Exit
-from quorate.answers.notice import KnownView, Notice, NoticeKind, notice_tree
-from quorate.answers.notices import notices_of
+from quorate.answers.notice import Notice, NoticeKind, notice_tree
 from quorate.answers.table import Column, right, table, wide
 from quorate.documents.times import time_text
 from quorate.model.view import StateView
@@ -39,13 +37,14 @@ COLUMNS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
 class Wanted:
     """Which notices are told to ``caller``, of those asked for."""
 
-    view: StateView
-    caller: Caller
-    asked: WatchNotices
+    def __init__(self, view: StateView, caller: Caller, asked: WatchNotices) -> None:
+        self.view = view
+        self.caller = caller
+        self.asked = asked
+        self._mine = frozenset[str]() if caller.oversees else tenants_of(view, caller)
 
     def check(self) -> None:
         """Raise ``CommandError`` when there is no such kind, or no such owner to be seen."""
@@ -67,12 +66,11 @@ class Wanted:
 
     def of(self, page: Page) -> Iterator[Notice]:
         """Yield the notices of one block."""
-        mine = frozenset[str]() if self.caller.oversees else tenants_of(self.view, self.caller)
         asked = self.asked
-        for notice in notices_of(page.first_seq, page.events, KnownView(self.view)):
+        for notice in page.notices(self.view):
             is_chosen = not asked.kinds or notice.kind in asked.kinds
             is_owners = asked.owner is None or notice.owner == asked.owner
-            if is_chosen and is_owners and concerns(self.caller, mine, notice):
+            if is_chosen and is_owners and concerns(self.caller, self._mine, notice):
                 yield notice
 
 

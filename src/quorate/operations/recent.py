@@ -9,9 +9,12 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from quorate.answers.notice import KnownView, Notice
+from quorate.answers.notices import notices_of
 from quorate.ledger.chain import Block, Head, open_block
 from quorate.ledger.codec import event_to_json
 from quorate.model.events import Event
+from quorate.model.view import StateView
 from quorate.ports.errors import CorruptLedgerError
 from quorate.ports.store import EventStore
 
@@ -20,9 +23,9 @@ RECENT_EVENTS_MAX: Final = 20_000
 
 
 class Page:
-    """One block, opened; what programs are told of its events is made once, when it is needed."""
+    """One block, opened; what is told of its events is made once, when it is needed."""
 
-    __slots__ = ("_told", "events", "first_seq", "head")
+    __slots__ = ("_notices", "_told", "events", "first_seq", "head")
 
     def __init__(self, block: Block) -> None:
         # Its hash is checked; that it follows the block before it, whoever opened the ledger did.
@@ -31,6 +34,7 @@ class Page:
         self.first_seq = block.first_seq
         self.head = block.head
         self._told: list[dict[str, Any] | None] = [None] * block.count
+        self._notices: list[Notice] | None = None
 
     def told(self, seq: int) -> dict[str, Any]:
         """Return the event ``seq`` for programs; all share it, so it is not to be changed."""
@@ -39,6 +43,12 @@ class Page:
         if found is None:
             found = self._told[index] = event_to_json(seq, self.events[index])
         return found
+
+    def notices(self, view: StateView) -> Sequence[Notice]:
+        """Return the notices of the block, the same for all; ``view`` has its events."""
+        if self._notices is None:
+            self._notices = notices_of(self.first_seq, self.events, KnownView(view))
+        return self._notices
 
 
 class Recent:

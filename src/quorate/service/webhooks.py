@@ -119,8 +119,7 @@ async def webhooks_served(
     try:
         yield
     finally:
-        for line in lines:
-            office.listeners.remove(line.wake)
+        # They stay among the listeners: to wake a thread that has ended does nothing.
         await asyncio.gather(*(asyncio.to_thread(line.stop) for line in lines))
         await asyncio.to_thread(outbox.close)
 
