@@ -70,13 +70,13 @@ class Poster:
         try:
             sent = {"user-agent": _AGENT, "connection": "close", **headers}
             connection.request("POST", self._target, body=body, headers=sent)
-            return _of_status(connection.getresponse().status)
+            status = connection.getresponse().status
+            # What was cut by the timer looks as if the other side had ended its answer there.
+            return self._late() if late.is_set() else _of_status(status)
         except TimeoutError:
-            return Posted(Result.UNREACHABLE, f"no answer within {self._timeout_s:g} s")
+            return self._late()
         except (OSError, http.client.HTTPException) as error:
-            # What was cut by the timer looks as if the other side had gone.
-            why = f"no answer within {self._timeout_s:g} s" if late.is_set() else _told(error)
-            return Posted(Result.UNREACHABLE, why)
+            return self._late() if late.is_set() else Posted(Result.UNREACHABLE, _told(error))
         finally:
             timer.cancel()
             with self._guard:
@@ -97,6 +97,9 @@ class Poster:
         return http.client.HTTPSConnection(
             self._host, self._port, timeout=self._timeout_s, context=self._tls
         )
+
+    def _late(self) -> Posted:
+        return Posted(Result.UNREACHABLE, f"no answer within {self._timeout_s:g} s")
 
     @staticmethod
     def _cut(connection: http.client.HTTPConnection, done: Event) -> None:

@@ -1,0 +1,139 @@
+"""One POST ends in time and says what was in the way, whatever the other side does."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from quorate.service.webhook_post import Posted, Poster, Result
+from tests.service.receiver import receiving
+from tests.service.test_daemon import _certificate
+
+HEADERS = {
+    "content-type": "application/json",
+    "webhook-id": "msg_1",
+    "webhook-timestamp": "1",
+    "webhook-signature": "v1,x",
+}
+
+
+@contextmanager
+def answering(answer: Callable[[socket.socket], None]) -> Iterator[str]:
+    """Listen on loopback and answer one connection by hand."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with suppress(OSError):
+            connection, _ = listening.accept()
+            with connection:
+                answer(connection)
+
+    thread = Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/in"
+    finally:
+        listening.close()
+        thread.join(20)
+
+
+@pytest.mark.parametrize(
+    ("status", "result"),
+    [
+        (200, Result.DELIVERED),
+        (202, Result.DELIVERED),
+        (204, Result.DELIVERED),
+        (302, Result.REFUSED),
+        (400, Result.REFUSED),
+        (404, Result.REFUSED),
+        (408, Result.UNREACHABLE),
+        (410, Result.GONE),
+        (429, Result.UNREACHABLE),
+        (500, Result.UNREACHABLE),
+        (503, Result.UNREACHABLE),
+    ],
+)
+def test_a_status_says_what_came_of_it(status: int, result: Result) -> None:
+    with receiving() as receiver:
+        receiver.headers = {"location": receiver.url}
+        receiver.answer = lambda _: status
+        found = Poster(receiver.url, 10.0).post(HEADERS, b"{}")
+    assert found.result is result
+    assert found.why == ("" if result is Result.DELIVERED else f"status {status}")
+    assert len(receiver.got) == 1, "redirects are not followed"
+
+
+def test_the_path_and_the_query_are_kept() -> None:
+    heard: list[bytes] = []
+
+    def answer(connection: socket.socket) -> None:
+        heard.append(connection.recv(65_536))
+        connection.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+    with answering(answer) as url:
+        assert Poster(f"{url}/deep?a=1", 10.0).post(HEADERS, b"{}") == Posted(Result.DELIVERED)
+    assert heard[0].startswith(b"POST /in/deep?a=1 HTTP/1.1\r\n")
+
+
+def test_one_that_answers_a_byte_at_a_time_is_cut_off_in_time() -> None:
+    def drip(connection: socket.socket) -> None:
+        for byte in b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 1_000:
+            connection.sendall(bytes([byte]))
+            time.sleep(0.02)
+
+    with answering(drip) as url:
+        began_s = time.monotonic()
+        found = Poster(url, 0.3).post(HEADERS, b"{}")
+        took_s = time.monotonic() - began_s
+    assert found == Posted(Result.UNREACHABLE, "no answer within 0.3 s")
+    assert took_s < 5
+
+
+def test_one_that_says_something_else_is_unreachable() -> None:
+    with answering(lambda connection: connection.sendall(b"220 mail.example ESMTP\r\n")) as url:
+        found = Poster(url, 10.0).post(HEADERS, b"{}")
+    assert found.result is Result.UNREACHABLE
+    assert found.why
+
+
+def test_what_is_aborted_ends_at_once_and_nothing_more_is_sent() -> None:
+    poster: list[Poster] = []
+    with answering(lambda _: poster[0].abort()) as url:
+        poster.append(Poster(url, 30.0))
+        began_s = time.monotonic()
+        assert poster[0].post(HEADERS, b"{}").result is Result.UNREACHABLE
+        assert poster[0].post(HEADERS, b"{}") == Posted(Result.UNREACHABLE, "stopping")
+    assert time.monotonic() - began_s < 10
+
+
+def _with_tls(url: str) -> str:
+    return url.replace("http://127.0.0.1", "https://localhost")
+
+
+def test_a_certificate_that_nobody_vouches_for_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain, key = _certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(chain, key)
+
+    def answer(connection: socket.socket) -> None:
+        with suppress(OSError), context.wrap_socket(connection, server_side=True) as secured:
+            secured.recv(65_536)
+            secured.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+    with answering(answer) as url:
+        found = Poster(_with_tls(url), 10.0).post(HEADERS, b"{}")
+    assert found.result is Result.UNREACHABLE
+    assert "certificate verify failed" in found.why
+    monkeypatch.setenv("SSL_CERT_FILE", str(chain))
+    with answering(answer) as url:
+        found = Poster(_with_tls(url), 10.0).post(HEADERS, b"{}")
+    assert found == Posted(Result.DELIVERED)
