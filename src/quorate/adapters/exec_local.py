@@ -15,17 +15,29 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock, Thread
+from time import monotonic
 from typing import Final
 
 from quorate.adapters.keepers import Keepers, run_folder
-from quorate.adapters.local_book import Book
-from quorate.keeper.wanted import ROOM_FIFO, Status, Wanted, read_status, read_wanted, write
+from quorate.adapters.local_book import Book, nothing_wanted
+from quorate.keeper.wanted import (
+    ROOM_FIFO,
+    Status,
+    UnreadableError,
+    Wanted,
+    read_status,
+    read_wanted,
+    write,
+)
+from quorate.ports.errors import WorkFolderError
 from quorate.ports.executor import LeaseGone, Order, Report, RunExited, StartLease, WipeNode
 
 _LOG = logging.getLogger(__name__)
 
 LOOK_EVERY_S: Final = 2.0
 """How often keepers are looked after that may have been killed."""
+AGAIN_S: Final = 0.1
+"""How long until a keeper is looked for again that did not listen."""
 READ_BYTES: Final = 64 * 1024
 
 
@@ -38,26 +50,58 @@ class LocalExecutor:
         self._book = Book(self._folder)
         self._told: dict[str, Wanted] = {}
         self._status: dict[str, Status] = {}
+        self._exited: dict[str, None] = {}
         self._changed: dict[str, None] = {}
-        self._late: dict[str, None] = {}
         self._unwiped: set[tuple[str, str]] = set()
         self._lock = Lock()
         self._wake: Callable[[], None] = lambda: None
         self._is_closing = False
+        self._trouble = ""
         self._room = -1
         self._nudged, self._nudging = os.pipe()
+        os.set_blocking(self._nudging, False)
         self._thread = Thread(target=self._work, name="executor", daemon=True)
+        # For its own thread: when to look again at runs that could not be seen to.
+        self._late: dict[str, float] = {}
 
     def listen(self, wake: Callable[[], None]) -> None:
         """Have ``wake`` called, from another thread, whenever there is something to report."""
         self._wake = wake
 
+    def belong_to(self, ledger_id: str) -> None:
+        """Be alone with the work of one ledger; raises ``WorkFolderError`` where that cannot be."""
+        try:
+            self._keepers.open()
+            found = self._keepers.belong_to(ledger_id)
+        except OSError as error:
+            raise WorkFolderError(
+                f"{self._folder} cannot be used for work: {error.strerror}; let the user of the "
+                "service write there, or name another one with --work-folder"
+            ) from None
+        if found != ledger_id:
+            raise WorkFolderError(
+                f"{self._folder} has the work of another ledger, {found}; move it away, or name "
+                "another one with --work-folder"
+            )
+
+    @property
+    def trouble(self) -> str:
+        """What keeps work from being started and stopped; empty when nothing does."""
+        return self._trouble
+
     def close(self) -> None:
-        """Do no more. The work goes on."""
+        """Tell keepers what was ordered last, and do no more. The work goes on."""
         self._is_closing = True
-        self._nudge()
         if self._thread.is_alive():
+            self._nudge()
             self._thread.join()
+            with self._lock:
+                left = sum(1 for wanted in self._told.values() if wanted.parts)
+            _LOG.info("%d runs go on working; whoever serves this ledger next finds them", left)
+        self._keepers.let_go()
+        for file in (self._room, self._nudged, self._nudging):
+            if file >= 0:
+                os.close(file)
 
     # --- The port, on the ledger's thread ---
 
@@ -80,7 +124,7 @@ class LocalExecutor:
         with self._lock:
             self._told = {}
             for name in self._keepers.known():
-                wanted = read_wanted(run_folder(self._folder, name))
+                wanted = self._wanted_before(name)
                 if wanted is not None:
                     self._told[name] = wanted
                 self._changed[name] = None
@@ -91,12 +135,20 @@ class LocalExecutor:
         if not self._thread.is_alive():
             self._thread.start()
 
+    def _wanted_before(self, name: str) -> Wanted | None:
+        """Return what was wanted of a run; None where that is lost, and the run is kept anew."""
+        try:
+            return read_wanted(run_folder(self._folder, name))
+        except (UnreadableError, OSError) as error:
+            _LOG.warning("what was wanted of run %s is not known any more: %s", name, error)
+            return None
+
     def reports(self) -> Sequence[Report]:
         """Return the exits, then the leases that have gone."""
         exits: list[Report] = []
         gone: list[Report] = []
         with self._lock:
-            for run in self._book.runs():
+            for run in dict.fromkeys([*self._exited, *self._book.stopping()]):
                 exited, leases = self._news(run)
                 exits += exited
                 gone += [LeaseGone(lease) for lease in leases]
@@ -129,62 +181,118 @@ class LocalExecutor:
         self._changed.update(dict.fromkeys(runs))
 
     def _nudge(self) -> None:
-        os.write(self._nudging, b".")
+        try:
+            os.write(self._nudging, b".")
+        except BlockingIOError:
+            return  # It has been nudged often enough.
 
     # --- Its own thread ---
 
     def _work(self) -> None:
-        while not self._is_closing:
-            ready, _, _ = select.select([self._room, self._nudged], [], [], LOOK_EVERY_S)
-            names = self._heard(ready)
+        try:
+            self._see_to_all()
+        except Exception:  # noqa: BLE001 - the top frame of this thread; told to whoever looks
+            self._trouble = "the executor has ended by a bug; the log has more: start it again"
+            _LOG.exception("the executor has ended by a bug; the work goes on, on its own")
+
+    def _see_to_all(self) -> None:
+        look_s = 0.0
+        while True:
+            # Whatever was ordered before it was told to end is still told to the keepers.
+            is_last = self._is_closing
+            names = {} if is_last else self._heard(look_s)
             with self._lock:
-                changed, self._changed = self._changed, {}
-                if not ready:
-                    changed.update(dict.fromkeys(self._told))
-                    changed.update(self._late)
-                    self._late = {}
-            is_news, failed = False, list[str]()
-            for name in {**changed, **dict.fromkeys(names)}:
-                try:
-                    is_news |= self._see_to(name)
-                except OSError as error:
-                    _LOG.warning("run %s cannot be seen to, and is tried again: %s", name, error)
-                    failed.append(name)
-            with self._lock:
-                self._late.update(dict.fromkeys(failed))
+                names.update(self._changed)
+                self._changed = {}
+                if monotonic() >= look_s:
+                    look_s = monotonic() + LOOK_EVERY_S
+                    names.update(dict.fromkeys(self._told))
+            names.update(dict.fromkeys(n for n, at_s in self._late.items() if at_s <= monotonic()))
+            is_news = False
+            for name in names:
+                is_news |= self._try(name)
+            if is_last:
+                return
             if is_news:
                 self._wake()
 
-    def _heard(self, ready: Sequence[int]) -> list[str]:
-        """Return the runs whose keepers have news."""
+    def _heard(self, look_s: float) -> dict[str, None]:
+        """Wait until there is something to be seen to; return the runs whose keepers have news."""
+        until_s = min([look_s, *self._late.values()])
+        wait_s = max(0.0, until_s - monotonic())
+        ready, _, _ = select.select([self._room, self._nudged], [], [], wait_s)
         if self._nudged in ready:
             os.read(self._nudged, READ_BYTES)
         if self._room not in ready:
-            return []
-        return os.read(self._room, READ_BYTES).decode(errors="replace").split("\n")[:-1]
+            return {}
+        text = os.read(self._room, READ_BYTES).decode(errors="replace")
+        return dict.fromkeys(text.split("\n")[:-1])
+
+    def _try(self, name: str) -> bool:
+        """See to a run, now or a little later; return whether there is news of it."""
+        self._late.pop(name, None)
+        try:
+            return self._see_to(name)
+        except OSError as error:
+            _LOG.warning("run %s cannot be seen to, and is tried again: %s", name, error)
+            self._late[name] = monotonic() + LOOK_EVERY_S
+            return False
 
     def _see_to(self, name: str) -> bool:
         """Write what is wanted of a run, see that it is kept, and return whether there is news."""
         with self._lock:
             told = self._told.get(name)
             wanted = self._book.wanted(name)
+            is_idle = bool(self._book.stopping_idle(name))
+        # Kept once, and nobody knows why: whatever is left of it must go.
+        is_stray = wanted is None and told is None and name in self._keepers.known()
         if wanted is None:
-            if told is None:
-                return False
-            wanted = replace(told, parts=())
-        folder = run_folder(self._folder, name)
-        if wanted != told:
-            self._keepers.prepare(wanted)
-            write(folder, wanted)
-        status = read_status(folder)
-        self._keepers.see_to(wanted, status)
+            if told is None and not is_stray:
+                with self._lock:
+                    self._book.drop(name)
+                return is_idle
+            wanted = nothing_wanted(name) if told is None else replace(told, parts=())
+        is_alive = self._keepers.is_alive(name)
+        if wanted != told or not is_alive:
+            self._keepers.prepare(name)
+            write(run_folder(self._folder, name), wanted)
+        status = self._read_status(name)
+        if is_alive:
+            if not self._keepers.poke(name):
+                self._late[name] = monotonic() + AGAIN_S
+        elif is_stray or _needs_keeper(wanted, status):
+            self._keepers.start(name)
+        return self._keep(name, wanted, status or Status()) or is_idle
+
+    def _read_status(self, name: str) -> Status | None:
+        """Return what has become of a run; None where that is lost, and a keeper has to look."""
+        try:
+            return read_status(run_folder(self._folder, name)) or Status()
+        except UnreadableError as error:
+            _LOG.warning("what has become of run %s is not known: %s", name, error)
+            return None
+
+    def _keep(self, name: str, wanted: Wanted, status: Status) -> bool:
+        """Remember how a run is, or forget it when it is over; return whether that is news."""
+        is_kept = bool(wanted.parts or status.slots) or self._keepers.is_alive(name)
         with self._lock:
-            self._told[name] = wanted
             is_news = self._status.get(name) != status
-            self._status[name] = status
-            if not wanted.parts and not status.slots and not self._keepers.is_alive(name):
-                self._keepers.forget(name)
-                self._book.drop(name)
-                del self._told[name]
-                del self._status[name]
+            if is_kept:
+                self._told[name], self._status[name] = wanted, status
+                self._exited.pop(name, None)
+                if status.exited is not None:
+                    self._exited[name] = None
+                return is_news
+            self._keepers.forget(name)
+            self._book.drop(name)
+            for kept in (self._told, self._status, self._exited):
+                kept.pop(name, None)
         return is_news
+
+
+def _needs_keeper(wanted: Wanted, status: Status | None) -> bool:
+    """Return whether something is to be run, ended or looked for."""
+    if status is None or status.slots:
+        return True
+    is_over = status.exited is not None and status.exited.life == wanted.life
+    return bool(wanted.parts) and not is_over

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
-from quorate.keeper.wanted import LOCK_FILE, POKE_FIFO, ROOM_FIFO, Status, Wanted
+from quorate.keeper.processes import bare
+from quorate.keeper.wanted import LOCK_FILE, POKE_FIFO, ROOM_FIFO, replace_file
+from quorate.runtime import FOLDER
+
+_LOG = logging.getLogger(__name__)
 
 RUNS: Final = "runs"
 LIVE: Final = "live"
@@ -17,6 +22,8 @@ LIVE: Final = "live"
 HOME: Final = "home"
 """The folder in which the work of a run starts that names none."""
 KEEPER_LOG: Final = "keeper.log"
+LEDGER: Final = "ledger"
+"""The file that says whose work lies here: runs of another ledger may have the same names."""
 
 
 def run_folder(root: Path, name: str) -> Path:
@@ -37,35 +44,37 @@ class Keepers:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _make_fifo(self._root / ROOM_FIFO)
 
+    def belong_to(self, ledger_id: str) -> str:
+        """Have all this belong to a ledger, unless it does to one; return to which it does."""
+        path = self._root / LEDGER
+        try:
+            return path.read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            replace_file(path, f"{ledger_id}\n".encode())
+            return ledger_id
+
     def known(self) -> list[str]:
         """Return the runs that a keeper may be keeping."""
         return sorted(path.name for path in (self._root / LIVE).iterdir())
 
-    def prepare(self, wanted: Wanted) -> None:
+    def prepare(self, name: str) -> None:
         """Have a folder for the run, and remember that it is kept."""
-        name = wanted.work.run
         folder = run_folder(self._root, name)
         (folder / HOME).mkdir(mode=0o700, parents=True, exist_ok=True)
         _make_fifo(folder / POKE_FIFO)
         (self._root / LIVE / name).touch()
 
-    def see_to(self, wanted: Wanted, status: Status) -> None:
-        """Have what is wanted looked at by a keeper, which is started where there is none."""
-        name = wanted.work.run
-        exited = status.exited
-        is_over = exited is not None and exited.life == wanted.life
-        if self.is_alive(name):
-            self._poke(name)
-        elif status.slots or (wanted.parts and not is_over):
-            self._start(name)
-
     def is_alive(self, name: str) -> bool:
-        """Return whether somebody keeps the run."""
+        """Return whether somebody keeps the run, or is about to."""
         started = self._started.get(name)
         if started is not None:
-            if started.poll() is None:
+            code = started.poll()
+            if code is None:
                 return True
             del self._started[name]
+            if code != 0:
+                folder = run_folder(self._root, name)
+                _LOG.warning("the keeper of run %s has ended with %d: %s", name, code, folder)
         try:
             lock = os.open(run_folder(self._root, name) / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -82,29 +91,42 @@ class Keepers:
         """Note that nobody keeps the run, and nobody has to."""
         (self._root / LIVE / name).unlink(missing_ok=True)
 
-    def _start(self, name: str) -> None:
+    def start(self, name: str) -> None:
+        """Start a keeper, which ends at once if there is another."""
         folder = run_folder(self._root, name)
         with (folder / KEEPER_LOG).open("ab") as log:
             self._started[name] = subprocess.Popen(  # noqa: S603 - this program's own module
                 [sys.executable, "-P", "-m", "quorate.keeper", str(folder)],
                 cwd=folder,
+                env={**bare(os.environ), FOLDER: str(folder)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
 
-    def _poke(self, name: str) -> None:
+    def let_go(self) -> None:
+        """Leave the keepers to themselves, as they are when this process ends."""
+        for started in self._started.values():
+            # Nobody waits for them any more, and nobody has to be warned of that.
+            started.returncode = started.poll() or 0
+        self._started = {}
+
+    def poke(self, name: str) -> bool:
+        """Have the keeper look; return False if it does not listen yet, or does no more."""
         try:
             poke = os.open(run_folder(self._root, name) / POKE_FIFO, os.O_WRONLY | os.O_NONBLOCK)
         except OSError:
-            return  # It has only just started, and reads what is wanted when it listens.
+            return False
         try:
             os.write(poke, b".")
         except BlockingIOError:
-            return  # It has been poked often enough.
+            return True  # It has been poked often enough.
+        except BrokenPipeError:
+            return False
         finally:
             os.close(poke)
+        return True
 
 
 def _make_fifo(path: Path) -> None:

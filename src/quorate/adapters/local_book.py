@@ -11,7 +11,7 @@ from quorate.adapters.keepers import HOME, run_folder
 from quorate.keeper.wanted import Part, Slot, Wanted, Work
 from quorate.model.events import LeaseStarted, Role, StartReason
 from quorate.model.specs import Run
-from quorate.ports.executor import EndLease, Order, StartLease, StopLease
+from quorate.ports.executor import EndLease, FenceNode, Order, StartLease, StopLease
 
 _GOES_ON: Final = frozenset({StartReason.GROW, StartReason.SWAP, StartReason.HANDOVER})
 
@@ -20,6 +20,7 @@ _GOES_ON: Final = frozenset({StartReason.GROW, StartReason.SWAP, StartReason.HAN
 class _Lease:
     fact: LeaseStarted
     stop_by_ms: int | None = None
+    lost: tuple[Slot, ...] = ()
 
 
 @dataclass(slots=True)
@@ -37,6 +38,7 @@ class Book:
         self._root = root
         self._runs: dict[str, _OpenRun] = {}
         self._run_of: dict[str, str] = {}
+        self._stopping: dict[str, None] = {}
 
     def take(self, orders: Sequence[Order], before: Mapping[str, Wanted]) -> list[str]:
         """Take the orders of one commit; return the runs that they change.
@@ -44,22 +46,40 @@ class Book:
         ``before`` is what was wanted of runs that the book does not know: a restart loses none of
         their life.
         """
-        known = {name: set(run.leases) for name, run in self._runs.items()}
-        lives = {name: run.life for name, run in self._runs.items()}
-        for name, wanted in before.items():
-            if name not in known:
-                known[name] = {part.lease for part in wanted.parts}
-                lives[name] = wanted.life
-        touched: dict[str, None] = {}
+        known: dict[str, tuple[set[str], str]] = {}
         for order in orders:
-            run = self._take_one(order)
-            if run is not None:
-                touched[run] = None
-        for name in touched:
-            run_open = self._runs.get(name)
-            if run_open is not None and run_open.leases:
-                run_open.life = _life(run_open, known.get(name, set()), lives.get(name, ""))
-        return list(touched)
+            for name in self._touched(order):
+                if name not in known:
+                    known[name] = self._known(name, before)
+            self._take_one(order)
+        for name, (leases, life) in known.items():
+            run = self._runs.get(name)
+            if run is not None and run.leases:
+                run.life = _life(run, leases, life)
+        return list(known)
+
+    def _touched(self, order: Order) -> list[str]:
+        """Return the runs that an order concerns."""
+        match order:
+            case StartLease():
+                return [order.lease.run]
+            case StopLease() | EndLease():
+                return [self._run_of[order.lease]] if order.lease in self._run_of else []
+            case FenceNode():
+                return [
+                    name
+                    for name, run in self._runs.items()
+                    if any(_on_node(lease.fact, order.node) for lease in run.leases.values())
+                ]
+            case _:
+                return []
+
+    def _known(self, name: str, before: Mapping[str, Wanted]) -> tuple[set[str], str]:
+        """Return the leases of a run and its life as they were before a commit."""
+        run, wanted = self._runs.get(name), before.get(name)
+        if run is not None:
+            return set(run.leases), run.life
+        return (set(), "") if wanted is None else ({p.lease for p in wanted.parts}, wanted.life)
 
     def forget(self, keep: Iterable[str]) -> list[str]:
         """Drop all leases but those in ``keep``; return the runs that had others."""
@@ -70,6 +90,10 @@ class Book:
     def runs(self) -> list[str]:
         """Return the runs with open leases."""
         return [name for name, run in self._runs.items() if run.leases]
+
+    def stopping(self) -> list[str]:
+        """Return the runs with leases that were told to stop."""
+        return list(dict.fromkeys(self._run_of[lease] for lease in self._stopping))
 
     def wanted(self, name: str) -> Wanted | None:
         """Return what a keeper is told of a run; None where there is nothing to be run."""
@@ -82,6 +106,7 @@ class Book:
                 bundle=lease.fact.bundle,
                 slots=_slots(lease.fact),
                 stop_by_ms=lease.stop_by_ms,
+                lost=lease.lost,
             )
             for lease in sorted(run.leases.values(), key=_rank_order)
             if lease.fact.role is not Role.SPARE
@@ -99,7 +124,9 @@ class Book:
 
     def stopping_idle(self, name: str) -> list[str]:
         """Return the leases that were told to stop and on which nothing ever runs."""
-        run = self._runs[name]
+        run = self._runs.get(name)
+        if run is None:
+            return []
         return [
             lease.fact.lease
             for lease in run.leases.values()
@@ -114,21 +141,29 @@ class Book:
             return None
         return next((k for k, v in run.leases.items() if v.fact.role is not Role.SPARE), None)
 
-    def _take_one(self, order: Order) -> str | None:
+    def _take_one(self, order: Order) -> None:
         match order:
             case StartLease():
-                return self._start(order)
+                self._start(order)
             case StopLease():
                 run = self._run_of.get(order.lease)
                 if run is not None:
                     self._runs[run].leases[order.lease].stop_by_ms = order.deadline_ms
-                return run
+                    self._stopping[order.lease] = None
             case EndLease():
-                return self._end(order.lease)
+                self._end(order.lease)
+            case FenceNode():
+                self._fence(order.node)
             case _:
-                return None
+                pass
 
-    def _start(self, order: StartLease) -> str:
+    def _fence(self, node: str) -> None:
+        for run in self._runs.values():
+            for lease in run.leases.values():
+                lost = tuple(slot for slot in _slots(lease.fact) if slot[0] == node)
+                lease.lost += tuple(slot for slot in lost if slot not in lease.lost)
+
+    def _start(self, order: StartLease) -> None:
         fact = order.lease
         run = self._runs.get(fact.run)
         if run is None:
@@ -137,13 +172,13 @@ class Book:
         run.spec, run.grace_ms = order.run, order.grace_ms
         run.leases.setdefault(fact.lease, _Lease(fact))
         self._run_of[fact.lease] = fact.run
-        return fact.run
 
     def _end(self, lease: str) -> str | None:
         name = self._run_of.pop(lease, None)
         if name is None:
             return None
         del self._runs[name].leases[lease]
+        self._stopping.pop(lease, None)
         return name
 
     def drop(self, name: str) -> None:
@@ -151,6 +186,12 @@ class Book:
         run = self._runs.get(name)
         if run is not None and not run.leases:
             del self._runs[name]
+
+
+def nothing_wanted(name: str) -> Wanted:
+    """Return that nothing of a run may be left, where it is not known what it was."""
+    work = Work(run=name, command=(), env={}, working_dir="", processes="gpu", grace_ms=0)
+    return Wanted(life="", work=work)
 
 
 def _life(run: _OpenRun, before: set[str], life: str) -> str:
@@ -169,6 +210,10 @@ def _slots(fact: LeaseStarted) -> tuple[Slot, ...]:
         for ordinal in range(mask.bit_length())
         if mask >> ordinal & 1
     )
+
+
+def _on_node(fact: LeaseStarted, node: str) -> bool:
+    return any(place == node for place, _ in fact.slots)
 
 
 def _rank_order(lease: _Lease) -> tuple[int, int, str]:

@@ -5,6 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from quorate.keeper.main import keep
+from quorate.keeper.keeping import keep
 
 sys.exit(keep(Path(sys.argv[1])))

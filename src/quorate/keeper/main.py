@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import select
 import selectors
 import signal
 import socket
+import sys
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,17 +15,18 @@ from typing import Final
 
 from quorate.keeper import processes
 from quorate.keeper.output import OutputWriter
-from quorate.keeper.processes import StartError
 from quorate.keeper.ranks import LOOPBACK, Rank, ranks_of
-from quorate.keeper.steps import Gang, Kill, Rest, Start, Warn, gone, next_step
+from quorate.keeper.start_errors import StartError
+from quorate.keeper.steps import Drop, Gang, Kill, Rest, Start, Warn, gone, next_step
+from quorate.keeper.streams import READ_BYTES, Streams
 from quorate.keeper.wanted import (
-    LOCK_FILE,
     OUTPUT,
     POKE_FIFO,
     ROOM_FIFO,
     Exited,
+    Slot,
     Status,
-    Wanted,
+    UnreadableError,
     read_status,
     read_wanted,
     replace_file,
@@ -41,14 +41,8 @@ FAILURE_GRACE_MS: Final = 10_000
 """How long the others get at most when one process has failed: nothing comes of their work."""
 KILL_EVERY_S: Final = 0.05
 """How often what is to die is killed again: it may have forked meanwhile."""
-LOCK_TRIES: Final = 20
-LOCK_EVERY_S: Final = 0.02
-READ_BYTES: Final = 64 * 1024
-WORDS_BYTES_MAX: Final = 200
-"""How much of its last line is told when a process fails."""
-
-_Source = tuple[int, str, str]
-"""Rank, node and stream."""
+AGAIN_S: Final = 1.0
+"""How long until something is written again that the disk did not take."""
 
 
 @dataclass(slots=True)
@@ -56,19 +50,20 @@ class _Process:
     rank: Rank
     pid: int
     code: int | None = None
-    last_words: bytes = b""
 
 
 @dataclass(slots=True)
 class _Work:
     """The processes of one generation.
 
-    ``failure`` is the code of the first one that failed, and the cause.
+    ``failure`` is the code of the first one that failed, and the cause. ``is_dropping`` says that
+    some of what is to end at once, on a lost node, may not have ended yet.
     """
 
     gang: Gang
     by_pid: dict[int, _Process] = field(default_factory=dict)
     failure: tuple[int, str] | None = None
+    is_dropping: bool = False
 
     @property
     def running(self) -> list[_Process]:
@@ -81,15 +76,19 @@ class Keeper:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._status = read_status(folder)
         self._before = processes.adopt()
         self._output = OutputWriter(folder / OUTPUT)
         self._selector = selectors.DefaultSelector()
+        self._streams = Streams(self._output, self._selector)
         self._poke = os.open(folder / POKE_FIFO, os.O_RDWR | os.O_NONBLOCK)
         self._selector.register(self._poke, selectors.EVENT_READ, None)
         self._work: _Work | None = None
         self._told: Status | None = None
-        self._wanted = self._read_wanted()
+        self._complaint = ""
+        self._status = self._read_status()
+        wanted = read_wanted(folder)
+        assert wanted is not None, "a keeper is started when something is wanted"
+        self._wanted = wanted
         self._wake()
 
     def run(self) -> None:
@@ -98,10 +97,15 @@ class Keeper:
         while True:
             self._reap()
             until_ms = self._take_steps()
-            self._tell()
-            if self._is_finished():
+            is_told = self._tell()
+            if is_told and self._is_finished():
                 return
-            self._sleep(until_ms)
+            self._sleep(until_ms if is_told else _soon_ms())
+
+    def close(self) -> None:
+        """Listen no more: whoever pokes it from now on sees that nobody is there."""
+        os.close(self._poke)
+        self._output.close()
 
     # --- Deciding ---
 
@@ -114,9 +118,12 @@ class Keeper:
                 case Rest():
                     return step.until_ms
                 case Start():
-                    self._start()
+                    if not self._start():
+                        return _soon_ms()
                 case Warn():
                     self._warn(step)
+                case Drop():
+                    self._drop(step.lost)
                 case Kill():
                     self._kill()
 
@@ -129,12 +136,13 @@ class Keeper:
 
     def _clear_up(self) -> None:
         """End what an earlier keeper left behind when it was killed, and count the loss."""
+        while processes.kill_leftovers(self._folder):
+            time.sleep(KILL_EVERY_S)
         status = self._status
         if not status.slots:
             return
-        while processes.kill_leftovers(self._folder):
-            time.sleep(KILL_EVERY_S)
-        losses = status.losses + 1
+        # Nobody is to blame when the machine itself was started anew.
+        losses = status.losses + (status.boot == processes.boot_id())
         exited = status.exited
         if losses > LOSSES_MAX:
             note = f"its work was lost {losses} times together with its keeper; look at the machine"
@@ -142,39 +150,48 @@ class Keeper:
         self._say(f"the work was lost, {losses} of at most {LOSSES_MAX} times")
         self._status = replace(status, losses=losses, slots=(), exited=exited)
 
-    def _start(self) -> None:
+    def _start(self) -> bool:
+        """Start all processes; return False if that has to wait because the disk takes nothing."""
         wanted = self._wanted
         generation = self._status.generation + 1
         losses = self._status.losses if self._status.life == wanted.life else 0
-        ranks = ranks_of(wanted.work, wanted.slots, _free_port(), generation)
-        for name in (NOTICE_FILE, DONE_FILE):
-            (self._folder / name).unlink(missing_ok=True)
-        # Said before it is done: if this keeper dies now, the next one looks for what it left.
-        self._put(
-            replace(
-                self._status,
-                life=wanted.life,
-                boot=processes.boot_id(),
-                generation=generation,
-                losses=losses,
-                slots=wanted.slots,
-            )
+        status = replace(
+            self._status,
+            life=wanted.life,
+            boot=processes.boot_id(),
+            generation=generation,
+            losses=losses,
+            slots=wanted.slots,
         )
+        try:
+            for name in (NOTICE_FILE, DONE_FILE):
+                (self._folder / name).unlink(missing_ok=True)
+            # Said before it is done: if this keeper dies now, the next one knows of a loss.
+            write(self._folder, status)
+        except OSError as error:
+            self._complain(error)
+            return False
+        self._status = status
+        ranks = ranks_of(wanted.work, wanted.slots, _free_port(), generation)
         self._say(f"start {generation}: {len(ranks)} processes on {len(wanted.slots)} GPUs")
-        work = self._work = _Work(Gang(life=wanted.life, slots=frozenset(wanted.slots)))
+        self._work = _Work(Gang(life=wanted.life, slots=frozenset(wanted.slots)))
+        self._start_ranks(self._work, ranks)
+        return True
+
+    def _start_ranks(self, work: _Work, ranks: list[Rank]) -> None:
+        """Start a process for each rank; where one cannot be started, the others end again."""
         for rank in ranks:
-            env = processes.environment(wanted.work, rank, self._folder, os.environ)
+            env = processes.environment(self._wanted.work, rank, self._folder, os.environ)
             try:
-                pid, out, err = processes.start(wanted.work, env, self._before)
+                pid, out, err = processes.start(self._wanted.work, env, self._before)
             except StartError as error:
                 self._say(str(error))
                 work.failure = (error.code, str(error))
                 self._kill()
                 return
             work.by_pid[pid] = _Process(rank, pid)
-            for stream, fd in (("out", out), ("err", err)):
-                source: _Source = (rank.number, rank.node, stream)
-                self._selector.register(fd, selectors.EVENT_READ, (pid, source))
+            self._streams.add(pid, (rank.number, rank.node, "out"), out)
+            self._streams.add(pid, (rank.number, rank.node, "err"), err)
 
     def _warn(self, step: Warn) -> None:
         work = self._work
@@ -185,20 +202,35 @@ class Keeper:
             "deadline_ms": step.by_ms,
             "generation": self._status.generation,
         }
-        replace_file(self._folder / NOTICE_FILE, json.dumps(notice).encode())
+        try:
+            replace_file(self._folder / NOTICE_FILE, json.dumps(notice).encode())
+        except OSError as error:
+            self._complain(error)  # The signal says as much, but for the time that is left.
         left_s = max(0, step.by_ms - _now_ms()) / 1_000
         self._say(f"told to {step.kind}: {left_s:.0f} s to save and to exit")
-        lost = [each for each in work.running if not step.lost.isdisjoint(each.rank.slots)]
-        processes.kill_ranks([each.rank for each in lost], {e.rank.number: e.pid for e in lost})
-        processes.warn(each.pid for each in work.running)
+        self._drop(step.lost)
+        processes.warn_all(each.pid for each in work.running)
+
+    def _drop(self, lost: frozenset[Slot]) -> None:
+        """End what runs on nodes that were lost, and see to it until nothing does."""
+        work = self._work
+        assert work is not None
+        if lost - work.gang.lost:
+            nodes = sorted({node for node, _ in lost})
+            self._say(f"{', '.join(nodes)} was lost, and what ran there is killed")
+        work.gang = replace(work.gang, lost=lost)
+        # A process that answers for several nodes is on the first of them.
+        there = [e for e in work.by_pid.values() if any(slot[0] == e.rank.node for slot in lost)]
+        groups = [each.pid for each in there if each.code is None]
+        work.is_dropping = bool(lost) and processes.kill_ranks([e.rank for e in there], groups)
 
     def _kill(self) -> None:
         work = self._work
         assert work is not None
-        if work.gang.stop_by_ms is not None and work.running:
+        if work.gang.stop_by_ms is not None:
             self._say("its time is over, and its processes are killed")
         work.gang = replace(work.gang, is_killed=True)
-        processes.kill_all(work.by_pid)
+        processes.kill_all(each.pid for each in work.running)
 
     # --- Seeing ---
 
@@ -213,14 +245,15 @@ class Keeper:
             if process is not None:
                 process.code = code
                 self._judge(work, process, code)
-        if work.running and not work.gang.is_killed:
-            return
-        if is_any_left:
-            # The processes of the run have ended and left others behind, or are being killed.
+        if not is_any_left:
+            self._conclude(work)
+        elif work.gang.is_killed or not (work.running or work.gang.stop_by_ms is not None):
+            # The processes of the run are being killed, or have ended and left others behind.
+            # Whoever was warned has the time that was said, also when a shell above it has gone.
             work.gang = replace(work.gang, is_killed=True)
-            processes.kill_all(work.by_pid)
-            return
-        self._conclude(work)
+            processes.kill_all(each.pid for each in work.running)
+        elif work.is_dropping:
+            self._drop(work.gang.lost)
 
     def _judge(self, work: _Work, process: _Process, code: int) -> None:
         """Have the others stop when one has failed that nobody told to stop."""
@@ -228,23 +261,18 @@ class Keeper:
         is_told = gang.stop_by_ms is not None or gang.is_killed
         if code == 0 or is_told or work.failure is not None:
             return
-        self._pump(process.pid)
-        rank = process.rank
-        how = f"exited with code {code}"
-        if code > processes.CODE_SIGNAL:
-            how = f"was killed by {signal.Signals(code - processes.CODE_SIGNAL).name}"
-        words = process.last_words.decode(errors="replace")
+        self._streams.catch_up(process.pid, _now_ms())
+        rank, words = process.rank, self._streams.last_words(process.pid)
+        how = processes.how_it_ended(code)
         note = f"rank {rank.number} on {rank.node} {how}" + (f": {words}" if words else "")
-        work.failure = (code, note)
+        work.failure = (processes.shell_code(code), note)
         self._say(note)
         by_ms = _now_ms() + min(FAILURE_GRACE_MS, self._wanted.work.grace_ms)
         self._warn(Warn(by_ms=by_ms, kind="stop", lost=frozenset()))
 
     def _conclude(self, work: _Work) -> None:
         """Note how the work has ended, now that nothing of it is left."""
-        for key in [key for key in self._selector.get_map().values() if key.data]:
-            while self._take(key):
-                pass
+        self._streams.end(_now_ms())
         exited = self._status.exited
         life = work.gang.life
         if work.failure is not None:
@@ -261,67 +289,71 @@ class Keeper:
     def _is_done(self) -> bool:
         try:
             found = json.loads((self._folder / DONE_FILE).read_bytes())
+            return bool(found["generation"] == self._status.generation)
         except FileNotFoundError:
             return False
-        return bool(found["generation"] == self._status.generation)
+        except (ValueError, KeyError, TypeError) as error:
+            self._say(f"{DONE_FILE} is not what quorate.runtime writes, and says nothing: {error}")
+            return False
 
     def _sleep(self, until_ms: int | None) -> None:
         """Wait until something happens, and take what was written meanwhile."""
         timeout_s = None if until_ms is None else max(0.0, until_ms / 1_000 - time.time())
-        if self._work is not None and self._work.gang.is_killed:
+        if self._work is not None and (self._work.gang.is_killed or self._work.is_dropping):
             timeout_s = KILL_EVERY_S
         for key, _ in self._selector.select(timeout_s):
             if key.fileobj == self._poke:
                 os.read(self._poke, READ_BYTES)
-                self._wanted = self._read_wanted()
+                self._look()
             elif not key.data:
                 os.read(key.fd, READ_BYTES)
             else:
-                self._take(key)
-
-    def _take(self, key: selectors.SelectorKey) -> bool:
-        """Keep what a process has written; return False at the end of it."""
-        pid, source = key.data
-        data = os.read(key.fd, READ_BYTES)
-        if not data:
-            self._output.finish(source, _now_ms())
-            self._selector.unregister(key.fd)
-            os.close(key.fd)
-            return False
-        self._output.take(source, data, _now_ms())
-        process = None if self._work is None else self._work.by_pid.get(pid)
-        if process is not None and source[2] == "err" and data.strip():
-            process.last_words = data.strip().rsplit(b"\n", 1)[-1][-WORDS_BYTES_MAX:]
-        return True
-
-    def _pump(self, pid: int) -> None:
-        """Take what a process that has ended had written and nobody has read yet."""
-        for key, _ in self._selector.select(0):
-            while key.data and key.data[0] == pid and _has_more(key.fd) and self._take(key):
-                pass
+                self._streams.take(key, _now_ms())
 
     # --- Telling ---
 
-    def _tell(self) -> None:
-        """Write down what has become of it, if that has changed, and tell the daemon."""
+    def _tell(self) -> bool:
+        """Write down what has become of it, if that has changed, and tell the daemon.
+
+        Returns False where the disk does not take it: then it is tried again.
+        """
         gang = None if self._work is None else self._work.gang
         told = replace(self._status, gone=gone(self._wanted, gang))
-        if told != self._told:
-            self._put(told)
-            self._told = told
-            notify(self._folder)
-
-    def _put(self, status: Status) -> None:
-        self._status = status
-        write(self._folder, status)
+        if told == self._told:
+            return True
+        try:
+            write(self._folder, told)
+        except OSError as error:
+            self._complain(error)
+            return False
+        self._status = self._told = told
+        self._complaint = ""
+        notify(self._folder)
+        return True
 
     def _say(self, text: str) -> None:
         self._output.say(text, _now_ms())
 
-    def _read_wanted(self) -> Wanted:
-        found = read_wanted(self._folder)
-        assert found is not None, "a keeper is started when something is wanted"
-        return found
+    def _complain(self, error: OSError) -> None:
+        """Say what the disk does not take, once."""
+        if str(error) != self._complaint:
+            self._complaint = str(error)
+            self._say(f"a file cannot be written, and is tried again: {error}")
+            sys.stderr.write(f"{error}\n")
+
+    def _look(self) -> None:
+        """Read what is wanted now; what cannot be read changes nothing."""
+        try:
+            self._wanted = read_wanted(self._folder) or self._wanted
+        except (UnreadableError, OSError) as error:
+            self._say(f"what is wanted stays what it was: {error}")
+
+    def _read_status(self) -> Status:
+        try:
+            return read_status(self._folder) or Status()
+        except UnreadableError as error:
+            self._say(f"what had become of the work is not known, and it starts anew: {error}")
+            return Status()
 
     def _wake(self) -> None:
         """Have the end of a child wake the loop."""
@@ -335,33 +367,6 @@ class Keeper:
             # Whoever ends a session, or a service, does not end the work it has started. Not
             # ignored, which the work would inherit.
             signal.signal(unheard, lambda *_: None)
-
-
-def keep(folder: Path) -> int:
-    """Keep the run of ``folder`` until nothing is left to be done; return 0.
-
-    Does nothing where somebody else keeps it.
-    """
-    lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    if not _locked(lock):
-        return 0
-    Keeper(folder).run()
-    os.close(lock)
-    # Once more, now that the lock is free: what was wanted meanwhile needs another keeper.
-    notify(folder)
-    return 0
-
-
-def _locked(lock: int) -> bool:
-    """Return whether nobody else has the lock; the daemon may have it for an instant, to look."""
-    for _ in range(LOCK_TRIES):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(LOCK_EVERY_S)
-        else:
-            return True
-    return False
 
 
 def notify(folder: Path) -> None:
@@ -378,15 +383,15 @@ def notify(folder: Path) -> None:
         os.close(room)
 
 
-def _has_more(fd: int) -> bool:
-    return bool(select.select([fd], [], [], 0)[0])
-
-
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def _soon_ms() -> int:
+    return _now_ms() + round(AGAIN_S * 1_000)
 
 
 def _now_ms() -> int:

@@ -41,11 +41,13 @@ class OutputWriter:
         last = segments(folder)[-1:]
         self._next = int(last[0].stem) if last else 0
         self._file: IO[bytes] | None = None
+        self._bytes = 0
+        self._lines_lost = 0
         if last:
-            self._next, sound_bytes = _counted(last[0])
-            self._file = last[0].open("r+b")
-            self._file.truncate(sound_bytes)
-            self._file.seek(0, 2)
+            self._next, self._bytes = _counted(last[0])
+            self._file = last[0].open("r+b", buffering=0)
+            self._file.truncate(self._bytes)
+            self._file.seek(self._bytes)
 
     def take(self, source: tuple[int, str, str], data: bytes, at_ms: int) -> None:
         """Keep what (rank, node, stream) wrote; the last line waits until it is whole."""
@@ -78,22 +80,41 @@ class OutputWriter:
             self._file = None
 
     def _append(self, source: tuple[int, str, str], lines: list[bytes], at_ms: int) -> None:
+        """Keep whole lines; where the disk does not take them, they are lost, and that is said."""
         if not lines:
             return
-        file = self._segment()
+        try:
+            if self._lines_lost:
+                note = f"quorate: {self._lines_lost} lines were lost: the disk did not take them"
+                self._write((-1, "-", "err"), [note.encode()], at_ms)
+                self._lines_lost = 0
+            self._write(source, lines, at_ms)
+        except OSError:
+            self._lines_lost += len(lines)
+
+    def _write(self, source: tuple[int, str, str], lines: list[bytes], at_ms: int) -> None:
         rank, node, stream = source
         body = b"".join(line + b"\n" for line in lines)
         head = f"{at_ms} {rank} {node} {stream} {len(lines)} {len(body)}\n"
-        file.write(head.encode() + body)
-        file.flush()
+        file, left = self._segment(), memoryview(head.encode() + body)
+        try:
+            while left:
+                left = left[file.write(left) :]
+        except OSError:
+            # Half a record would hide what comes after it.
+            file.truncate(self._bytes)
+            file.seek(self._bytes)
+            raise
+        self._bytes = file.tell()
         self._next += len(lines)
 
     def _segment(self) -> IO[bytes]:
         """Return the file to write to, a new one where the last is long enough."""
-        if self._file is not None and self._file.tell() < SEGMENT_BYTES:
+        if self._file is not None and self._bytes < SEGMENT_BYTES:
             return self._file
         self.close()
-        file = self._file = (self._folder / f"{self._next:015d}.log").open("ab")
+        file = (self._folder / f"{self._next:015d}.log").open("wb", buffering=0)
+        self._file, self._bytes = file, 0
         for path in segments(self._folder)[:-SEGMENTS_MAX]:
             path.unlink(missing_ok=True)
         return file

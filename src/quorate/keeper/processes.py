@@ -17,12 +17,10 @@ from pathlib import Path
 from typing import Final
 
 from quorate.keeper.ranks import Rank
+from quorate.keeper.start_errors import check_folder, start_error
 from quorate.keeper.wanted import Work
 from quorate.runtime import FOLDER
 
-CODE_NOT_FOUND: Final = 127
-CODE_NOT_STARTED: Final = 126
-"""What shells use for a command that is not there, and for one that cannot be run."""
 CODE_SIGNAL: Final = 128
 """What is added to the number of the signal that ended a process."""
 IS_LINUX: Final = sys.platform == "linux"
@@ -30,26 +28,22 @@ _INHERITED: Final = frozenset(
     {"PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL"}
     | {"LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONPATH", "VIRTUAL_ENV"}
 )
-"""What work is told of the keeper's own environment: never the secrets of a service."""
+"""What keepers and their work are told of a service's environment: never its secrets."""
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
 
-class StartError(Exception):
-    """A process could not be started; the text names the cause and the remedy."""
-
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(text)
-        self.code = code
+def bare(inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return what of an environment concerns everybody: no secret of a service among it."""
+    return {k: v for k, v in inherited.items() if k in _INHERITED or k.startswith("LC_")}
 
 
 def environment(
     work: Work, rank: Rank, folder: Path, inherited: Mapping[str, str]
 ) -> dict[str, str]:
     """Return what one process is told: a bare environment, the run's own, and then its place."""
-    base = {k: v for k, v in inherited.items() if k in _INHERITED or k.startswith("LC_")}
     return {
-        **base,
+        **bare(inherited),
         "PYTHONUNBUFFERED": "1",
         **work.env,
         **rank.env,
@@ -70,47 +64,35 @@ def adopt() -> Callable[[], None]:
     def die_with_keeper() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != keeper:
-            os._exit(CODE_NOT_STARTED)
+            os._exit(1)
 
     return die_with_keeper
 
 
 def start(work: Work, env: Mapping[str, str], before: Callable[[], None]) -> tuple[int, int, int]:
     """Return the id of a new process, and where to read its two outputs; raises ``StartError``."""
-    folder = work.working_dir
-    if not Path(folder).is_dir():
-        what = "is not a folder" if Path(folder).exists() else "does not exist"
-        raise StartError(
-            CODE_NOT_STARTED, f"workingDir {folder!r} {what}; create it, or name another one"
-        )
-    out, out_end = os.pipe()
-    err, err_end = os.pipe()
+    check_folder(work.working_dir)
+    ends: list[int] = []
     try:
+        ends += os.pipe()
+        ends += os.pipe()
+        out, out_end, err, err_end = ends
         process = subprocess.Popen(  # noqa: S603 - a list of words; no shell reads them
             work.command,
             env=dict(env),
-            cwd=folder,
+            cwd=work.working_dir,
             stdin=subprocess.DEVNULL,
             stdout=out_end,
             stderr=err_end,
             start_new_session=True,
             preexec_fn=before,  # noqa: PLW1509 - a keeper has one thread
         )
-    except FileNotFoundError:
-        _close(out, err)
-        raise StartError(
-            CODE_NOT_FOUND,
-            f"command {work.command[0]!r} was not found; give its whole path, or a PATH in env",
-        ) from None
-    except OSError as error:
-        _close(out, err)
-        raise StartError(
-            CODE_NOT_STARTED,
-            f"command {work.command[0]!r} cannot be run in {folder!r}: "
-            f"{(error.strerror or str(error)).lower()}; check its permissions and its first line",
-        ) from None
-    finally:
-        _close(out_end, err_end)
+    except (OSError, ValueError) as error:
+        _close(*ends)
+        raise start_error(error, work, env) from None
+    _close(out_end, err_end)
+    for end in (out, err):
+        os.set_blocking(end, False)
     # Nobody else waits for it: its keeper does, for all its children at once.
     process.returncode = 0
     return process.pid, out, err
@@ -124,7 +106,7 @@ def _close(*files: int) -> None:
 def reap() -> tuple[list[tuple[int, int]], bool]:
     """Return (process, exit code) of those that have ended, and whether any are left.
 
-    A process that a signal ended has a code of ``CODE_SIGNAL`` and more, as in a shell.
+    The code of a process that a signal ended is the number of the signal, below zero.
     """
     found: list[tuple[int, int]] = []
     while True:
@@ -134,41 +116,74 @@ def reap() -> tuple[list[tuple[int, int]], bool]:
             return found, False
         if pid == 0:
             return found, True
-        code = os.waitstatus_to_exitcode(status)
-        found.append((pid, code if code >= 0 else CODE_SIGNAL - code))
+        found.append((pid, os.waitstatus_to_exitcode(status)))
 
 
-def warn(groups: Iterable[int]) -> None:
-    """Send every process of ``groups`` the warning."""
-    for group in groups:
-        _signal_group(group, signal.SIGTERM)
+def shell_code(code: int) -> int:
+    """Return an exit code as a shell tells it: ``CODE_SIGNAL`` and more where a signal ended it."""
+    return code if code >= 0 else CODE_SIGNAL - code
+
+
+def how_it_ended(code: int) -> str:
+    """Return in words what an exit code says."""
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
+
+
+def warn_all(groups: Iterable[int]) -> None:
+    """Send everything that descends from this process the warning, each once."""
+    if not IS_LINUX:
+        for group in groups:
+            _signal_group(group, signal.SIGTERM)
+    for pid, _ in _descendants():
+        _signal(pid, signal.SIGTERM)
 
 
 def kill_all(groups: Iterable[int]) -> None:
-    """End everything that descends from this process; what forks meanwhile is met next time."""
+    """End everything that descends from this process; what forks meanwhile is met next time.
+
+    ``groups`` are those of processes that were not waited for yet: later their number may be
+    somebody else's.
+    """
     for group in groups:
         _signal_group(group, signal.SIGKILL)
-    for pid in _descendants(os.getpid()):
-        _signal(pid, signal.SIGKILL)
+    _kill(_descendants())
 
 
-def kill_ranks(ranks: Sequence[Rank], pids: Mapping[int, int]) -> None:
-    """End the processes of ``ranks`` and whatever they started; ``pids`` is by rank."""
+def kill_ranks(ranks: Iterable[Rank], groups: Iterable[int]) -> bool:
+    """End the processes of ``ranks`` and whatever they started; return whether there were any."""
     marks = {f"RANK={rank.number}".encode() for rank in ranks}
-    for rank in ranks:
-        _signal_group(pids[rank.number], signal.SIGKILL)
-    for pid in _descendants(os.getpid()):
-        if not marks.isdisjoint(_environ(pid)):
-            _signal(pid, signal.SIGKILL)
+    for group in groups:
+        _signal_group(group, signal.SIGKILL)
+    found = [each for each in _descendants() if not marks.isdisjoint(_environ(each[0]))]
+    _kill(found)
+    return bool(found)
 
 
 def kill_leftovers(folder: Path) -> int:
-    """End what an earlier keeper of ``folder`` has left behind; return how many there were."""
+    """End what an earlier keeper of ``folder`` has left behind; return how many there were.
+
+    A keeper carries the mark of its folder as well: one that has lost its lock, because somebody
+    has removed the folder under it, goes with its work.
+    """
     mark = f"{FOLDER}={folder}".encode()
     found = [pid for pid in _all_pids() if pid != os.getpid() and mark in _environ(pid)]
     for pid in found:
         _signal(pid, signal.SIGKILL)
     return len(found)
+
+
+def _kill(found: Sequence[tuple[int, int]]) -> None:
+    """Kill processes of (process, group): first the groups, which a fork does not escape."""
+    own = os.getpgrp()
+    for group in {group for _, group in found} - {own, 0}:
+        _signal_group(group, signal.SIGKILL)
+    for pid, _ in found:
+        _signal(pid, signal.SIGKILL)
 
 
 def boot_id() -> str:
@@ -201,20 +216,22 @@ def _all_pids() -> list[int]:
     return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
 
 
-def _descendants(ancestor: int) -> list[int]:
-    children: dict[int, list[int]] = {}
+def _descendants() -> list[tuple[int, int]]:
+    """Return (process, group) of all that descends from this process, parents first."""
+    children: dict[int, list[tuple[int, int]]] = {}
     for pid in _all_pids():
         try:
             stat = Path(f"/proc/{pid}/stat").read_bytes()
         except (FileNotFoundError, ProcessLookupError):
             continue
         # The name of the program, in brackets, may contain anything.
-        parent = int(stat[stat.rindex(b")") + 2 :].split()[1])
-        children.setdefault(parent, []).append(pid)
-    found: list[int] = []
-    front = [ancestor]
+        state, parent, group = stat[stat.rindex(b")") + 2 :].split()[:3]
+        if state not in (b"Z", b"X"):
+            children.setdefault(int(parent), []).append((pid, int(group)))
+    found: list[tuple[int, int]] = []
+    front = [(os.getpid(), 0)]
     while front:
-        front = [child for parent in front for child in children.get(parent, ())]
+        front = [child for parent, _ in front for child in children.get(parent, ())]
         found += front
     return found
 

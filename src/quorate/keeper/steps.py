@@ -14,11 +14,15 @@ from quorate.keeper.wanted import Exited, Slot, Wanted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gang:
-    """The processes of one generation. ``stop_by_ms`` says that they were warned."""
+    """The processes of one generation. ``stop_by_ms`` says that they were warned.
+
+    On ``lost`` slots they were ended before their time.
+    """
 
     life: str
     slots: frozenset[Slot]
     stop_by_ms: int | None = None
+    lost: frozenset[Slot] = frozenset()
     is_killed: bool = False
 
 
@@ -40,6 +44,13 @@ class Warn:
 
 
 @dataclass(frozen=True, slots=True)
+class Drop:
+    """End the processes on ``lost`` slots at once; the others have their time."""
+
+    lost: frozenset[Slot]
+
+
+@dataclass(frozen=True, slots=True)
 class Kill:
     """End every process at once."""
 
@@ -51,7 +62,7 @@ class Rest:
     until_ms: int | None = None
 
 
-Step = Start | Warn | Kill | Rest
+Step = Start | Warn | Drop | Kill | Rest
 
 
 def next_step(wanted: Wanted, gang: Gang | None, exited: Exited | None, now_ms: int) -> Step:
@@ -61,18 +72,20 @@ def next_step(wanted: Wanted, gang: Gang | None, exited: Exited | None, now_ms: 
         return Rest() if is_over or wanted.stands_still or not wanted.slots else Start()
     if gang.is_killed:
         return Rest()
+    if gang.life != wanted.life or not wanted.parts:
+        # Ended in the ledger, though nobody has seen it go: nothing may be left of it.
+        return Kill()
+    lost = gang.slots - wanted.all_slots
     if gang.stop_by_ms is not None:
         by_ms = min([gang.stop_by_ms, *_deadlines(wanted)])
-        return Kill() if now_ms >= by_ms or not wanted.parts else Rest(by_ms)
-    if gang.life == wanted.life and gang.slots == frozenset(wanted.slots):
+        waiting = Rest(by_ms) if lost <= gang.lost else Drop(lost)
+        return Kill() if now_ms >= by_ms else waiting
+    if gang.slots == frozenset(wanted.slots):
         return Rest()
-    if gang.life != wanted.life or not wanted.parts:
-        # Ended in the ledger without being asked to go: nothing may be left of it.
-        return Kill()
     return Warn(
         by_ms=min([now_ms + wanted.work.grace_ms, *_deadlines(wanted)]),
         kind="resize" if wanted.slots and not wanted.stands_still else "stop",
-        lost=gang.slots - wanted.all_slots,
+        lost=lost,
     )
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 WANTED_FILE: Final = "wanted.json"
 STATUS_FILE: Final = "status.json"
@@ -23,18 +23,27 @@ OUTPUT: Final = "output"
 Slot = tuple[str, int]
 """A node, and the ordinal of one of its GPUs."""
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """An open lease of the run: ``slots`` are in the order of the ranks.
 
     ``bundle`` 0 is what the run cannot do without. ``stop_by_ms`` says that it was told to stop.
+    ``lost`` are those of its slots whose node has failed: nothing may run there any more.
     """
 
     lease: str
     bundle: int
     slots: tuple[Slot, ...]
     stop_by_ms: int | None = None
+    lost: tuple[Slot, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it may be worked on: it was not told to stop, and has lost nothing."""
+        return self.stop_by_ms is None and not self.lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,18 +68,18 @@ class Wanted:
 
     @property
     def slots(self) -> tuple[Slot, ...]:
-        """The slots of what was not told to stop."""
-        return tuple(s for part in self.parts if part.stop_by_ms is None for s in part.slots)
+        """The slots of what may be worked on."""
+        return tuple(slot for part in self.parts if part.is_whole for slot in part.slots)
 
     @property
     def all_slots(self) -> frozenset[Slot]:
-        """The slots of everything that is open."""
-        return frozenset(slot for part in self.parts for slot in part.slots)
+        """The slots of everything that is open, but for those that were lost."""
+        return frozenset(s for part in self.parts for s in part.slots if s not in part.lost)
 
     @property
     def stands_still(self) -> bool:
-        """Whether a part is going without which nothing of the run gets on."""
-        return any(part.bundle == 0 and part.stop_by_ms is not None for part in self.parts)
+        """Whether a part is going or was lost without which nothing of the run gets on."""
+        return any(part.bundle == 0 and not part.is_whole for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,35 +109,21 @@ class Status:
     gone: tuple[str, ...] = ()
 
 
+class UnreadableError(ValueError):
+    """A file is there, and is not what was written to it; the text names it."""
+
+
 def read_wanted(folder: Path) -> Wanted | None:
-    """Return what is wanted in ``folder``; None where nothing ever was."""
-    found = _read(folder / WANTED_FILE)
-    if found is None:
-        return None
-    work = found["work"] | {"command": tuple(found["work"]["command"])}
-    return Wanted(
-        life=found["life"],
-        work=Work(**work),
-        parts=tuple(Part(**(each | {"slots": _slots(each["slots"])})) for each in found["parts"]),
-    )
+    """Return what is wanted in ``folder``; None where nothing ever was.
+
+    Raises ``UnreadableError``.
+    """
+    return _read(folder / WANTED_FILE, _wanted)
 
 
-def read_status(folder: Path) -> Status:
-    """Return what has become of it in ``folder``; nothing at first."""
-    found = _read(folder / STATUS_FILE)
-    if found is None:
-        return Status()
-    exited = found["exited"]
-    return Status(
-        **(
-            found
-            | {
-                "slots": _slots(found["slots"]),
-                "exited": None if exited is None else Exited(**exited),
-                "gone": tuple(found["gone"]),
-            }
-        )
-    )
+def read_status(folder: Path) -> Status | None:
+    """Return what has become of it in ``folder``; None at first. Raises ``UnreadableError``."""
+    return _read(folder / STATUS_FILE, _status)
 
 
 def write(folder: Path, content: Wanted | Status) -> None:
@@ -147,14 +142,43 @@ def replace_file(path: Path, content: bytes) -> None:
     draft.replace(path)
 
 
+def _wanted(found: Mapping[str, Any]) -> Wanted:
+    work = _known(Work, found["work"])
+    parts = (_known(Part, each) for each in found["parts"])
+    return Wanted(
+        life=found["life"],
+        work=Work(**work | {"command": tuple(work["command"])}),
+        parts=tuple(
+            Part(**each | {"slots": _slots(each["slots"]), "lost": _slots(each.get("lost", []))})
+            for each in parts
+        ),
+    )
+
+
+def _status(found: Mapping[str, Any]) -> Status:
+    exited = found["exited"]
+    made = {
+        "slots": _slots(found["slots"]),
+        "exited": None if exited is None else Exited(**_known(Exited, exited)),
+        "gone": tuple(found["gone"]),
+    }
+    return Status(**_known(Status, found) | made)
+
+
+def _known(kind: type[Work | Part | Status | Exited], found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that ``kind`` has: the other side may be of another version."""
+    names = {field.name for field in fields(kind)}
+    return {name: value for name, value in found.items() if name in names}
+
+
 def _slots(found: list[list[Any]]) -> tuple[Slot, ...]:
     return tuple((node, ordinal) for node, ordinal in found)
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read(path: Path, make: Callable[[Mapping[str, Any]], T]) -> T | None:
     try:
-        found = json.loads(path.read_bytes())
+        return make(json.loads(path.read_bytes()))
     except FileNotFoundError:
         return None
-    assert isinstance(found, dict), path
-    return found
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UnreadableError(f"{path} cannot be read: {error!r}") from None

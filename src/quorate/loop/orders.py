@@ -6,10 +6,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
 from quorate.core.commands import Command, Complete, Confirm, Fail, Wiped
-from quorate.model.events import Event, LeaseEnded, LeaseEnding, LeaseStarted
+from quorate.model.events import (
+    Event,
+    LeaseEnded,
+    LeaseEnding,
+    LeaseStarted,
+    NodeMarked,
+    NodeStatus,
+)
 from quorate.model.view import StateView
 from quorate.ports.executor import (
     EndLease,
+    FenceNode,
     LeaseGone,
     Order,
     Report,
@@ -32,6 +40,8 @@ def orders_of(view: StateView, events: Iterable[Event]) -> list[Order]:
                 orders.append(StopLease(event.lease, event.deadline_ms))
             case LeaseEnded():
                 orders.append(EndLease(event.lease, event.reason))
+            case NodeMarked(status=NodeStatus.FAILED):
+                orders.append(FenceNode(event.node))
             case _:
                 pass
     return [*orders, *_wipes(view)] if orders else orders
@@ -58,7 +68,12 @@ def standing_orders(view: StateView) -> list[Order]:
         orders.append(_start(view, lease.fact))
         if lease.ending is not None:
             orders.append(StopLease(lease.fact.lease, lease.ending.deadline_ms))
-    return [*orders, *_wipes(view)]
+    fences = [
+        FenceNode(node)
+        for node, status in view.node_status.items()
+        if status is NodeStatus.FAILED and view.node_leases.get(node)
+    ]
+    return [*orders, *fences, *_wipes(view)]
 
 
 def commands_of(view: StateView, reports: Sequence[Report]) -> Iterator[Command]:

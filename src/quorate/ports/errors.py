@@ -6,6 +6,7 @@
     │   └── UnknownEventError   an event's tag is not in this version     (ledger/errors.py)
     ├── CheckpointError         a text is not a checkpoint                (ledger/errors.py)
     ├── KeyFileError            the signing key cannot be used
+    ├── WorkFolderError         the folder of local work cannot be used
     └── StoreError              the store cannot do what was asked; nothing was recorded
         ├── StaleHeadError      somebody else appended first
         ├── LedgerHeldError     another process is writing to it
@@ -57,11 +58,16 @@ __all__ = [
     "StoreFullError",
     "StoreReadOnlyError",
     "UnknownEventError",
+    "WorkFolderError",
 ]
 
 
 class KeyFileError(QuorateError):
     """The file of the signing key is missing, unsafe or not a key."""
+
+
+class WorkFolderError(QuorateError):
+    """The folder of local work cannot be written, or belongs to another ledger."""
 
 
 class StoreError(QuorateError):

@@ -57,7 +57,14 @@ class WipeNode:
     claim: str
 
 
-Order = StartLease | StopLease | EndLease | WipeNode
+@dataclass(frozen=True, slots=True)
+class FenceNode:
+    """``node`` has failed: what runs there under leases that are open now is ended at once."""
+
+    node: str
+
+
+Order = StartLease | StopLease | EndLease | WipeNode | FenceNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +110,8 @@ class Executor(Protocol):
     def resume(self, orders: Sequence[Order]) -> None:
         """Take every open lease anew, after a restart; what is not among them must go.
 
-        A stop follows the start of each lease that is ending; nodes to be wiped are named again.
+        A stop follows the start of each lease that is ending; nodes that have failed or are to be
+        wiped are named again.
         """
         ...
 

@@ -29,6 +29,11 @@ _PAUSES: Final = 10
 class Room(Protocol):
     """Where work happens by itself: its executor says when to look at it again."""
 
+    @property
+    def trouble(self) -> str:
+        """What keeps it from working; empty when nothing does."""
+        ...
+
     def next_ms(self) -> int | None:
         """Return when something will happen; None when nothing will."""
         ...

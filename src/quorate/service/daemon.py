@@ -91,8 +91,9 @@ class Daemon:
         clock = self._extras.clock
         path = Path(configuration.ledger)
         room = self._room()
+        belong_to = room.belong_to if isinstance(room, LocalExecutor) else lambda _: None
         office = Office(
-            lambda: open_ledger(path, room, self._extras.open_store, clock),
+            lambda: open_ledger(path, room, self._extras.open_store, clock, belong_to),
             name=configuration.ledger,
             room=room,
             signer=self._extras.signer,

@@ -154,10 +154,11 @@ class Office:
 
     @property
     def trouble(self) -> str:
-        """What keeps the ledger from being used; empty when nothing does."""
+        """What keeps the ledger or its executor from being used; empty when nothing does."""
         if self._thread is not None and not self._thread.is_alive():
             return "the ledger's thread has ended"
-        return self._trouble or self._pulse.trouble
+        room = "" if self._room is None else self._room.trouble
+        return self._trouble or self._pulse.trouble or room
 
     @property
     def waiting(self) -> int:

@@ -12,9 +12,9 @@ from quorate.adapters.salvage import sound_head
 from quorate.adapters.store_sqlite import SqliteStore
 from quorate.answers.exits import CommandError, Exit
 from quorate.core.commands import IssueToken
-from quorate.ledger.chain import Broken, verify_blocks
+from quorate.ledger.chain import GENESIS, Broken, open_block, verify_blocks
 from quorate.loop.engine import Engine
-from quorate.model.events import TokenRole
+from quorate.model.events import LedgerOpened, TokenRole
 from quorate.operations.tokens import Secret
 from quorate.ports.clock import Clock
 from quorate.ports.errors import CorruptLedgerError
@@ -33,16 +33,32 @@ RESTORE: Final = (
 OpenStore = Callable[[Path], EventStore]
 
 
-def _opened(path: Path, executor: Executor | None, open_store: OpenStore, clock: Clock) -> Engine:
+def _opened(
+    path: Path,
+    executor: Executor | None,
+    open_store: OpenStore,
+    clock: Clock,
+    belong_to: Callable[[str], None],
+) -> Engine:
     store = open_store(path)
     try:
         _verify(path, store)
+        belong_to(_ledger_id(store))
         lottery = lottery_path(path)
         secret = load_lottery_secret(lottery) if lottery.exists() else None
         return Engine.open(store, clock, executor=executor, lottery_secret=secret)
     except BaseException:
         store.close()
         raise
+
+
+def _ledger_id(store: EventStore) -> str:
+    """Return what the first event of a ledger calls it; empty where it was never begun."""
+    for block in store.blocks():
+        (opened, *_) = open_block(block, after=GENESIS)
+        assert isinstance(opened, LedgerOpened), opened
+        return opened.ledger_id
+    return ""
 
 
 def _verify(path: Path, store: EventStore) -> None:
@@ -61,13 +77,15 @@ def open_ledger(
     executor: Executor | None,
     open_store: OpenStore = SqliteStore.open,
     clock: Clock | None = None,
+    belong_to: Callable[[str], None] = lambda _: None,
 ) -> Engine:
     """Return the engine of the ledger at ``path``, every block of which was verified first.
 
+    ``belong_to`` is told the ledger's id before anything is done for it, and may raise.
     Raises ``CommandError`` with what to do when it does not verify, and what opening a store does.
     """
     try:
-        return _opened(path, executor, open_store, clock or SystemClock())
+        return _opened(path, executor, open_store, clock or SystemClock(), belong_to)
     except CorruptLedgerError as error:
         sound = sound_head(path)
         raise CommandError(

@@ -39,6 +39,11 @@ class SimulatedRoom:
             wipe=lambda: (WIPE_MS, True),
         )
 
+    @property
+    def trouble(self) -> str:
+        """Nothing: what is simulated cannot break down."""
+        return ""
+
     def next_ms(self) -> int | None:
         """Return when something will happen in the room by itself."""
         return self._timeline.next_ms()

@@ -18,6 +18,7 @@ from quorate.model.events import EndReason, LeaseStarted, Role
 from quorate.model.specs import Run
 from quorate.ports.executor import (
     EndLease,
+    FenceNode,
     LeaseGone,
     Order,
     Report,
@@ -168,6 +169,8 @@ class SimExecutor:
                     self._end(order.lease, order.reason, kept)
                 case WipeNode():
                     self._wipe(order)
+                case FenceNode():
+                    pass  # What fails here is told by ``lose_node``; the ledger may be mistaken.
                 case _:
                     assert_never(order)
         touched, self._touched = self._touched, {}

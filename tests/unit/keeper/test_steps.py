@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.keeper.steps import Gang, Kill, Rest, Start, Step, Warn, gone, next_step
+from quorate.keeper.steps import Drop, Gang, Kill, Rest, Start, Step, Warn, gone, next_step
 from quorate.keeper.wanted import Exited, Part, Slot, Wanted, Work
 
 GRACE_MS = 100
@@ -78,6 +78,42 @@ CASES: list[tuple[str, Wanted, Gang | None, Step]] = [
         Kill(),
     ),
     ("warned, and ended meanwhile", wanted(), gang(0, stop_by_ms=1_090), Kill()),
+    (
+        "warned, and another life meanwhile",
+        wanted(part("9", 1), life="b"),
+        gang(0, stop_by_ms=1_090),
+        Kill(),
+    ),
+    (
+        "warned, and a node was lost meanwhile",
+        wanted(part("1", 0, stop_by_ms=1_080)),
+        gang(0, 1, stop_by_ms=1_090),
+        Drop(slots(1)),
+    ),
+    (
+        "warned, and what was lost has been seen to",
+        wanted(part("1", 0)),
+        replace(gang(0, 1, stop_by_ms=1_090), lost=slots(1)),
+        Rest(1_090),
+    ),
+    (
+        "a node was lost, and what was there stays open until a spare is free",
+        wanted(replace(part("1", 0, 1), lost=(("n", 1),))),
+        gang(0, 1),
+        Warn(1_100, "stop", slots(1)),
+    ),
+    (
+        "the same, and nothing is there: nothing gets on without it",
+        wanted(replace(part("1", 0, 1), lost=(("n", 1),))),
+        None,
+        Rest(),
+    ),
+    (
+        "a step was lost: the rest goes on",
+        wanted(part("1", 0), replace(part("2", 1, bundle=1), lost=(("n", 1),))),
+        None,
+        Start(),
+    ),
     ("being killed", wanted(part("1", 0)), replace(gang(0), is_killed=True), Rest()),
 ]
 
@@ -131,6 +167,10 @@ def test_whatever_is_wanted_comes_about_and_nothing_runs_where_nothing_may(
                 assert there is not None
                 assert now_ms <= step.by_ms or any(p.stop_by_ms is not None for p in some)
                 there = None if goes_by_itself else replace(there, stop_by_ms=step.by_ms)
+            elif isinstance(step, Drop):
+                assert there is not None
+                assert step.lost
+                there = replace(there, lost=step.lost)
             elif isinstance(step, Kill):
                 there = None
             elif step.until_ms is not None:

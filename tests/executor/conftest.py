@@ -1,0 +1,26 @@
+"""Rooms for tests: real keepers, and real processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.executor.room import Room, room
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of this folder as slow: each starts processes."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.parent == here:
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Room]:
+    """Return a room that ends with the test, and all that runs in it."""
+    with room(tmp_path / "work") as found:
+        yield found

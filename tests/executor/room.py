@@ -1,0 +1,203 @@
+"""A local executor as a ledger would drive it: orders in, reports out, and /proc to look at."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import Any, TypeVar
+
+from quorate.adapters.exec_local import LocalExecutor
+from quorate.adapters.keepers import run_folder
+from quorate.adapters.logs_local import LocalLogs
+from quorate.model.events import EndReason, LeaseStarted
+from quorate.model.specs import Processes, Run
+from quorate.ports.executor import EndLease, LeaseGone, Order, Report, RunExited, StopLease
+from quorate.runtime import FOLDER
+from quorate.testing import leases
+from quorate.testing import world as testing_world
+
+WAIT_S = 20.0
+T = TypeVar("T")
+
+
+def environ(pid: int) -> dict[str, str]:
+    """Return the environment that a process was started with; empty when it has gone."""
+    try:
+        text = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
+    except OSError:
+        return {}
+    return dict(each.partition("=")[::2] for each in text.split("\0") if each)
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process is there and does not only wait to be buried."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return stat[stat.rindex(")") + 2] not in "ZX"
+
+
+def marked(folder: Path) -> dict[int, dict[str, str]]:
+    """Return the environments of all processes that carry the mark of a run's folder."""
+    found = {int(each.name): environ(int(each.name)) for each in Path("/proc").glob("[0-9]*")}
+    return {pid: env for pid, env in found.items() if env.get(FOLDER) == str(folder)}
+
+
+@dataclass
+class Room:
+    """One executor; ``runs`` are those that were started in it."""
+
+    folder: Path
+    executor: LocalExecutor = field(init=False)
+    woken: Event = field(default_factory=Event)
+    runs: dict[str, Run] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.open(())
+
+    def open(self, orders: Iterable[Order]) -> None:
+        """Begin as a service does, with the leases that are open in its ledger."""
+        self.executor = LocalExecutor(self.folder)
+        self.executor.listen(self.woken.set)
+        self.executor.resume(list(orders))
+
+    def run(self, name: str, *command: str, **more: Any) -> Run:
+        """Return a run of ``command``, remembered for its leases."""
+        found = testing_world.run(name, 1, command=command, **more)
+        self.runs[name] = found
+        return found
+
+    def start(self, fact: LeaseStarted, *, grace_s: float = 5.0) -> None:
+        """Order one lease of a run."""
+        self.executor.carry_out([self.order(fact, grace_s=grace_s)])
+
+    def order(self, fact: LeaseStarted, *, grace_s: float = 5.0) -> Order:
+        """Return the order that starts a lease."""
+        return leases.start_lease(self.runs[fact.run], fact, grace_ms=round(grace_s * 1_000))
+
+    def launch(
+        self,
+        name: str,
+        *command: str,
+        slots: Mapping[str, Iterable[int]] | None = None,
+        grace_s: float = 5.0,
+        **more: Any,
+    ) -> str:
+        """Start a run under one lease; return the lease."""
+        self.run(name, *command, **more)
+        fact = leases.lease_started(f"{name}/0", slots or {"n1": [0]})
+        self.start(fact, grace_s=grace_s)
+        return fact.lease
+
+    def stop(self, *names: str, within_s: float) -> int:
+        """Tell leases to stop; return until when they have time."""
+        by_ms = round((time.time() + within_s) * 1_000)
+        self.executor.carry_out([StopLease(name, by_ms) for name in names])
+        return by_ms
+
+    def end(self, *names: str, reason: EndReason = EndReason.END) -> None:
+        """Say that the ledger has seen leases end."""
+        self.executor.carry_out([EndLease(name, reason) for name in names])
+
+    # --- Looking ---
+
+    def until(self, look: Callable[[], T | None], what: str, wait_s: float = WAIT_S) -> T:
+        """Return what ``look`` finds, as soon as it finds anything."""
+        end_s = time.monotonic() + wait_s
+        while not (found := look()):
+            assert time.monotonic() < end_s, f"{what}: {self.executor.reports()}\n{self.tell()}"
+            time.sleep(0.01)
+        return found
+
+    def exited(self, run: str, wait_s: float = WAIT_S) -> RunExited:
+        """Return the exit of a run, once it is reported."""
+        return self.until(lambda: self._exit(run), f"{run} does not exit", wait_s)
+
+    def _exit(self, run: str) -> RunExited | None:
+        found = (each for each in self.reports() if isinstance(each, RunExited))
+        return next((each for each in found if each.run == run), None)
+
+    def gone(self, lease: str, wait_s: float = WAIT_S) -> None:
+        """Return when a lease is reported gone."""
+        self.until(lambda: LeaseGone(lease) in self.reports(), f"{lease} does not go", wait_s)
+
+    def reports(self) -> list[Report]:
+        """Return what the executor reports now."""
+        return list(self.executor.reports())
+
+    def home(self, run: str) -> Path:
+        """Return the folder of a run."""
+        return run_folder(self.folder, run)
+
+    def lines(self, run: str) -> list[str]:
+        """Return all that a run and its keeper have said."""
+        found = LocalLogs(self.folder).read(run, first=0, limit=100_000)
+        return [] if found is None else [line.text for line in found.lines]
+
+    def said(self, run: str, text: str) -> str:
+        """Return the line of a run that has ``text`` in it, once it is there."""
+        return self.until(
+            lambda: next((line for line in self.lines(run) if text in line), ""), f"no {text!r}"
+        )
+
+    def ranks(self, run: str) -> dict[int, dict[str, str]]:
+        """Return the environments of all processes of a run, but for its keeper."""
+        return {pid: env for pid, env in marked(self.home(run)).items() if "RANK" in env}
+
+    def keepers(self, run: str) -> list[int]:
+        """Return the keepers of a run."""
+        return [pid for pid, env in marked(self.home(run)).items() if "RANK" not in env]
+
+    def tell(self) -> str:
+        """Return all that is known, for a test that fails."""
+        parts = []
+        for run in self.runs:
+            parts += [f"--- {run}", *self.lines(run)[-20:]]
+            for name in ("wanted.json", "status.json", "keeper.log"):
+                path = self.home(run) / name
+                parts.append(f"{name}: {path.read_text() if path.exists() else '-'}")
+        return "\n".join(parts)
+
+
+@contextmanager
+def room(folder: Path) -> Iterator[Room]:
+    """Have a room, and end whatever is left in it."""
+    found = Room(folder)
+    try:
+        yield found
+    finally:
+        found.executor.close()
+        sweep(folder)
+
+
+def sweep(folder: Path) -> None:
+    """End all that runs below the folder of an executor."""
+    below = f"{FOLDER}={folder}/".encode()
+    while pids := [pid for pid in _pids() if below in _raw(pid)]:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def _pids() -> list[int]:
+    return [int(each.name) for each in Path("/proc").glob("[0-9]*")]
+
+
+def _raw(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
+
+
+PYTHON = sys.executable
+PROCESSES = {"gpu": Processes.GPU, "node": Processes.NODE, "run": Processes.RUN}
