@@ -89,20 +89,23 @@ def world() -> World:
 
 
 def stop_requested() -> bool:
-    """Return whether this process is to save its work and exit."""
+    """Return whether this process is to save its work and exit; False without Quorate."""
     return _told.is_set() or notice() is not None
 
 
 def notice() -> Notice | None:
     """Return what the run was told, and until when it has time; None while it may go on."""
-    found = _read(NOTICE_FILE)
+    found = None if _folder() is None else _read(NOTICE_FILE)
     if found is None or found["generation"] != world().generation:
         return None
     return Notice(kind=found["kind"], deadline_ms=found["deadline_ms"])
 
 
 def checkpoints() -> Path:
-    """Return the folder for checkpoints, which is kept through all lives of the run."""
+    """Return the folder for checkpoints, which is kept through all lives of the run.
+
+    Without Quorate it is below the folder that the process works in.
+    """
     found = (_folder() or Path()) / CHECKPOINTS
     found.mkdir(parents=True, exist_ok=True)
     return found
@@ -122,11 +125,14 @@ def saved(path: str | os.PathLike[str], step: int) -> None:
 
 
 def report(step: int, **figures: float) -> None:
-    """Say that ``step`` was done, with figures such as ``loss``."""
+    """Say that ``step`` was done, with figures such as ``loss``; to nobody without Quorate."""
+    run_folder = _folder()
+    if run_folder is None:
+        return
     line = json.dumps(
         {"step": step, "at_ms": _now_ms(), "generation": world().generation, "figures": figures}
     )
-    folder = (_folder() or Path()) / STEPS
+    folder = run_folder / STEPS
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"rank-{world().rank}.jsonl"
     with path.open("a") as file:
@@ -137,8 +143,9 @@ def report(step: int, **figures: float) -> None:
 
 
 def done() -> None:
-    """Say that the work of the run is complete, whatever it was told."""
-    _write(DONE_FILE, {"generation": world().generation, "at_ms": _now_ms()})
+    """Say that the work of the run is complete, whatever it was told; to nobody without Quorate."""
+    if _folder() is not None:
+        _write(DONE_FILE, {"generation": world().generation, "at_ms": _now_ms()})
 
 
 # --- Files and the signal ---
@@ -181,7 +188,19 @@ def _attend() -> None:
     """Note warnings from now on; only in the processes of a run, and in their main thread."""
     is_ours = os.environ.get(FOLDER) and threading.current_thread() is threading.main_thread()
     if is_ours and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, lambda *_: _told.set())
+        signal.signal(signal.SIGTERM, _note)
+        os.register_at_fork(after_in_child=_forget)
+
+
+def _note(number: int, frame: object) -> None:
+    del number, frame
+    _told.set()
+
+
+def _forget() -> None:
+    """Let a process that this one has forked be ended as usual, by whoever started it."""
+    if signal.getsignal(signal.SIGTERM) is _note:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 _attend()
