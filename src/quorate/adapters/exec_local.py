@@ -74,8 +74,9 @@ class LocalExecutor:
             self._keepers.open()
             found = self._keepers.belong_to(ledger_id)
         except OSError as error:
+            why = (error.strerror or str(error)).lower()
             raise WorkFolderError(
-                f"{self._folder} cannot be used for work: {error.strerror}; let the user of the "
+                f"{self._folder} cannot be used for work: {why}; let the user of the "
                 "service write there, or name another one with --work-folder"
             ) from None
         if found != ledger_id:
@@ -102,6 +103,7 @@ class LocalExecutor:
         for file in (self._room, self._nudged, self._nudging):
             if file >= 0:
                 os.close(file)
+        self._room = self._nudged = self._nudging = -1
 
     # --- The port, on the ledger's thread ---
 

@@ -7,7 +7,6 @@ import os
 import selectors
 import signal
 import socket
-import sys
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -339,7 +338,6 @@ class Keeper:
         if str(error) != self._complaint:
             self._complaint = str(error)
             self._say(f"a file cannot be written, and is tried again: {error}")
-            sys.stderr.write(f"{error}\n")
 
     def _look(self) -> None:
         """Read what is wanted now; what cannot be read changes nothing."""

@@ -1,0 +1,409 @@
+"""Work that changes under way: worlds, hand-overs, lost nodes, killed keepers, restarts."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from quorate.adapters.exec_local import LocalExecutor
+from quorate.adapters.keepers import KEEPER_LOG, LIVE
+from quorate.keeper.main import LOSSES_MAX
+from quorate.keeper.wanted import STATUS_FILE, WANTED_FILE, read_status
+from quorate.model.events import EndReason, Role, StartReason
+from quorate.ports.errors import WorkFolderError
+from quorate.ports.executor import EndLease, FenceNode, LeaseGone, RunExited, StopLease
+from quorate.testing.leases import lease_started
+from tests.executor.room import PROCESSES, Room, environ, is_alive, room, sweep
+
+WAITING = ("sh", "-c", "echo up $QUORATE_GENERATION $RANK/$WORLD_SIZE; exec sleep 1000")
+STUBBORN = ("sh", "-c", "trap '' TERM; echo up $RANK; while :; do sleep 0.05; done")
+VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "NNODES")
+
+
+def only(pids: dict[int, dict[str, str]]) -> int:
+    (pid,) = pids
+    return pid
+
+
+# --- What a process is told ---
+
+
+@pytest.mark.parametrize(
+    ("processes", "told"),
+    [
+        ("gpu", ["0 3 0 2 0 2 n1 0,3", "1 3 1 2 0 2 n1 0,3", "2 3 0 1 1 2 n2 1"]),
+        ("node", ["0 2 0 1 0 2 n1 0,3", "1 2 0 1 1 2 n2 1"]),
+        ("run", ["0 1 0 1 0 2 n1 0,3"]),
+    ],
+)
+def test_each_process_is_told_its_place(place: Room, processes: str, told: list[str]) -> None:
+    slots = {"n1": [0, 3], "n2": [1]}
+    lease = place.launch("r", *WAITING, slots=slots, processes=PROCESSES[processes])
+    place.until(lambda: len(place.ranks("r")) == len(told), "all are there")
+    found = place.ranks("r").values()
+    names = (*VARIABLES, "QUORATE_NODE", "CUDA_VISIBLE_DEVICES")
+    assert sorted(" ".join(env[name] for name in names) for env in found) == told
+    assert {env["MASTER_ADDR"] for env in found} == {"127.0.0.1"}
+    assert len({env["MASTER_PORT"] for env in found}) == 1
+    assert {env["QUORATE_GENERATION"] for env in found} == {"1"}
+    place.stop(lease, within_s=5)
+    place.gone(lease)
+
+
+def test_no_secret_of_the_service_reaches_its_work_or_its_keepers(
+    place: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets = {"QUORATE_TOKEN": "s3cret", "AWS_SECRET_ACCESS_KEY": "s3cret", "RANK": "77"}
+    for name, value in secrets.items():
+        monkeypatch.setenv(name, value)
+    place.launch("r", *WAITING, env=(("MINE", "1"), ("PATH", os.environ["PATH"])))
+    pid = place.until(lambda: next(iter(place.ranks("r")), 0), "it starts")
+    place.said("r", "up 1 0/1")
+    env = environ(pid)
+    assert env["MINE"] == "1"
+    assert "s3cret" not in env.values()
+    assert env["RANK"] == "0"
+    (keeper,) = place.keepers("r")
+    assert environ(keeper)
+    assert "s3cret" not in environ(keeper).values()
+    assert Path(f"/proc/{pid}/fd/0").readlink() == Path("/dev/null")
+    assert len(list(Path(f"/proc/{pid}/fd").iterdir())) == 3
+
+
+# --- Other slots ---
+
+
+def test_one_that_grows_and_shrinks_starts_anew_in_each_world(place: Room) -> None:
+    first = place.launch("r", *WAITING)
+    place.said("r", "up 1 0/1")
+    place.start(lease_started("r/1", {"n2": [5]}, bundle=1, reason=StartReason.GROW))
+    place.said("r", "up 2 1/2")
+    assert {env["CUDA_VISIBLE_DEVICES"] for env in place.ranks("r").values()} == {"0", "5"}
+    assert place.reports() == []
+    place.stop("r/1", within_s=5)
+    place.gone("r/1")
+    place.said("r", "up 3 0/1")
+    place.end("r/1", reason=EndReason.SHRINK)
+    time.sleep(0.1)
+    assert environ(only(place.ranks("r")))["QUORATE_GENERATION"] == "3"
+    place.stop(first, within_s=5)
+    place.gone(first)
+    told = [line for line in place.lines("r") if "told to" in line]
+    assert [line.split()[3] for line in told] == ["resize:", "resize:", "stop:"]
+
+
+def test_a_hand_over_is_not_noticed(place: Room) -> None:
+    lease = place.launch("r", *WAITING)
+    place.said("r", "up 1 0/1")
+    pid = only(place.ranks("r"))
+    handed = lease_started("r/1", {"n1": [0]}, reason=StartReason.HANDOVER)
+    place.executor.carry_out([EndLease(lease, EndReason.HANDOVER), place.order(handed)])
+    wanted = place.home("r") / WANTED_FILE
+    place.until(lambda: "r/1" in wanted.read_text(), "the keeper is told")
+    time.sleep(0.1)
+    assert only(place.ranks("r")) == pid
+    os.kill(pid, signal.SIGKILL)
+    assert place.exited("r").lease == "r/1"
+
+
+def test_a_lost_node_is_empty_at_once_while_the_others_have_their_time(place: Room) -> None:
+    place.run("r", *STUBBORN)
+    spare = lease_started("r/2", {"n3": [0]}, role=Role.SPARE)
+    for fact in (
+        lease_started("r/0", {"n1": [0]}),
+        lease_started("r/1", {"n2": [0]}),
+        spare,
+    ):
+        place.start(fact, grace_s=1.5)
+    place.until(lambda: _nodes(place) >= {"n1", "n2"}, "both run")
+    place.said("r", "up 1")
+    swapped = lease_started("r/3", {"n3": [0]}, reason=StartReason.SWAP)
+    began_s = time.monotonic()
+    place.executor.carry_out(
+        [
+            FenceNode("n2"),
+            EndLease("r/1", EndReason.FAIL),
+            EndLease("r/2", EndReason.SWAP),
+            place.order(swapped, grace_s=1.5),
+        ]
+    )
+    place.until(lambda: _nodes(place) == {"n1"}, "the lost node is empty", 1.2)
+    place.until(lambda: _nodes(place) == {"n1", "n3"}, "it goes on with the spare")
+    assert time.monotonic() - began_s >= 1.4
+    assert "quorate: n2 was lost, and what ran there is killed" in place.lines("r")
+    assert place.reports() == []
+
+
+def test_a_node_that_fails_while_the_run_is_warned_is_empty_at_once(place: Room) -> None:
+    place.run("r", *STUBBORN)
+    facts = [lease_started("r/0", {"n1": [0], "n2": [0]}), lease_started("r/1", {"n4": [0]})]
+    place.executor.carry_out([place.order(fact) for fact in facts])
+    place.until(lambda: _nodes(place) == {"n1", "n2", "n4"}, "all run")
+    place.said("r", "up 2")
+    place.stop("r/0", "r/1", within_s=1.5)
+    place.said("r", "told to stop")
+    place.executor.carry_out([FenceNode("n2")])
+    place.until(lambda: _nodes(place) == {"n1", "n4"}, "the lost node is empty", 1.2)
+    assert place.reports() == []
+    place.gone("r/0")
+    place.gone("r/1")
+
+
+def _nodes(place: Room) -> set[str]:
+    return {env["QUORATE_NODE"] for env in place.ranks("r").values()}
+
+
+def test_leases_with_no_work_on_them_go_as_soon_as_they_are_told(place: Room) -> None:
+    place.run("bare")
+    place.run("r", *WAITING)
+    place.start(lease_started("bare/0", {"n1": [0]}))
+    place.start(lease_started("r/0", {"n1": [1]}))
+    place.start(lease_started("r/1", {"n1": [2]}, role=Role.SPARE))
+    place.said("r", "up 1 0/1")
+    place.woken.clear()
+    place.stop("bare/0", "r/1", within_s=60)
+    # Nobody else would look: whoever commits this may be asleep.
+    assert place.woken.wait(5)
+    assert set(place.reports()) == {LeaseGone("bare/0"), LeaseGone("r/1")}
+    place.end("bare/0", "r/1")
+    place.until(lambda: not place.reports(), "they are known")
+    assert only(place.ranks("r"))
+
+
+# --- Keepers ---
+
+
+def test_work_whose_keeper_is_killed_goes_on_from_its_checkpoint_three_times(place: Room) -> None:
+    script = "setsid sleep 1000 & echo up $QUORATE_GENERATION; exec sleep 1000"
+    place.launch("r", "sh", "-c", script, slots={"n1": [0, 1]})
+    for generation in range(1, LOSSES_MAX + 2):
+        place.said("r", f"up {generation}")
+        place.until(lambda: len(place.ranks("r")) == 4, "all are there")
+        before = set(place.ranks("r"))
+        (keeper,) = place.keepers("r")
+        os.kill(keeper, signal.SIGKILL)
+        while any(is_alive(pid) for pid in before):
+            time.sleep(0.01)
+    found = place.exited("r")
+    assert (found.code, found.note) == (
+        137,
+        "its work was lost 4 times together with its keeper; look at the machine",
+    )
+    assert not place.ranks("r")
+
+
+def test_two_keepers_at_once_are_one(place: Room) -> None:
+    lease = place.launch("r", *WAITING)
+    place.said("r", "up 1 0/1")
+    pid = only(place.ranks("r"))
+    command = [sys.executable, "-m", "quorate.keeper", str(place.home("r"))]
+    others = [subprocess.Popen(command) for _ in range(3)]
+    assert [other.wait(20) for other in others] == [0, 0, 0]
+    assert list(place.ranks("r")) == [pid]
+    place.stop(lease, within_s=5)
+    place.gone(lease)
+
+
+def test_a_disk_that_takes_nothing_ends_no_work(place: Room) -> None:
+    script = "echo up; read go < go; echo lost; echo lost; read go < go; echo back; sleep 1000"
+    place.run("r", "sh", "-c", script, working_dir=str(place.folder))
+    os.mkfifo(place.folder / "go")
+    place.start(lease_started("r/0", {"n1": [0]}))
+    place.said("r", "up")
+    (keeper,) = place.keepers("r")
+    limits = resource.prlimit(keeper, resource.RLIMIT_FSIZE)
+    # Each file may have as many bytes as it has: to the keeper that is a full disk.
+    resource.prlimit(keeper, resource.RLIMIT_FSIZE, (1, limits[1]))
+    (place.folder / "go").write_text("go\n")
+    time.sleep(0.2)
+    place.start(lease_started("r/1", {"n1": [1]}, bundle=1, reason=StartReason.GROW), grace_s=0.2)
+    place.until(lambda: not place.ranks("r"), "it is told to stop all the same")
+    time.sleep(0.2)
+    assert not place.ranks("r")
+    assert place.keepers("r") == [keeper]
+    resource.prlimit(keeper, resource.RLIMIT_FSIZE, limits)
+    place.until(lambda: len(place.ranks("r")) == 2, "it goes on when there is room")
+    assert place.said("r", "lines were lost: the disk did not take them")
+    assert read_status(place.home("r")).generation == 2  # type: ignore[union-attr]
+    assert (place.home("r") / KEEPER_LOG).read_text() == ""
+
+
+# --- The service comes and goes ---
+
+
+def test_work_goes_on_without_the_service_and_is_found_again(tmp_path: Path) -> None:
+    with room(tmp_path / "work") as place:
+        lease = place.launch("r", *WAITING)
+        os.mkfifo(place.folder / "go")
+        script = f"echo up; read go < {place.folder}/go; exit 5"
+        ended = place.launch("s", "sh", "-c", script)
+        left = place.launch("t", *WAITING)
+        for run in ("r", "s", "t"):
+            place.said(run, "up")
+        pid = only(place.ranks("r"))
+        place.executor.close()
+        (place.folder / "go").write_text("go\n")
+        place.until(lambda: not place.keepers("s"), "it ends on its own")
+        # The ledger has these two open; the third has ended in it.
+        place.open(
+            [
+                place.order(lease_started(lease, {"n1": [0]})),
+                place.order(lease_started(ended, {"n1": [0]})),
+            ]
+        )
+        found = place.exited("s")
+        assert (found.code, found.note) == (5, "rank 0 on n1 exited with code 5")
+        assert only(place.ranks("r")) == pid
+        place.until(lambda: not place.ranks("t") and not place.keepers("t"), f"{left} goes")
+        place.until(lambda: not (place.folder / LIVE / "t").exists(), "it is forgotten")
+
+
+@pytest.mark.parametrize("damage", ["wanted", "status", "both", "folder", "other"])
+def test_damaged_files_are_told_and_end_in_what_the_ledger_says(
+    tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with room(tmp_path / "work") as place:
+        lease = place.launch("r", *WAITING)
+        place.launch("t", *WAITING)
+        place.said("r", "up 1 0/1")
+        place.said("t", "up 1 0/1")
+        before = {*place.ranks("r"), *place.ranks("t")}
+        place.executor.close()
+        for run in ("r", "t"):
+            _damage(place.home(run), damage)
+        if damage == "folder":
+            (place.folder / LIVE / "never-heard-of").touch()
+        with caplog.at_level(logging.WARNING):
+            place.open([place.order(lease_started(lease, {"n1": [0]}))])
+            place.until(lambda: not place.ranks("t") and not place.keepers("t"), "one goes")
+        place.until(lambda: len(place.ranks("r")) == 1, "the other works, once")
+        assert len(before & {*place.ranks("r")}) == (damage != "folder")
+        if damage != "folder":
+            assert "is not known" in caplog.text
+        place.stop(lease, within_s=5)
+        place.gone(lease)
+        place.end(lease)
+        place.until(lambda: not any((place.folder / LIVE).iterdir()), "all are forgotten")
+
+
+def _damage(folder: Path, what: str) -> None:
+    if what in ("wanted", "both"):
+        (folder / WANTED_FILE).write_text('{"life": "r/0", "wo')
+    if what in ("status", "both"):
+        (folder / STATUS_FILE).write_bytes(b"")
+    if what == "other":
+        (folder / WANTED_FILE).write_text("[1]")
+        (folder / STATUS_FILE).write_text('{"slots": 7}')
+    if what == "folder":
+        shutil.rmtree(folder)
+
+
+def test_files_of_another_version_are_understood(place: Room) -> None:
+    lease = place.launch("r", *WAITING)
+    place.said("r", "up 1 0/1")
+    for name in (WANTED_FILE, STATUS_FILE):
+        path = place.home("r") / name
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"from_the_future": 1}))
+    place.stop(lease, within_s=5)
+    place.gone(lease)
+
+
+def test_a_service_that_comes_and_goes_leaves_no_file_open(tmp_path: Path) -> None:
+    fds = Path("/proc/self/fd")
+    with room(tmp_path / "work") as place:
+        before = Counter(_kind(each) for each in fds.iterdir())
+        for number in range(12):
+            place.launch(f"r{number}", "true", slots={"n1": [number]})
+        for number in range(12):
+            place.exited(f"r{number}")
+            place.end(f"r{number}/0")
+        place.until(lambda: not any((place.folder / LIVE).iterdir()), "all are forgotten")
+        assert Counter(_kind(each) for each in fds.iterdir()) == before
+    opened = len(list(fds.iterdir()))
+    for _ in range(3):
+        with room(tmp_path / "work"):
+            pass
+    assert len(list(fds.iterdir())) == opened
+
+
+def _kind(entry: Path) -> str:
+    try:
+        return str(entry.readlink()).partition(":")[0]
+    except OSError:
+        return "gone"
+
+
+def test_a_stop_that_was_ordered_last_is_told_before_the_service_ends(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with room(tmp_path / "work") as place, caplog.at_level(logging.INFO):
+        lease = place.launch("r", *WAITING)
+        place.launch("s", *WAITING)
+        place.said("r", "up")
+        place.stop(lease, within_s=5)
+        place.executor.close()
+        assert "2 runs go on working" in caplog.text
+        place.until(lambda: not place.ranks("r"), "it goes without the service")
+        assert place.ranks("s")
+
+
+def test_an_executor_that_has_ended_by_a_bug_says_so(tmp_path: Path) -> None:
+    def break_down() -> None:
+        raise RuntimeError("a bug")
+
+    executor = LocalExecutor(tmp_path / "work")
+    executor.listen(break_down)
+    executor.resume([])
+    assert executor.trouble == ""
+    with room(tmp_path / "other") as place:
+        place.run("r", "true")
+        executor.carry_out([place.order(lease_started("r/0", {"n1": [0]}))])
+        place.until(lambda: executor.trouble, "it breaks down")
+    assert "ended by a bug" in executor.trouble
+    executor.close()
+    sweep(tmp_path / "work")
+
+
+def test_work_of_one_ledger_is_not_mixed_with_that_of_another(tmp_path: Path) -> None:
+    for ledger, is_fine in (("one", True), ("one", True), ("two", False)):
+        executor = LocalExecutor(tmp_path / "work")
+        if is_fine:
+            executor.belong_to(ledger)
+        else:
+            with pytest.raises(WorkFolderError, match="has the work of another ledger, one; move"):
+                executor.belong_to(ledger)
+        executor.close()
+    (tmp_path / "file").touch()
+    executor = LocalExecutor(tmp_path / "file" / "work")
+    with pytest.raises(WorkFolderError, match="cannot be used for work: not a directory; let"):
+        executor.belong_to("one")
+    executor.close()
+
+
+def test_no_report_names_a_life_that_is_over(place: Room) -> None:
+    place.run("r", "sh", "-c", "echo up $QUORATE_GENERATION; read go < ../go$QUORATE_GENERATION")
+    for number in (1, 2):
+        place.home("r").mkdir(parents=True, exist_ok=True)
+        os.mkfifo(place.home("r") / f"go{number}")
+    place.start(lease_started("r/0", {"n1": [0]}))
+    place.said("r", "up 1")
+    (place.home("r") / "go1").write_text("go\n")
+    assert place.exited("r").lease == "r/0"
+    # Put back by the ledger in the same instant, for a reason of its own, and started again.
+    again = lease_started("r/1", {"n1": [0]})
+    place.executor.carry_out([EndLease("r/0", EndReason.DRAINED), place.order(again)])
+    assert [each for each in place.reports() if isinstance(each, RunExited)] == []
+    place.said("r", "up 2")
+    place.executor.carry_out([StopLease("r/1", 0)])
+    place.gone("r/1")
