@@ -192,7 +192,10 @@ def _set(stage: Stage, script: _Scenario) -> None:
         if run.phase in TERMINAL:
             name = run.spec.name
             _insist(stage.act(Submit(run.spec)))
-            ends: dict[Phase, Deed] = {Phase.COMPLETED: Complete(name), Phase.FAILED: Fail(name)}
+            ends: dict[Phase, Deed] = {
+                Phase.COMPLETED: Complete(name, has_gone=True),
+                Phase.FAILED: Fail(name, has_gone=True),
+            }
             _insist(stage.act(ends.get(run.phase, Cancel(name))))
     for run in script.runs:
         if run.phase is Phase.RUNNING:

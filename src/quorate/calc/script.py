@@ -239,8 +239,8 @@ class Script:
         if gpus is not None:
             return Shrink(run.name, gpus)
         ends: dict[Phase, Deed] = {
-            Phase.COMPLETED: Complete(run.name),
-            Phase.FAILED: Fail(run.name),
+            Phase.COMPLETED: Complete(run.name, has_gone=True),
+            Phase.FAILED: Fail(run.name, has_gone=True),
             Phase.CANCELLED: Cancel(run.name),
         }
         if phase is None or phase not in ends:

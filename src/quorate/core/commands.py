@@ -31,10 +31,11 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """The run's work is done."""
+    """The run's work is done; ``has_gone`` says that an executor has seen its last process go."""
 
     run: str
     note: str = ""
+    has_gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +48,11 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The run's work has ended by itself, and not well."""
+    """The run's work has ended, and not well; ``has_gone`` as for ``Complete``."""
 
     run: str
     note: str = ""
+    has_gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

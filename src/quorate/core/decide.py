@@ -332,10 +332,14 @@ def _finished(scribe: Scribe, record: RunRecord, command: Complete | Fail) -> De
             f"run {command.run!r} is {record.phase} and cannot be completed",
             f"to withdraw it: quorate cancel {command.run}",
         )
-    if isinstance(command, Complete):
-        complete_run(scribe, record, Outcome.COMPLETED, command.note)
+    is_done = isinstance(command, Complete)
+    outcome = Outcome.COMPLETED if is_done else Outcome.FAILED
+    if scribe.has_executor and not command.has_gone:
+        # Somebody says so, and its processes may still be there: their slots are not free yet.
+        reason = EndReason.END if is_done else EndReason.FAIL
+        stop_run(scribe, record, reason, outcome, note=command.note)
     else:
-        complete_run(scribe, record, Outcome.FAILED, command.note)
+        complete_run(scribe, record, outcome, command.note)
     return Decision()
 
 

@@ -87,7 +87,10 @@ def commands_of(view: StateView, reports: Sequence[Report]) -> Iterator[Command]
             case RunExited():
                 if report.lease not in view.leases or view.runs[report.run].spec.sensitive:
                     continue
-                yield Complete(report.run) if report.code == 0 else Fail(report.run, report.note)
+                if report.code == 0:
+                    yield Complete(report.run, has_gone=True)
+                else:
+                    yield Fail(report.run, report.note, has_gone=True)
             case LeaseGone():
                 lease = view.leases.get(report.lease)
                 if lease is not None and lease.ending is not None:

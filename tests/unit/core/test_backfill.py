@@ -127,7 +127,7 @@ def test_of_two_late_backfills_the_newer_goes_where_one_is_enough() -> None:
 
 def test_with_an_executor_the_promise_moves_to_when_the_late_backfill_has_to_be_gone() -> None:
     life = one_in_front(has_executor=True)
-    life.do(Complete("busy"), START_MS - 10 * MINUTE_MS)
+    life.do(Complete("busy", has_gone=True), START_MS - 10 * MINUTE_MS)
     decision = life.do(Tick(), START_MS)
     assert stops(decision) == [("late/0", EndReason.OVERSTAYED)]
     (moved,) = moves(decision)

@@ -415,7 +415,7 @@ class TestReclaim:
     def test_the_run_may_end_while_it_waits(self) -> None:
         life = filled_world(has_executor=True)
         life.do(fail("a0000"), LATER_MS + 1)
-        life.do(Fail("keeper", "lost a rank"), LATER_MS + 2)
+        life.do(Fail("keeper", "lost a rank", has_gone=True), LATER_MS + 2)
         assert (life.phase("keeper"), life.state.pledges) == (Phase.FAILED, {})
         life.do(Confirm("filler/0"), LATER_MS + 3)
 

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from quorate.core.commands import Complete, Confirm, MarkNode, Shrink, Submit, Tick
+from quorate.core.commands import Complete, Confirm, Fail, MarkNode, Shrink, Submit, Tick
 from quorate.model.amounts import MINUTE_MS
-from quorate.model.events import EndReason, LeaseStarted, NodeStatus, Role, RunRequeued, StartReason
+from quorate.model.events import (
+    EndReason,
+    LeaseStarted,
+    NodeStatus,
+    Role,
+    RunEnded,
+    RunRequeued,
+    StartReason,
+)
 from quorate.model.records import Phase
 from quorate.model.specs import Malleable, Node
 from quorate.testing.world import NOW_MS, budget, envelope, fleet, node, run
@@ -149,7 +157,7 @@ def test_worked_example_4_grow_and_shrink(has_executor: bool) -> None:  # noqa: 
         life.do(Submit(run(name, 32, "two")))
     life.do(Submit(run("r", 96, "one", malleable=elastic(96, 160, 32), group_gpus=32)))
     assert life.gpus("r") == 96
-    decision = life.do(Complete("x"), LATER_MS)
+    decision = life.do(Complete("x", has_gone=True), LATER_MS)
     (grown,) = [event for event in decision.events if isinstance(event, LeaseStarted)]
     assert (grown.reason, life.gpus("r")) == (StartReason.GROW, 128)
     life.do(Shrink("r", 96), LATER_MS + 1)
@@ -157,7 +165,7 @@ def test_worked_example_4_grow_and_shrink(has_executor: bool) -> None:  # noqa: 
         life.do(Confirm(name), LATER_MS + 2)
     assert life.gpus("r") == 96
     # It was told to: however much comes free, it does not take that back by itself.
-    life.do(Complete("y"), LATER_MS + 3)
+    life.do(Complete("y", has_gone=True), LATER_MS + 3)
     assert life.gpus("r") == 96
 
 
@@ -168,7 +176,7 @@ def test_grow_storm(has_executor: bool) -> None:  # noqa: FBT001 - a parameter
     life.do(Submit(run("wide", 56, "two")))
     life.do(Submit(run("r", 24, "one", malleable=elastic(8, 24, 8))))
     assert life.gpus("r") == 8
-    life.do(Complete("wide"), LATER_MS)
+    life.do(Complete("wide", has_gone=True), LATER_MS)
     for number in range(6):
         life.do(Tick(), LATER_MS + number)
     grown = [
@@ -177,3 +185,22 @@ def test_grow_storm(has_executor: bool) -> None:  # noqa: FBT001 - a parameter
         if isinstance(event, LeaseStarted) and event.reason is StartReason.GROW
     ]
     assert (len(grown), life.gpus("r")) == (2, 24)
+
+
+@pytest.mark.parametrize("command", [Complete("r", "done by hand"), Fail("r", "by hand")])
+def test_a_run_that_a_person_ends_keeps_its_slots_until_its_processes_have_gone(
+    command: Complete | Fail,
+) -> None:
+    """Whoever says that the work is done need not know whether it has ended."""
+    life = life_on([node("n1", 8)], has_executor=True)
+    life.do(Submit(run("r", 8, "one")))
+    life.do(Submit(run("next", 8, "two")))
+    life.do(command, LATER_MS)
+    (lease,) = life.state.runs["r"].leases
+    assert life.state.leases[lease].ending is not None
+    assert (life.phase("r"), life.phase("next")) == (Phase.RUNNING, Phase.PENDING)
+    life.do(Confirm(lease), LATER_MS + 5)
+    over = Phase.COMPLETED if isinstance(command, Complete) else Phase.FAILED
+    assert (life.phase("r"), life.phase("next")) == (over, Phase.RUNNING)
+    (ended,) = [event for event in life.events if isinstance(event, RunEnded)]
+    assert ended.note == command.note

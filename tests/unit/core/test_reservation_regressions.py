@@ -180,7 +180,7 @@ def test_no_oscillation_after_a_cut(has_executor: bool) -> None:  # noqa: FBT001
     for _ in range(20):
         life.do(Tick(), life.clock.ms + 10 * MINUTE_MS)
         assert (life.width("el"), growths(life, "el")) == (8, [])
-    life.do(Complete("new"), life.clock.ms + MINUTE_MS)
+    life.do(Complete("new", has_gone=True), life.clock.ms + MINUTE_MS)
     assert (life.width("el"), growths(life, "el")) == (16, [life.clock.ms])
 
 
