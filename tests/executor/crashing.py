@@ -1,0 +1,185 @@
+"""A daemon with real jobs that kills itself at a chosen instant, and is started again.
+
+Run as ``python -m tests.executor.crashing LEDGER PORT INSTANT LIVES``. Each life is a process of
+its own, forked from this one, which has imported everything and holds nothing open. Where it died
+is noted in ``deaths.txt`` beside the ledger. The last life is spared: it ends when the whole group
+of processes is sent SIGTERM.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import uvloop
+
+from quorate.adapters.exec_local import LocalExecutor
+from quorate.adapters.keepers import Keepers
+from quorate.adapters.store_sqlite import SqliteStore
+from quorate.ledger.chain import Block, Head, open_block
+from quorate.loop.driver import EXECUTOR_ACTOR
+from quorate.model.events import LeaseEnded, LeaseEnding, LeaseStarted
+from quorate.ports.executor import Order, Report
+from quorate.service.config import configured
+from quorate.service.daemon import Daemon, Extras
+
+DEATHS: Final = "deaths.txt"
+PASSED_MAX: Final = 5
+"""How many chances to die are let pass, at most, so that each life has done something."""
+
+
+class Instant(StrEnum):
+    """When it dies: what is recorded is not done yet, or what is done is not recorded yet."""
+
+    COMMIT_ACT = "between-commit-and-act"
+    ACT_RECORD = "between-act-and-record"
+
+
+PLACES: Final = {
+    Instant.COMMIT_ACT: ("committed", "ordered", "written"),
+    Instant.ACT_RECORD: ("started", "reported", "recording"),
+}
+"""Where it dies, in turn.
+
+A block with leases is durable; its orders were taken; what is wanted is in its file, and no keeper
+was started. A keeper has just been started; something has ended, and the ledger's thread was told;
+it is about to be appended.
+"""
+
+
+@dataclass
+class Doom:
+    """Where one life ends, if at all. ``passed`` chances are let pass first."""
+
+    folder: Path
+    place: str
+    passed: int
+
+    def meet(self, place: str) -> None:
+        """Die here, if this is the place and it is time."""
+        if place != self.place:
+            return
+        self.passed -= 1
+        if self.passed < 0:
+            with (self.folder / DEATHS).open("a", encoding="utf-8") as deaths:
+                deaths.write(f"{place}\n")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class DoomedStore(SqliteStore):
+    """A store whose process may die before and after a commit."""
+
+    doom: Doom
+
+    def append(self, block: Block, *, expected: Head) -> None:
+        """Append ``block``, unless it is its turn to die."""
+        events = open_block(block, after=expected)
+        if any(event.actor == EXECUTOR_ACTOR for event in events):
+            self.doom.meet("recording")
+        super().append(block, expected=expected)
+        if any(isinstance(event, LeaseStarted | LeaseEnding | LeaseEnded) for event in events):
+            self.doom.meet("committed")
+
+
+class DoomedKeepers(Keepers):
+    """Keepers whose starter may die before and after it has started one."""
+
+    doom: Doom
+
+    def start(self, name: str) -> None:
+        """Start a keeper, unless it is its turn to die."""
+        self.doom.meet("written")
+        super().start(name)
+        self.doom.meet("started")
+
+
+class DoomedExecutor(LocalExecutor):
+    """An executor whose process may die when it has orders, or something to report."""
+
+    def __init__(self, folder: Path, doom: Doom) -> None:
+        super().__init__(folder)
+        self._doom = doom
+        keepers = DoomedKeepers(self._folder)
+        keepers.doom = doom
+        self._keepers = keepers
+
+    def carry_out(self, orders: Sequence[Order]) -> None:
+        """Take orders, and perhaps die before its other thread has done anything about them."""
+        with self._lock:
+            self._take(orders)
+            if orders:
+                # Its thread needs the lock to go on.
+                self._doom.meet("ordered")
+        self._nudge()
+
+    def reports(self) -> Sequence[Report]:
+        """Return what is to be reported, unless it is its turn to die."""
+        found = super().reports()
+        if found:
+            self._doom.meet("reported")
+        return found
+
+
+class DoomedDaemon(Daemon):
+    """A daemon with such an executor."""
+
+    doom: Doom
+
+    def _room(self) -> LocalExecutor:
+        return DoomedExecutor(Path(f"{self._configuration.ledger}.work"), self.doom)
+
+
+def _live(ledger: Path, port: int, doom: Doom) -> None:
+    """Serve until killed or told to stop."""
+
+    def open_store(path: Path) -> SqliteStore:
+        store = DoomedStore.open(path)
+        store.doom = doom
+        return store
+
+    flags = {"listen": f"127.0.0.1:{port}", "ledger": str(ledger), "executor": "local"}
+    daemon = DoomedDaemon(configured(flags, {}, None), Extras(open_store=open_store))
+    daemon.doom = doom
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(daemon.run(lambda *_: None))
+
+
+def _life(ledger: Path, port: int, doom: Doom) -> int:
+    """Return how a life ended, as ``subprocess`` tells it."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            _live(ledger, port, doom)
+            code = 0
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def main(ledger: Path, port: int, instant: Instant, lives: int) -> int:
+    """Return 0 when every life but the last was ended by SIGKILL, and that one cleanly."""
+    # The group is told to stop; the one that serves has a handler of its own.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    rng = Random(str(instant))
+    places = PLACES[instant]
+    for number in range(lives):
+        doom = Doom(ledger.parent, places[number % len(places)], rng.randint(0, PASSED_MAX))
+        code = _life(ledger, port, doom)
+        if code != -signal.SIGKILL:
+            sys.stderr.write(f"life {number} ended by {code}\n")
+            return 1
+    return _life(ledger, port, Doom(ledger.parent, "nowhere", 0))
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2]), Instant(sys.argv[3]), int(sys.argv[4])))

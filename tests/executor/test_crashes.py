@@ -1,0 +1,248 @@
+"""A service that is killed under load: no job is lost, left behind, or started twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from quorate.adapters.clock_system import SystemClock
+from quorate.adapters.store_sqlite import SqliteStore
+from quorate.loop.engine import Engine
+from quorate.model.records import TERMINAL, Phase
+from quorate.runtime import FOLDER
+from quorate.service.opening import first_token, open_ledger
+from tests.executor.crashing import DEATHS, PLACES, Instant
+from tests.executor.room import environ, sweep
+from tests.service.conftest import documents_of
+from tests.service.serving import new_ledger, serving
+from tests.service.test_crashes import _CLI, ROOT, _free_port
+from tests.service.worlds import run_tree
+
+KILLS = 12
+STEADY = 4
+AGAIN_S = 0.02
+WHOLE_S = 150.0
+
+JOB = """
+mine={folder}/pid-$QUORATE_RUN-$RANK
+if [ -e $mine ] && kill -0 $(cat $mine) 2>/dev/null; then echo $QUORATE_RUN >> {folder}/twice; fi
+echo $$ > $mine
+echo "$QUORATE_RUN $RANK $QUORATE_GENERATION $$" >> {folder}/starts
+"""
+QUICK = "sleep 0.1; exit 0"
+STUBBORN = 'trap "" TERM; while :; do sleep 0.05; done'
+LASTING = "exec sleep 1000"
+
+
+@dataclass
+class Load:
+    """Somebody who submits and cancels until the service has died often enough."""
+
+    client: httpx.Client
+    folder: Path
+    names: list[str] = field(default_factory=list)
+    cancelled: set[str] = field(default_factory=set)
+    cut_off: int = 0
+
+    def go_on(self) -> None:
+        """Submit jobs of each kind while the service dies and comes back."""
+        for number in range(STEADY):
+            self.submit(f"steady-{number}", LASTING)
+        number = 0
+        end_s = time.monotonic() + WHOLE_S
+        while len(deaths(self.folder)) < KILLS:
+            assert time.monotonic() < end_s, deaths(self.folder)
+            number += 1
+            self.submit(f"quick-{number}", QUICK, gpus=2)
+            if number % 3 == 0:
+                self.submit(f"held-{number}", STUBBORN)
+            if number % 3 == 2 and number > 3:
+                self.cancel(f"held-{number - 2}")
+            time.sleep(0.05)
+        for name in [name for name in self.names if name.startswith("held-")]:
+            self.cancel(name)
+
+    def submit(self, name: str, script: str, gpus: int = 1) -> None:
+        """Submit a job, until that is answered."""
+        self.names.append(name)
+        command = ["sh", "-c", JOB.format(folder=self.folder) + script]
+        more: dict[str, Any] = {"command": command, "runtime": {"checkpoint": "1s"}}
+        tree = run_tree(name, "rai", gpus=gpus, **more)
+        self._ask("/api/v1/runs", {"document": tree}, name)
+
+    def cancel(self, name: str) -> None:
+        """Cancel a job, until that is answered."""
+        if name not in self.cancelled:
+            self.cancelled.add(name)
+            self._ask(f"/api/v1/runs/{name}/cancel", {}, f"cancel-{name}")
+
+    def _ask(self, path: str, body: dict[str, Any], key: str) -> None:
+        while True:
+            try:
+                found = self.client.post(path, json=body, headers={"Idempotency-Key": key})
+            except httpx.TransportError:
+                self.cut_off += 1
+                time.sleep(AGAIN_S)
+                continue
+            if found.status_code == 503:
+                time.sleep(AGAIN_S)
+                continue
+            assert found.status_code == 200, found.text
+            return
+
+    def phases(self) -> dict[str, str]:
+        """Return the phase of each run."""
+        items = self.client.get("/api/v1/runs", params={"limit": 1_000}).json()["items"]
+        return {each["metadata"]["name"]: each["status"]["phase"] for each in items}
+
+
+def deaths(folder: Path) -> list[str]:
+    """Return where each life ended."""
+    path = folder / DEATHS
+    return path.read_text(encoding="utf-8").split() if path.exists() else []
+
+
+@contextmanager
+def crashing(ledger: Path, port: int, instant: Instant) -> Iterator[subprocess.Popen[bytes]]:
+    words = [str(ledger), str(port), instant.value, str(KILLS)]
+    with (ledger.parent / "err.txt").open("wb") as err:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.executor.crashing", *words],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=err,
+            stderr=err,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(10)
+        sweep(Path(f"{ledger}.work"))
+
+
+def prepared(folder: Path) -> tuple[Path, str]:
+    """Return a ledger with a fleet and teams, and the token of an admin."""
+    ledger = new_ledger(folder)
+    engine = open_ledger(ledger, None)
+    token = first_token(engine)
+    engine.close()
+    assert token is not None
+    with serving(ledger) as served, served.client(token) as client:
+        body = {"documents": documents_of("fleet.yaml", "teams.yaml")}
+        assert client.post("/api/v1/apply", json=body).status_code == 200
+    return ledger, token
+
+
+def at_work(work: Path) -> tuple[Counter[str], Counter[str]]:
+    """Return how many processes, and how many keepers, each run has."""
+    ranks: Counter[str] = Counter()
+    keepers: Counter[str] = Counter()
+    for entry in Path("/proc").glob("[0-9]*"):
+        env = environ(int(entry.name))
+        home = Path(env.get(FOLDER, "/"))
+        if home.is_relative_to(work):
+            (ranks if "RANK" in env else keepers)[home.name] += 1
+    return ranks, keepers
+
+
+def settled(load: Load, work: Path) -> None:
+    """Return when every run that ends has ended, and nothing of it is left."""
+    end_s = time.monotonic() + 30
+    while True:
+        phases = load.phases()
+        busy = {name for name, phase in phases.items() if phase not in TERMINAL}
+        if busy == {f"steady-{n}" for n in range(STEADY)} and set(at_work(work)[1]) == busy:
+            return
+        assert time.monotonic() < end_s, (busy, at_work(work))
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("instant", Instant)
+def test_a_service_killed_under_load_neither_loses_nor_doubles_work(
+    tmp_path: Path, instant: Instant
+) -> None:
+    ledger, token = prepared(tmp_path)
+    work = Path(f"{ledger}.work")
+    port = _free_port()
+    headers = {"Authorization": f"Bearer {token}"}
+    url = f"http://127.0.0.1:{port}"
+    with (
+        crashing(ledger, port, instant) as process,
+        httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=30) as client,
+    ):
+        load = Load(client, tmp_path)
+        try:
+            load.go_on()
+            settled(load, work)
+        except BaseException as error:
+            error.add_note((tmp_path / "err.txt").read_text(encoding="utf-8")[-6_000:])
+            raise
+        check(load, work, instant)
+        os.killpg(process.pid, signal.SIGTERM)
+        assert process.wait(30) == 0
+        told = (tmp_path / "err.txt").read_text(encoding="utf-8")
+        assert "Traceback" not in told, told[-4_000:]
+        # Nobody serves, and they work on.
+        assert at_work(work)[0] == {f"steady-{n}": 1 for n in range(STEADY)}
+        check_ledger(ledger)
+
+
+def check(load: Load, work: Path, instant: Instant) -> None:
+    """Compare what is there with what the jobs themselves have written down."""
+    found = deaths(load.folder)
+    assert len(found) == KILLS
+    assert set(found) == set(PLACES[instant])
+    assert load.cut_off >= KILLS // 2
+    phases = load.phases()
+    assert phases.keys() == set(load.names)
+    steady = {name for name in phases if name.startswith("steady-")}
+    assert {phases[name] for name in steady} == {"Running"}
+    ranks, keepers = at_work(work)
+    # No process without a lease, no lease without its process.
+    assert ranks == dict.fromkeys(steady, 1)
+    assert keepers == dict.fromkeys(steady, 1)
+    assert not (load.folder / "twice").exists()
+    starts = [line.split() for line in (load.folder / "starts").read_text().splitlines()]
+    times = Counter((run, rank) for run, rank, _, _ in starts)
+    assert set(times.values()) == {1}
+    assert {generation for _, _, generation, _ in starts} == {"1"}
+    for name, phase in phases.items():
+        if name.startswith("quick-"):
+            assert phase == "Completed", name
+            assert (times[name, "0"], times[name, "1"]) == (1, 1)
+        elif name.startswith("held-"):
+            assert phase == "Cancelled", name
+    # Those that ran all the while are the very processes that were started first.
+    for run, _, _, pid in starts:
+        if run in steady:
+            assert environ(int(pid)).get("QUORATE_RUN") == run
+
+
+def check_ledger(ledger: Path) -> None:
+    """Verify the ledger, and that its open leases are those of what still works."""
+    words = ["--ledger", str(ledger), "ledger", "verify", "--deep"]
+    verified = subprocess.run(
+        [sys.executable, "-c", _CLI, *words], capture_output=True, text=True, check=False
+    )
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    with SqliteStore.read(ledger) as store:
+        view = Engine.open(store, SystemClock()).view
+        running = {name for name, run in view.runs.items() if run.phase is Phase.RUNNING}
+        assert {lease.fact.run for lease in view.leases.values()} == running
+        assert all(lease.ending is None for lease in view.leases.values())
+        assert len(running) == STEADY
