@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from quorate.adapters.keepers import run_folder, work_folder
+from quorate.keeper.output import OutputWriter
+from quorate.keeper.wanted import OUTPUT
 from tests.cli.shell import EXAMPLES, Shell
 
 
@@ -59,3 +62,28 @@ def test_output_that_nobody_keeps_is_refused(shell: Shell) -> None:
     assert "nobody keeps the output of run 'train': nothing here starts processes" in said.err
     assert "there is no run 'nope'" in shell("logs", "nope", "-f").err
     assert shell("logs", "train", "-f", "-o", "json").code == 2
+
+
+def test_output_that_a_service_has_kept_is_read_beside_the_ledgers_file(shell: Shell) -> None:
+    shell.ok("submit", "-f", EXAMPLES / "train.yaml")
+    kept = OutputWriter(run_folder(work_folder(str(shell.folder / "quorate.db")), "train") / OUTPUT)
+    kept.say("start 1: 2 processes on 2 GPUs", 1)
+    kept.take((0, "a1", "out"), b"one\n", 2)
+    kept.take((1, "a2", "err"), b"two\n", 3)
+    kept.take((0, "a1", "out"), b"more\n" * 2_500, 4)
+    kept.close()
+    lines = shell.ok("logs", "train").splitlines()
+    assert lines[:4] == ["quorate: start 1: 2 processes on 2 GPUs", "one", "two", "more"]
+    assert len(lines) == 2_503
+    assert shell.ok("logs", "train", "--prefix").splitlines()[:3] == [
+        "[quorate] quorate: start 1: 2 processes on 2 GPUs",
+        "[0/a1/out] one",
+        "[1/a2/err] two",
+    ]
+    assert shell.ok("logs", "train", "--from", "2", "--prefix").startswith("[1/a2/err] two\n[0/")
+    tree = shell("logs", "train", "-o", "json").json
+    assert [each["rank"] for each in tree["lines"][:3]] == [None, 0, 1]
+    assert shell("logs", "train", "--prefix", "-o", "json").code == 2
+    # One that follows ends with the run.
+    shell.ok("complete", "train")
+    assert len(shell.ok("logs", "train", "-f").splitlines()) == 2_503

@@ -235,3 +235,39 @@ def test_status_and_width_are_shown_where_people_look(shell: Shell) -> None:
     log = shell.ok("ledger", "log")
     assert "node-marked/1" in log
     assert "Start, the run was admitted: " in log
+
+
+def test_a_machine_without_gpus_is_declared_by_hand(bare: Shell) -> None:
+    bare.ok("init")
+    text = bare.ok("node", "discover", "--gpus", "4", "--flavor", "H100", "--name", "laptop")
+    bare.ok("apply", "-f", bare.file("this.yaml", text))
+    (found,) = bare("get", "nodes", "-o", "json").json["items"]
+    assert found["metadata"]["name"] == "laptop"
+    assert found["spec"] == {"flavor": "H100", "gpus": 4}
+    assert bare("node", "discover", "--gpus", "2", "-o", "json").json["spec"]["gpus"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        (("--gpus", "0"), "--gpus must be from 1 to"),
+        (("--gpus", "4", "--flavor", "a b"), "--flavor must be a name like team-a, got 'a b'"),
+        (("--gpus", "4", "--name", "-"), "--name must be a name like team-a, got '-'"),
+    ],
+)
+def test_a_node_that_cannot_be_is_not_printed(
+    bare: Shell, words: tuple[str, ...], fault: str
+) -> None:
+    said = bare("node", "discover", *words)
+    assert (said.code, said.out) == (2, "")
+    assert fault in said.err
+
+
+def test_where_no_gpu_is_found_it_is_said_how_to_declare_some(bare: Shell) -> None:
+    """With GPUs and the optional part installed it prints a document instead."""
+    said = bare("node", "discover")
+    if said.code:
+        assert said.code == 1
+        assert "to declare some all the same: quorate node discover --gpus 4" in said.err
+    else:
+        assert said.out.startswith("apiVersion: quorate.dev/v1\nkind: Node\n")

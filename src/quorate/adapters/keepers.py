@@ -26,6 +26,11 @@ LEDGER: Final = "ledger"
 """The file that says whose work lies here: runs of another ledger may have the same names."""
 
 
+def work_folder(ledger: str) -> Path:
+    """Return where the work of a ledger lies unless its service was told otherwise."""
+    return Path(f"{ledger}.work")
+
+
 def run_folder(root: Path, name: str) -> Path:
     """Return the folder of a run, which it keeps through all its lives."""
     return root / RUNS / name

@@ -20,6 +20,7 @@ from quorate.operations.table import OPERATIONS
 if TYPE_CHECKING:
     from quorate.operations.answer import Answer
     from quorate.operations.desk import AnyDesk
+    from quorate.ports.logs import Logs
 
 
 def ask(settings: Settings, name: str, asked: Struct) -> None:
@@ -106,7 +107,16 @@ def desk_of(settings: Settings, operation: Operation, asked: Struct) -> Iterator
         opened = open_to_write(settings)
     with opened as store:
         engine = Engine.open(store, clock, lottery_secret=secret)
-        yield Desk(engine, caller, settings.prefix, settings.ledger)
+        yield Desk(engine, caller, settings.prefix, settings.ledger, logs=_logs(settings.ledger))
+
+
+def _logs(ledger: str) -> Logs | None:
+    """Return what a service has kept of the output of runs, if it has run any on this machine."""
+    from quorate.adapters.keepers import work_folder
+    from quorate.adapters.logs_local import LocalLogs
+
+    folder = work_folder(ledger)
+    return LocalLogs(folder) if folder.is_dir() else None
 
 
 def print_answer(settings: Settings, found: Answer) -> None:

@@ -2,38 +2,88 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from time import sleep
+from typing import TYPE_CHECKING, Final
+
 import click
 
 from quorate.cli.completing import names_of
 from quorate.cli.settings import Settings, examples, reader
 
+if TYPE_CHECKING:
+    from quorate.operations.given_looking import LogLine
 
-@click.command(epilog=examples('quorate logs train-1 -f || echo "nobody keeps its output"'))
+PAUSE_S: Final = 0.5
+"""How long to wait for more lines in a ledger's file."""
+
+
+@click.command(
+    epilog=examples(
+        'quorate logs train-1 -f || echo "nobody keeps its output"',
+        'quorate logs train-1 --prefix || echo "nobody keeps its output"',
+    )
+)
 @click.argument("run", shell_complete=names_of("run"))
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run is over.")
+@click.option("--prefix", is_flag=True, help="Say which rank, node and stream wrote each line.")
 @click.option(
     "--from", "first", metavar="N", type=click.IntRange(min=0), default=0, help="Begin at line N."
 )
 @reader
 @click.pass_obj
-def logs(settings: Settings, *, run: str, follow: bool, first: int) -> None:
+def logs(settings: Settings, *, run: str, follow: bool, prefix: bool, first: int) -> None:
     """Show what the work of a run has written.
 
-    Output is kept by the executor that runs the work. On a ledger's file, and of a service without
-    one, there is none, and this says so with exit code 1.
+    Output is kept by the executor that runs the work; that of the local one is read beside a
+    ledger's file as well. Where there is none this says so, with exit code 1.
     """
     from quorate.cli.asking import ask
     from quorate.cli.finish import run_name
     from quorate.operations.asked_looking import RunLogs
 
-    name, target = run_name(run), settings.service()
-    if follow and not settings.is_table:
-        raise click.UsageError("-f prints lines as they come; leave out -o, or -f")
-    if target is None or not settings.is_table:
-        ask(settings, "run-logs", RunLogs(run=name, from_=first))
+    name = run_name(run)
+    if settings.is_table:
+        for line in _lines(settings, name, first, follow=follow):
+            click.echo(f"{_prefix(line)} {line.text}" if prefix else line.text)
+        return
+    if follow or prefix:
+        raise click.UsageError("-f and --prefix print lines; leave out -o, or them")
+    ask(settings, "run-logs", RunLogs(run=name, from_=first))
+
+
+def _lines(settings: Settings, run: str, first: int, *, follow: bool) -> Iterator[LogLine]:
+    target = settings.service()
+    if target is None:
+        yield from _kept(settings, run, first, follow=follow)
         return
     from quorate.cli.remote import service
 
     with service(settings, target) as client:
-        for line in client.log_lines(name, first=first, follow=follow):
-            click.echo(line.text)
+        yield from client.log_lines(run, first=first, follow=follow)
+
+
+def _kept(settings: Settings, run: str, first: int, *, follow: bool) -> Iterator[LogLine]:
+    """Yield what is kept beside a ledger's file, page by page; with ``follow`` until the end."""
+    from msgspec import convert
+
+    from quorate.cli.asking import tree_asked
+    from quorate.operations.asked_looking import LINES_MAX, RunLogs
+    from quorate.operations.given_looking import Logs
+
+    while True:
+        page = convert(tree_asked(settings, "run-logs", RunLogs(run=run, from_=first)), Logs)
+        yield from page.lines
+        first = page.next
+        if len(page.lines) == LINES_MAX:
+            continue
+        if page.ended or not follow:
+            return
+        sleep(PAUSE_S)
+
+
+def _prefix(line: LogLine) -> str:
+    """Return who wrote a line: a process, or the executor itself."""
+    if line.rank is None:
+        return "[quorate]"
+    return f"[{line.rank}/{line.node}/{line.stream}]"

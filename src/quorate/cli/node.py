@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from quorate.cli.completing import names_of
+from quorate.cli.discover import discover
 from quorate.cli.settings import Settings, examples, writer
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def _marking(command: F) -> F:
     )
 )
 def node() -> None:
-    """Say that a node failed, is back, or is to be emptied.
+    """Say that a node failed, is back, or is to be emptied; or what this machine is.
 
     A node is Ready, Cordoned (what runs there goes on, nothing new is placed) or Failed (what ran
     there is gone). One that a claim has had is given to nobody else before it was wiped. Every
@@ -140,6 +141,9 @@ def wiped(
         dry_run=dry_run,
     )
     ask(settings, "mark-node-wiped", asked)
+
+
+node.add_command(discover)
 
 
 def _node_name(name: str) -> str:

@@ -7,6 +7,7 @@
     ├── CheckpointError         a text is not a checkpoint                (ledger/errors.py)
     ├── KeyFileError            the signing key cannot be used
     ├── WorkFolderError         the folder of local work cannot be used
+    ├── GpusUnknownError        the GPUs of this machine cannot be told
     └── StoreError              the store cannot do what was asked; nothing was recorded
         ├── StaleHeadError      somebody else appended first
         ├── LedgerHeldError     another process is writing to it
@@ -41,6 +42,7 @@ from quorate.ledger.errors import (
 __all__ = [
     "CheckpointError",
     "CorruptLedgerError",
+    "GpusUnknownError",
     "Holder",
     "KeyFileError",
     "LedgerEmptyError",
@@ -68,6 +70,10 @@ class KeyFileError(QuorateError):
 
 class WorkFolderError(QuorateError):
     """The folder of local work cannot be written, or belongs to another ledger."""
+
+
+class GpusUnknownError(QuorateError):
+    """The GPUs of this machine cannot be told; the text says why."""
 
 
 class StoreError(QuorateError):

@@ -21,6 +21,7 @@ import uvicorn
 
 from quorate.adapters.clock_system import SystemClock
 from quorate.adapters.exec_local import LocalExecutor
+from quorate.adapters.keepers import work_folder
 from quorate.adapters.logs_local import LocalLogs
 from quorate.adapters.store_pages import PagedReader
 from quorate.adapters.store_sqlite import SqliteStore
@@ -65,7 +66,16 @@ class Extras:
 
 
 def _work_folder(configuration: Configuration) -> Path:
-    return Path(configuration.work_folder or f"{configuration.ledger}.work")
+    if configuration.work_folder:
+        return Path(configuration.work_folder)
+    return work_folder(configuration.ledger)
+
+
+def _logs(configuration: Configuration) -> LocalLogs | None:
+    """Return who keeps the output of runs; None where none was ever run here."""
+    folder = _work_folder(configuration)
+    has_any = configuration.executor == "local" or folder.is_dir()
+    return LocalLogs(folder) if has_any else None
 
 
 class Daemon:
@@ -100,7 +110,7 @@ class Daemon:
             metrics=service_metrics(path),
             clock=clock,
             reading=lambda: PagedReader(path),
-            logs=LocalLogs(_work_folder(configuration)),
+            logs=_logs(configuration),
         )
         async with AsyncExitStack() as stack:
             stack.callback(listening.close)
