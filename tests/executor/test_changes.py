@@ -19,7 +19,7 @@ import pytest
 from quorate.adapters.exec_local import LocalExecutor
 from quorate.adapters.keepers import KEEPER_LOG, LIVE
 from quorate.keeper.main import LOSSES_MAX
-from quorate.keeper.wanted import STATUS_FILE, WANTED_FILE, read_status
+from quorate.keeper.wanted import OUTPUT, STATUS_FILE, WANTED_FILE, read_status
 from quorate.model.events import EndReason, Role, StartReason
 from quorate.ports.errors import WorkFolderError
 from quorate.ports.executor import EndLease, FenceNode, LeaseGone, RunExited, StopLease
@@ -201,6 +201,19 @@ def test_work_whose_keeper_is_killed_goes_on_from_its_checkpoint_three_times(pla
         "its work was lost 4 times together with its keeper; look at the machine",
     )
     assert not place.ranks("r")
+
+
+def test_a_run_whose_keeper_cannot_work_fails_and_says_where_to_look(place: Room) -> None:
+    place.home("r").mkdir(parents=True)
+    (place.home("r") / OUTPUT).write_text("in the way of the folder of this name")
+    place.launch("r", *WAITING)
+    found = place.exited("r")
+    assert found.code == 126
+    log = place.home("r") / KEEPER_LOG
+    assert found.note == f"its keeper cannot work, and has died 5 times; see {log}"
+    assert "FileExistsError" in log.read_text()
+    place.end("r/0")
+    place.until(lambda: not any((place.folder / LIVE).iterdir()), "it is forgotten")
 
 
 def test_two_keepers_at_once_are_one(place: Room) -> None:

@@ -22,6 +22,7 @@ from quorate.adapters.keepers import Keepers, run_folder
 from quorate.adapters.local_book import Book, nothing_wanted
 from quorate.keeper.wanted import (
     ROOM_FIFO,
+    Exited,
     Status,
     UnreadableError,
     Wanted,
@@ -39,6 +40,8 @@ LOOK_EVERY_S: Final = 2.0
 AGAIN_S: Final = 0.1
 """How long until a keeper is looked for again that did not listen."""
 READ_BYTES: Final = 64 * 1024
+CODE_NOT_KEPT: Final = 126
+"""How a run has exited that no keeper can work for."""
 
 
 class LocalExecutor:
@@ -63,6 +66,7 @@ class LocalExecutor:
         self._thread = Thread(target=self._work, name="executor", daemon=True)
         # For its own thread: when to look again at runs that could not be seen to.
         self._late: dict[str, float] = {}
+        self._unreadable: set[str] = set()
 
     def listen(self, wake: Callable[[], None]) -> None:
         """Have ``wake`` called, from another thread, whenever there is something to report."""
@@ -263,7 +267,13 @@ class LocalExecutor:
             if not self._keepers.poke(name):
                 self._late[name] = monotonic() + AGAIN_S
         elif is_stray or _needs_keeper(wanted, status):
-            self._keepers.start(name)
+            why_not = self._keepers.why_not(name)
+            if why_not and status is not None and not status.slots:
+                # It never got as far as to start anything: then nothing can be left of it.
+                exited = Exited(life=wanted.life, code=CODE_NOT_KEPT, note=why_not)
+                status = replace(status, exited=exited)
+            else:
+                self._keepers.start(name)
         return self._keep(name, wanted, status or Status()) or is_idle
 
     def _read_status(self, name: str) -> Status | None:
@@ -271,7 +281,9 @@ class LocalExecutor:
         try:
             return read_status(run_folder(self._folder, name)) or Status()
         except UnreadableError as error:
-            _LOG.warning("what has become of run %s is not known: %s", name, error)
+            if name not in self._unreadable:
+                self._unreadable.add(name)
+                _LOG.warning("what has become of run %s is not known: %s", name, error)
             return None
 
     def _keep(self, name: str, wanted: Wanted, status: Status) -> bool:
@@ -286,6 +298,7 @@ class LocalExecutor:
                     self._exited[name] = None
                 return is_news
             self._keepers.forget(name)
+            self._unreadable.discard(name)
             self._book.drop(name)
             for kept in (self._told, self._status, self._exited):
                 kept.pop(name, None)

@@ -22,6 +22,8 @@ LIVE: Final = "live"
 HOME: Final = "home"
 """The folder in which the work of a run starts that names none."""
 KEEPER_LOG: Final = "keeper.log"
+DEATHS_MAX: Final = 5
+"""How often a keeper is started in vain, one time after another."""
 LEDGER: Final = "ledger"
 """The file that says whose work lies here: runs of another ledger may have the same names."""
 
@@ -42,6 +44,7 @@ class Keepers:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._started: dict[str, subprocess.Popen[bytes]] = {}
+        self._deaths: dict[str, int] = {}
 
     def open(self) -> None:
         """Make the folders that are missing."""
@@ -77,9 +80,10 @@ class Keepers:
             if code is None:
                 return True
             del self._started[name]
-            if code != 0:
-                folder = run_folder(self._root, name)
-                _LOG.warning("the keeper of run %s has ended with %d: %s", name, code, folder)
+            self._deaths[name] = self._deaths.get(name, 0) + 1 if code else 0
+            if code:
+                log = run_folder(self._root, name) / KEEPER_LOG
+                _LOG.warning("the keeper of run %s has ended with %d: %s", name, code, log)
         try:
             lock = os.open(run_folder(self._root, name) / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -95,6 +99,14 @@ class Keepers:
     def forget(self, name: str) -> None:
         """Note that nobody keeps the run, and nobody has to."""
         (self._root / LIVE / name).unlink(missing_ok=True)
+        self._deaths.pop(name, None)
+
+    def why_not(self, name: str) -> str:
+        """Return why no keeper can work for a run, if several have died one after another."""
+        if self._deaths.get(name, 0) < DEATHS_MAX:
+            return ""
+        log = run_folder(self._root, name) / KEEPER_LOG
+        return f"its keeper cannot work, and has died {DEATHS_MAX} times; see {log}"
 
     def start(self, name: str) -> None:
         """Start a keeper, which ends at once if there is another."""

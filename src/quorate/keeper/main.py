@@ -140,9 +140,12 @@ class Keeper:
         status = self._status
         if not status.slots:
             return
-        # Nobody is to blame when the machine itself was started anew.
-        losses = status.losses + (status.boot == processes.boot_id())
         exited = status.exited
+        if status.boot != processes.boot_id():
+            self._say("the machine was started anew, and so is the work")
+            self._status = replace(status, slots=())
+            return
+        losses = status.losses + 1
         if losses > LOSSES_MAX:
             note = f"its work was lost {losses} times together with its keeper; look at the machine"
             exited = Exited(life=status.life, code=CODE_LOST, note=note)

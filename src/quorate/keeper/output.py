@@ -8,6 +8,7 @@ so that no run fills a disk; a line keeps its number.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ SEGMENT_BYTES: Final = 4 * 1024 * 1024
 SEGMENTS_MAX: Final = 16
 LINE_BYTES_MAX: Final = 64 * 1024
 """A longer line is kept as several."""
+_HEAD: Final = re.compile(rb"(\d+) (-?\d+) ([!-~]+) (out|err) (\d+) (\d+)\n")
+"""When, rank, node, stream, how many lines, how many bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,26 +153,32 @@ def _counted(path: Path) -> tuple[int, int]:
 def _records(file: IO[bytes], number: int, first: int = 0) -> Iterator[tuple[Chunk, int]]:
     """Yield each whole record with a line from ``first`` on, and where it ends.
 
-    One that is half written is not there yet.
+    One that is half written is not there yet, and after one that is damaged nothing is.
     """
     while head := file.readline():
         if not head.endswith(b"\n"):
             return
-        at_ms, rank, node, stream, count, size = head.decode().split()
+        found = _HEAD.fullmatch(head)
+        if found is None:
+            return
+        at_ms, rank, node, stream, count, size = found.groups()
         if number + int(count) <= first:
             file.seek(int(size), os.SEEK_CUR)
             number += int(count)
             continue
         body = file.read(int(size))
-        if len(body) < int(size):
+        lines = tuple(body.split(b"\n")[:-1])
+        if len(body) < int(size) or len(lines) != int(count):
             return
-        chunk = Chunk(
-            first=number,
-            at_ms=int(at_ms),
-            rank=int(rank),
-            node=node,
-            stream=stream,
-            lines=tuple(body.split(b"\n")[:-1]),
+        yield (
+            Chunk(
+                first=number,
+                at_ms=int(at_ms),
+                rank=int(rank),
+                node=node.decode(),
+                stream=stream.decode(),
+                lines=lines,
+            ),
+            file.tell(),
         )
         number += int(count)
-        yield chunk, file.tell()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -108,3 +109,35 @@ def test_pages_follow_one_another(tmp_path: Path) -> None:
         (None, "-", "err"),
         (1, "n2", "err"),
     ]
+
+
+def test_what_is_damaged_hides_nothing_that_is_written_later(tmp_path: Path) -> None:
+    writer = OutputWriter(tmp_path)
+    writer.take(A, b"one\n", 1)
+    writer.close()
+    (path,) = output.segments(tmp_path)
+    path.write_bytes(path.read_bytes() + b"\x00garbage 7\n")
+    assert lines(tmp_path) == [b"one"]
+    writer = OutputWriter(tmp_path)
+    writer.take(A, b"two\n", 1)
+    writer.close()
+    assert lines(tmp_path) == [b"one", b"two"]
+
+
+def test_lines_that_the_disk_does_not_take_are_counted_and_leave_no_half(tmp_path: Path) -> None:
+    writer = OutputWriter(tmp_path)
+    writer.take(A, b"one\n", 1)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    (path,) = output.segments(tmp_path)
+    # Room for half of what is written next.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 20, limits[1]))
+    try:
+        writer.take(A, b"lost, as it does not fit\nlost too\n", 2)
+        writer.take(B, b"as well, and rather long\n", 3)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert lines(tmp_path) == [b"one"]
+    writer.take(A, b"four\n", 4)
+    writer.close()
+    note = b"quorate: 3 lines were lost: the disk did not take them"
+    assert lines(tmp_path) == [b"one", note, b"four"]

@@ -1,0 +1,233 @@
+"""Real jobs of a real service: what people ask for, and what becomes of the processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+import pytest
+
+from quorate.adapters.exec_local import LocalExecutor
+from quorate.adapters.keepers import run_folder, work_folder
+from quorate.adapters.logs_local import LocalLogs
+from quorate.service.config import configured
+from quorate.service.daemon import Daemon, Extras
+from tests.executor.room import PYTHON, is_alive, marked, sweep
+from tests.executor.test_ends import SAVING
+from tests.executor.test_training import documents
+from tests.service.serving import Served, new_ledger, serving
+from tests.service.test_daemon import client, program
+from tests.service.worlds import run_tree
+
+WAIT_S = 20.0
+STUBBORN = ["sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done"]
+T = TypeVar("T")
+
+
+@dataclass
+class Asking:
+    """Somebody who asks a service for work, and looks at this machine."""
+
+    client: httpx.Client
+    ledger: Path
+
+    def post(self, path: str, body: dict[str, Any] | None = None) -> None:
+        """Ask for something that must not be refused."""
+        found = self.client.post(f"/api/v1/{path}", json=body or {})
+        assert found.status_code == 200, found.text
+
+    def submit(self, name: str, gpus: int, command: list[str], **more: Any) -> None:
+        """Submit a run, and wait until all its processes have said something."""
+        more = {"runtime": {"checkpoint": "2s", "expectedDuration": "1h"}} | more
+        self.post("runs", {"document": run_tree(name, "ours", gpus, command=command, **more)})
+
+    def status(self, name: str) -> dict[str, Any]:
+        """Return what becomes of a run."""
+        found: dict[str, Any] = self.client.get(f"/api/v1/runs/{name}").json()["status"]
+        return found
+
+    def phase(self, name: str) -> str:
+        """Return the phase of a run."""
+        return str(self.status(name)["phase"])
+
+    def lines(self, name: str) -> list[str]:
+        """Return what a run has written."""
+        logs = LocalLogs(work_folder(str(self.ledger)))
+        found = logs.read(name, first=0, limit=1_000)
+        return [] if found is None else [line.text for line in found.lines]
+
+    def ranks(self, name: str) -> dict[int, dict[str, str]]:
+        """Return the processes of a run, but for its keeper."""
+        folder = run_folder(work_folder(str(self.ledger)), name)
+        return {pid: env for pid, env in marked(folder).items() if "RANK" in env}
+
+    def until(self, look: Callable[[], T], what: str, wait_s: float = WAIT_S) -> T:
+        """Return what ``look`` finds, as soon as it finds anything."""
+        end_s = time.monotonic() + wait_s
+        while not (found := look()):
+            assert time.monotonic() < end_s, what
+            time.sleep(0.01)
+        return found
+
+    def is_up(self, name: str, count: int) -> bool:
+        """Return whether so many processes of a run have begun."""
+        return self.lines(name).count("up") >= count
+
+
+@contextmanager
+def asking(served: Served, ledger: Path) -> Iterator[Asking]:
+    """Ask a service that runs in this process."""
+    with served.client(served.token) as found:
+        yield Asking(found, ledger)
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Iterator[Asking]:
+    """Return somebody who asks a service with eight GPUs on four nodes."""
+    ledger = new_ledger(tmp_path)
+    try:
+        with serving(ledger, {"executor": "local"}) as served, asking(served, ledger) as found:
+            found.post("apply", {"documents": documents()})
+            yield found
+    finally:
+        sweep(work_folder(str(ledger)))
+
+
+def test_a_failed_node_is_empty_at_once_though_its_run_only_waits_again(asked: Asking) -> None:
+    asked.submit("r", 4, STUBBORN, locality={"groupGPUs": 4})
+    asked.until(lambda: asked.is_up("r", 4), "all work")
+    node = next(iter(asked.ranks("r").values()))["QUORATE_NODE"]
+    others = [pid for pid, env in asked.ranks("r").items() if env["QUORATE_NODE"] != node]
+    asked.post(f"nodes/{node}/fail")
+    gone = lambda: all(env["QUORATE_NODE"] != node for env in asked.ranks("r").values())  # noqa: E731
+    asked.until(gone, "the node is empty", 1.5)
+    # The others have the time that they were promised, and then it starts on other nodes.
+    asked.until(lambda: not any(is_alive(pid) for pid in others), "they are gone")
+    asked.until(lambda: asked.is_up("r", 8), "it starts again")
+    assert node not in {env["QUORATE_NODE"] for env in asked.ranks("r").values()}
+
+
+def test_a_run_that_a_person_completes_is_gone_before_others_have_its_gpus(asked: Asking) -> None:
+    asked.submit("r", 8, STUBBORN)
+    asked.until(lambda: asked.is_up("r", 8), "all work")
+    before = list(asked.ranks("r"))
+    asked.submit("next", 8, ["sh", "-c", "echo up; sleep 1000"])
+    asked.post("runs/r/complete", {"note": "good enough"})
+    assert asked.phase("r") == "Running"
+    asked.until(lambda: asked.ranks("next"), "the next one starts")
+    assert not any(is_alive(pid) for pid in before)
+    assert asked.phase("r") == "Completed"
+
+
+@pytest.mark.parametrize("ending", ["done", "0"])
+def test_one_that_ends_while_it_is_drained_is_done_or_goes_on(asked: Asking, ending: str) -> None:
+    asked.submit("r", 2, [PYTHON, "-c", SAVING, ending], runtime={"checkpoint": "20s"})
+    asked.until(lambda: asked.is_up("r", 2), "both work")
+    node = next(iter(asked.ranks("r").values()))["QUORATE_NODE"]
+    asked.post(f"nodes/{node}/drain")
+    if ending == "done":
+        asked.until(lambda: asked.phase("r") == "Completed", "it completes")
+    else:
+        asked.until(lambda: asked.is_up("r", 4), "it goes on elsewhere")
+        assert node not in {env["QUORATE_NODE"] for env in asked.ranks("r").values()}
+
+
+def test_one_that_fails_tells_its_owner_why(asked: Asking) -> None:
+    asked.submit("r", 2, ["sh", "-c", 'echo "no such layer" >&2; exit 3'])
+    asked.until(lambda: asked.phase("r") == "Failed", "it fails")
+    shown = asked.client.get("/api/v1/runs/r/describe").text + str(asked.status("r"))
+    assert "exited with code 3: no such layer" in shown
+
+
+def test_without_a_command_there_is_nothing_to_wait_for(asked: Asking) -> None:
+    body = {"document": run_tree("bare", "ours", 2, sparesPerGroup=2)}
+    asked.post("runs", body)
+    assert asked.phase("bare") == "Running"
+    asked.post("runs/bare/cancel")
+    asked.until(lambda: asked.phase("bare") == "Cancelled", "it is gone at once", 5)
+
+
+def break_down() -> None:
+    """Do what a bug does."""
+    raise RuntimeError("a bug")
+
+
+class BreakableDaemon(Daemon):
+    """A daemon whose executor can be broken, as a bug would."""
+
+    executor: LocalExecutor
+
+    def _room(self) -> LocalExecutor:
+        self.executor = LocalExecutor(Path(f"{self._configuration.ledger}.work"))
+        return self.executor
+
+
+class BreakableServed(Served):
+    """Such a daemon in a thread."""
+
+    def __init__(self, ledger: Path) -> None:
+        super().__init__(ledger, {"executor": "local"}, Extras())
+        flags = {"listen": "127.0.0.1:0", "ledger": str(ledger), "executor": "local"}
+        self.daemon = BreakableDaemon(configured(flags, {}, None))
+
+
+def test_a_service_whose_executor_has_ended_by_a_bug_is_not_ready(tmp_path: Path) -> None:
+    ledger = new_ledger(tmp_path)
+    served = BreakableServed(ledger)
+    served.start()
+    assert isinstance(served.daemon, BreakableDaemon)
+    try:
+        with asking(served, ledger) as asked:
+            asked.post("apply", {"documents": documents()})
+            served.daemon.executor.listen(break_down)
+            asked.submit("r", 1, ["sh", "-c", "echo up; sleep 1000"])
+            asked.until(lambda: asked.client.get("/readyz").status_code == 503, "it is noticed")
+            told = asked.client.get("/readyz").json()["detail"]
+            assert "the executor has ended by a bug" in told
+            assert asked.phase("r") == "Running"
+    finally:
+        served.stop()
+        sweep(work_folder(str(ledger)))
+
+
+def test_a_service_is_replaced_while_its_work_goes_on(tmp_path: Path) -> None:
+    words = ("--init", "--ledger", "l.db", "--executor", "local")
+    work = tmp_path / "l.db.work"
+    try:
+        with program(tmp_path, *words) as first:
+            with client(first.wait_ready(), first.token) as found:
+                asked = Asking(found, tmp_path / "l.db")
+                asked.post("apply", {"documents": documents()})
+                asked.submit("r", 2, ["sh", "-c", "echo up; sleep 1000"])
+                asked.until(lambda: asked.is_up("r", 2), "both work")
+                pids = list(asked.ranks("r"))
+            token = first.token
+            assert first.end() == 0
+            assert "1 runs go on working" in first.err
+        assert all(is_alive(pid) for pid in pids)
+        with program(tmp_path, *words) as second:
+            with client(second.wait_ready(), token) as found:
+                asked = Asking(found, tmp_path / "l.db")
+                assert list(asked.ranks("r")) == pids
+                os.kill(pids[0], signal.SIGKILL)
+                asked.until(lambda: asked.phase("r") == "Failed", "it is seen")
+                assert not asked.ranks("r")
+            assert second.end() == 0
+            assert "Traceback" not in second.err
+        # Another ledger of the same name would go on from the checkpoints of this one.
+        for name in tmp_path.glob("l.db*"):
+            if name.is_file():
+                name.unlink()
+        with program(tmp_path, *words) as third:
+            assert third.process.wait(30) == 4
+            assert "has the work of another ledger" in third.err
+            assert "move it away, or name another one with --work-folder" in third.err
+    finally:
+        sweep(work)
