@@ -80,12 +80,13 @@ def commands_of(view: StateView, reports: Sequence[Report]) -> Iterator[Command]
     """Yield the commands that bring ``reports`` into the ledger.
 
     Yields nothing for what the ledger has already, or has given up: an exit of a life of the run
-    that is over must not end the next one. Work that ends under a claim leaves the claim as it is.
+    that is over must not end the next one. Work that ends under a claim leaves the claim as it is,
+    and what somebody has cancelled or completed by hand stays that, however its work ends.
     """
     for report in reports:
         match report:
             case RunExited():
-                if report.lease not in view.leases or view.runs[report.run].spec.sensitive:
+                if report.lease not in view.leases or _is_settled(view, report.run):
                     continue
                 if report.code == 0:
                     yield Complete(report.run, has_gone=True)
@@ -101,3 +102,10 @@ def commands_of(view: StateView, reports: Sequence[Report]) -> Iterator[Command]
                     yield Wiped(report.node, report.is_clean, report.claim, report.note)
             case _:
                 assert_never(report)
+
+
+def _is_settled(view: StateView, run: str) -> bool:
+    """Return whether it is decided what becomes of a run, whatever becomes of its work."""
+    record = view.runs[run]
+    is_ending = record.stopping is not None and record.stopping.outcome is not None
+    return record.spec.sensitive or is_ending
