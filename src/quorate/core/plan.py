@@ -111,16 +111,18 @@ def foretell(
 def foretell_new(
     view: StateView, runs: Sequence[Run], now_ms: int, *, has_executor: bool = False
 ) -> list[Forecast] | tuple[Refusal, ...]:
-    """Return what is known about each of ``runs``, as if those before it were submitted too."""
+    """Return what is known about each of ``runs``, as if those before it were submitted too.
+
+    None of them is there yet; the refusals of the first that would not be accepted, where one is.
+    """
+    now_ms = max(now_ms, view.at_ms)
     found: list[Forecast] = []
     state: StateView = view
     for run in runs:
-        forecast = foretell(state, run, now_ms, has_executor=has_executor)
-        if not isinstance(forecast, Forecast):
-            return forecast
-        found.append(forecast)
         after = _after(state, Submit(run), now_ms, has_executor=has_executor)
-        assert isinstance(after, State), run.name
+        if not isinstance(after, State):
+            return after
+        found.append(_told(Seen(after, now_ms, has_executor), after, after.runs[run.name], None))
         state = after
     return found
 

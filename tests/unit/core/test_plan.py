@@ -219,6 +219,20 @@ def test_new_runs_are_planned_one_after_the_other() -> None:
     assert life.state.runs == {}
 
 
+def test_each_new_run_is_told_what_it_would_be_told_after_those_before_it() -> None:
+    life = new_life(lost_max_hours=0)
+    runs = [work("a", 16), work("b", 16, "two"), work("c", 4, "three", 2 * LONG_MS)]
+    planned = foretell_new(life.state, runs, NOW_MS)
+    one_by_one = []
+    for each in runs:
+        one_by_one.append(foretell(life.state, each, NOW_MS))
+        life.do(Submit(each))
+    assert planned == one_by_one
+    refused = foretell_new(life.state, [work("d", 4), work("e", 4, "nobody")], NOW_MS)
+    assert isinstance(refused, tuple)
+    assert "there is no owner 'nobody'" in refused[0].subject
+
+
 def test_what_would_not_be_accepted_is_refused() -> None:
     life = new_life()
     found = foretell(life.state, work("a", 8, "nobody"), NOW_MS)
