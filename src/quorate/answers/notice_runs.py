@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from quorate.answers.notice import Known, NoticeKind, Told
 from quorate.answers.reason_words import ended
+from quorate.answers.veil import unnamed
 from quorate.answers.words import gpus, percent, slots
 from quorate.documents.times import time_text
 from quorate.model.amounts import PPM
@@ -147,7 +148,7 @@ def _started(run: str, tale: _Tale, known: Known) -> Told:
 
 def _moved(seq: int, event: ReservationMoved, known: Known) -> Told:
     run = event.reservation.rpartition("@")[0]
-    start_ms = event.planned_start_ms
+    start_ms, cause = event.planned_start_ms, unnamed(event.cause)
     if start_ms is None:
         what = f"run/{run} has no promised start any more"
         look = f"What would start it: quorate explain {run}"
@@ -160,14 +161,14 @@ def _moved(seq: int, event: ReservationMoved, known: Known) -> Told:
         **_about(run, known),
         text=(
             f"{what} ({event.status}), for {gpus(event.slice.gpus)} of {event.slice.flavor}: "
-            f"{event.cause}. {look}"
+            f"{cause}. {look}"
         ),
         facts={
             "reservation": event.reservation,
             "status": event.status.value,
             "plannedStart": None if start_ms is None else time_text(start_ms),
             "gpus": event.slice.gpus,
-            "cause": event.cause,
+            "cause": cause,
         },
     )
 

@@ -26,6 +26,7 @@ from quorate.model.events import (
 from quorate.model.records import ReservationRecord
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.view import StateView
+from quorate.model.words import counted
 
 OTHERS: Final = "(others)"
 """What everything is called that is not for whoever asks to see; nothing else can be called so."""
@@ -35,6 +36,20 @@ _OVERDUE: Final = re.compile(r"(overdue: )([^;]+)()")
 _MOVED: Final = re.compile(r"(reservation )(\S+)(, made before it, has moved)")
 """Where names stand in the causes that ``core/replan.py`` records, and in ``sentence``."""
 _TAKEN: Final = re.compile(r"Run/([^ ]+): (.+) \([A-Za-z]+\)")
+
+
+def unnamed(cause: str) -> str:
+    """Return why a promised start moved without any name: how many there are is told in its place.
+
+    For what is read where nobody knows who reads it.
+    """
+    cause = _KEPT.sub(lambda m: f"{m[1]}{_how_many(m[2], 'reservation')}{m[3]}", cause)
+    cause = _OVERDUE.sub(lambda m: f"{m[1]}{_how_many(m[2], 'run')}", cause)
+    return _MOVED.sub("a reservation that was made before it has moved", cause)
+
+
+def _how_many(names: str, what: str) -> str:
+    return counted(len(names.split(", ")), what)
 
 
 @dataclass(frozen=True, slots=True)

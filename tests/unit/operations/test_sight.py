@@ -17,14 +17,24 @@ from msgspec.structs import replace
 from quorate.answers.exits import CommandError
 from quorate.documents import to_json
 from quorate.operations import asked as ask
-from quorate.operations import asked_fleet, asked_ledger, asked_looking, asked_money, asked_service
+from quorate.operations import (
+    asked_fleet,
+    asked_ledger,
+    asked_looking,
+    asked_money,
+    asked_notices,
+    asked_service,
+)
 from quorate.operations.answer import Answer
+from quorate.operations.answering import check_role
+from quorate.operations.asked import PAGE_MAX
 from quorate.operations.caller import Caller, Role
 from quorate.operations.desk import Desk
-from quorate.operations.following import follow
 from quorate.operations.operation import DRY_RUN, Effect
 from quorate.operations.table import OPERATIONS
 from tests.unit.operations.two_tenants import MANAGER, OF_TENANT, TwoTenants
+
+pytestmark = pytest.mark.slow
 
 _WORK: Final = "half short elastic waits front behind filler late after"
 RUNS: Final = tuple(f"mine-{name}" for name in _WORK.split())
@@ -130,6 +140,8 @@ OTHERS: Final[dict[str, tuple[Struct, ...]]] = {
         *(asked_ledger.ListEvents(about=f"node/{name}") for name in NAMES["node"]),
         *(asked_ledger.ListEvents(run=name) for name in RUNS),
     ),
+    "list-notices": (asked_notices.ListNotices(first=1, limit=PAGE_MAX),),
+    "watch-notices": (asked_notices.WatchNotices(first=1),),
     "verify-ledger": (asked_ledger.VerifyLedger(deep=True),),
     "show-lottery": (asked_service.Nothing(),),
     "verify-lottery": (asked_service.Nothing(),),
@@ -161,18 +173,11 @@ def questions(operation: str) -> tuple[Struct, ...]:
 
 
 ASKED: Final = [name for name in OPERATIONS if name not in NOT_FOR_TENANTS.split()]
-STAGES: Final = [
-    (False, 0),
-    pytest.param((True, 0), marks=pytest.mark.slow),
-    pytest.param((False, 30), marks=pytest.mark.slow),
-]
+STAGES: Final = [(False, 0), (True, 0), (False, 30)]
 """Whether there are conflicts over the shared nodes, and how long nothing was recorded."""
 
 
 def test_every_operation_is_asked() -> None:
-    assert {name for name in ASKED if OPERATIONS[name].effect is not Effect.STREAM} == {
-        name for name in ASKED if name != "watch-events"
-    }
     for name in ASKED:
         assert questions(name) or name in ("get-claim", "describe-claim"), name
 
@@ -190,8 +195,9 @@ def answered(stage: TwoTenants, caller: Caller, name: str, asked: Struct) -> str
     operation = OPERATIONS[name]
     try:
         if operation.effect is Effect.STREAM:
-            follower = follow(Desk(stage.engine, caller), operation, asked)
-            return json.dumps([tree for _, tree in follower.read(limit=10_000)])
+            check_role(caller, operation)
+            reading = operation.handle()(Desk(stage.engine, caller), asked, operation)
+            return json.dumps([tree for _, tree in reading.read(limit=10_000)])
         return text_of(stage.ask(caller, name, asked))
     except CommandError as error:
         refusals = json.dumps([repr(each) for each in error.refusals])

@@ -1,0 +1,197 @@
+"""Names of others are put away, wherever they stand; one's own stay."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from quorate.answers.contests import contest_lines, contest_tree
+from quorate.answers.explanation import explanation_lines
+from quorate.answers.veil import OTHERS, Veil, unnamed
+from quorate.answers.veiled import veiled_effect, veiled_explanation, veiled_forecast
+from quorate.core.commands import Submit, Wiped
+from quorate.core.contest import Contest, Entrant
+from quorate.core.cuts import Candidate
+from quorate.core.decide import decide
+from quorate.core.effect import Effect, Moved
+from quorate.core.explain import Explanation
+from quorate.core.grounds import Danger
+from quorate.core.plan import Forecast
+from quorate.core.quota_holders import Holder, QuotaInTheWay
+from quorate.core.remedy import Remedy, RemedyKind
+from quorate.core.resolver import Drawn
+from quorate.model.apply import apply_all
+from quorate.model.events import CutStep, EndReason, LeaseEnded, Scope
+from quorate.model.records import Phase
+from quorate.model.refusal import Refusal, RefusalCode, sentence
+from quorate.testing.world import NOW_MS, budget, envelope, fleet, run, world
+
+
+@pytest.fixture(scope="module")
+def veil() -> Veil:
+    """Return what one sees who is of ``me``, beside ``you``."""
+    money = [budget(owner, owner, envelope("e", 8)) for owner in ("me", "you")]
+    state = world(nodes=fleet({"A": 16}), budgets=money)
+    for owner in ("me", "you"):
+        found = decide(state, Submit(run(f"of-{owner}", 4, owner)), now_ms=NOW_MS, actor="test")
+        apply_all(state, found.events)
+    return Veil(state, frozenset({"me"}))
+
+
+def reserved(gpus: int) -> Refusal:
+    """Return that room is kept for one of each."""
+    return Refusal(
+        code=RefusalCode.RESERVED, subject="of-you@1, of-me@1, of-you@2", wanted=gpus, short=gpus
+    )
+
+
+@pytest.mark.parametrize("gpus", [1, 4])
+@pytest.mark.parametrize(
+    ("after", "told"),
+    [
+        ("", ""),
+        ("; overdue: of-you, of-me", "; overdue: (others), of-me"),
+        ("; overdue: of-you; no conflict: why", "; overdue: (others); no conflict: why"),
+    ],
+)
+def test_a_cause_names_ones_own_only(veil: Veil, gpus: int, after: str, told: str) -> None:
+    said = sentence(reserved(gpus))
+    assert veil.text(said + after) == said.replace("of-you@1", OTHERS).replace(", of-you@2", "") + (
+        told
+    )
+    assert Veil(veil.view).text(said + after) == said + after
+    assert sentence(veil.refusal(reserved(gpus))) == veil.text(said)
+
+
+def test_where_nobody_knows_who_reads_a_cause_names_nobody() -> None:
+    said = f"{sentence(reserved(4))}; overdue: of-you; no conflict: why"
+    assert unnamed(said) == (
+        "it would not be gone in time: room is kept for 3 reservations, 4 of 4 GPUs short; "
+        "overdue: 1 run; no conflict: why"
+    )
+    moved = "reservation of-you@1, made before it, has moved"
+    assert unnamed(moved) == "a reservation that was made before it has moved"
+
+
+def test_a_reservation_that_has_moved_is_named_to_its_own(veil: Veil) -> None:
+    said = "reservation {}, made before it, has moved"
+    assert veil.text(said.format("of-you@1")) == said.format(OTHERS)
+    assert veil.text(said.format("of-me@1")) == said.format("of-me@1")
+
+
+def test_the_run_whose_spare_it_was_is_not_named_to_whoever_filled_it(veil: Veil) -> None:
+    ended = LeaseEnded(
+        at_ms=NOW_MS,
+        actor="you/ann",
+        lease="of-me/0",
+        reason=EndReason.RECLAIMED_BY_SPARE,
+        end_ms=NOW_MS,
+        detail="of-you",
+    )
+    told = veil.event(ended)
+    assert isinstance(told, LeaseEnded)
+    assert (told.detail, told.actor, told.lease) == (OTHERS, OTHERS, "of-me/0")
+    assert Veil(veil.view).event(ended) is ended
+
+
+def contest() -> Contest:
+    """Return a conflict over a run of each, in which both are drawn."""
+    cut = Candidate(CutStep.LOTTERY, "of-you", 0, 4, ("of-you/0",), ())  # type: ignore[arg-type]
+    entrants = tuple(
+        Entrant(
+            owner=owner,
+            run=f"of-{owner}",
+            gpus=4,
+            odds=Fraction(1, 2),
+            owner_odds=Fraction(1, 2),
+            cut=1,
+        )
+        for owner in ("me", "you")
+    )
+    return Contest(
+        conflict="",
+        scope=Scope("default", "H100", ()),
+        at_ms=NOW_MS,
+        deficit=4,
+        short=4,
+        size_max=16,
+        cuts=(cut,),
+        entrants=entrants,
+        draws=2,
+        sample=Drawn((cut,), (("you", "of-you"), ("me", "of-me")), frozenset({"of-you"})),
+        lost_gpu_ms=0,
+    )
+
+
+def test_who_would_enter_a_conflict_is_named_to_their_own(veil: Veil) -> None:
+    danger = Danger(
+        conflict="", reservation="of-you@1", at_ms=0, is_certain=True, odds=None, cut=0, draws=0
+    )
+    forecast = Forecast(
+        run=run("of-me", 4, "me"),
+        now_ms=NOW_MS,
+        phase=Phase.PENDING,
+        recorded_phase=Phase.PENDING,
+        overdue=("of-you", "of-me"),
+        contest=contest(),
+        dangers=(danger,),
+    )
+    told = veiled_forecast(forecast, veil)
+    assert isinstance(told.contest, Contest)
+    text = f"{contest_lines(told.contest, NOW_MS)}{contest_tree(told.contest)}{told.dangers}"
+    assert "you" not in text
+    assert "of-me" in text
+    assert told.overdue == (OTHERS, "of-me")
+    assert veiled_forecast(forecast, Veil(veil.view)) is forecast
+
+
+def test_an_explanation_counts_those_it_does_not_name(veil: Veil) -> None:
+    wiped = Wiped("a0000", is_clean=True, claim="of-you")
+    remedy = Remedy(
+        kind=RemedyKind.WIPE_NODE,
+        target_kind="node",
+        target_name="a0000",
+        changes=(),
+        effect="once it is clean after claim of-you, of-me starts with 4 GPUs",
+        command=("quorate", "node", "wiped", "a0000", "--after", "of-you"),
+        trial=wiped,
+    )
+    holders = tuple(
+        Holder(run=f"of-{owner}", owner=owner, nodes=1, gpus=4) for owner in ("me", "you")
+    )
+    quota = QuotaInTheWay(
+        code=RefusalCode.MAX_NODES,
+        tenant="top",
+        current=2,
+        wanted=1,
+        limit=2,
+        holders=holders,
+        others=3,
+    )
+    found = Explanation(
+        run="of-me",
+        phase=Phase.PENDING,
+        recorded_phase=Phase.PENDING,
+        since_ms=NOW_MS,
+        refusal=reserved(4),
+        quotas=(quota,),
+        remedies=(remedy,),
+    )
+    told = veiled_explanation(found, veil)
+    lines = "\n".join(explanation_lines(told, NOW_MS, ()))
+    assert "you" not in lines
+    assert "after a claim of others, of-me starts" in lines
+    assert told.quotas[0].others == 4
+
+
+def test_the_effect_on_others_is_counted(veil: Veil) -> None:
+    effect = Effect(
+        places=(Moved("of-me", 1, 2), Moved("of-you", 2, 1)),
+        stopped=("of-you",),
+        started=("of-me",),
+    )
+    told, others = veiled_effect(effect, veil)
+    assert told == Effect(places=(Moved("of-me", 1, 2),), started=("of-me",))
+    assert others == 2
+    assert veiled_effect(effect, Veil(veil.view)) == (effect, 0)
