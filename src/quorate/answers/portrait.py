@@ -193,7 +193,9 @@ def budget_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> lis
         caps = [CapId(f"{name}/{cap.name}") for cap in budget.caps]
         sections.append(_section("Caps", _listing(moment, CAP, caps)))
     paid = [key for key, lease in moment.view.leases.items() if lease.fact.payer in keys]
-    sections.append(_section("Pays for", _listing(moment, LEASE, paid)))
+    shown = [key for key in paid if moment.veil.run(key) == key]
+    others = len(paid) - len(shown)
+    sections.append(_section("Pays for", _with_others(_listing(moment, LEASE, shown), others)))
     return sections
 
 

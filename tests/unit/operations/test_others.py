@@ -5,6 +5,7 @@ from __future__ import annotations
 from quorate.operations.asked import EndRun, GetThing
 from quorate.operations.asked_ledger import ListEvents
 from quorate.operations.asked_looking import FleetTop
+from tests.unit.operations.office import BEN, Office
 from tests.unit.operations.two_tenants import ADMIN, USER, TwoTenants
 
 WIDE = True
@@ -39,6 +40,15 @@ def test_a_claimed_node_is_set_apart_for_others() -> None:
         assert f"{state}: it is set apart for others" in told
         assert "nodes-claimed" not in told
         assert not world.told(told)
+
+
+def test_a_lender_is_told_how_many_leases_of_borrowers_it_pays_for() -> None:
+    office = Office()
+    office.borrow()
+    told = "\n".join(office.lines(BEN, "describe-budget", GetThing(name="speech")))
+    assert "hear/0" in told
+    assert "wide/" not in told
+    assert "lease of others" in told
 
 
 def test_an_answer_to_a_write_counts_what_happened_to_others() -> None:
