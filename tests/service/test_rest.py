@@ -43,7 +43,7 @@ def test_a_run_is_submitted_and_shown(stage: Stage) -> None:
 
 def test_owner_and_user_come_from_the_token(stage: Stage) -> None:
     mine = submit(stage.user, "whose").json()["events"][0]
-    assert mine["actor"] == "ann"
+    assert mine["actor"] == "rai/ann"
     assert mine["run"]["user"] == "ann"
     theirs = stage.stranger.post("/api/v1/runs", json={"document": run_tree("theirs", "rai")})
     assert (theirs.status_code, code(theirs)) == (403, "forbidden")

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.inspect import StructType, type_info
 
 from quorate import __version__
+from quorate.operations.caller import ANYBODY
 from quorate.operations.etags import VERSIONED
 from quorate.operations.operation import ASIDE, JSON, Effect, Operation, Repeat
 from quorate.operations.statuses import STATUSES, status_of
@@ -209,6 +210,9 @@ def _responses(operation: Operation, components: _Schemas) -> dict[str, Any]:
         "200": {"description": "Done.", "content": content} | ({"links": links} if links else {})
     }
     codes = [*_ALWAYS, *operation.refusals, "unavailable", "unusable"]
+    if operation.is_for_any_scope and operation.effect is Effect.READ:
+        assert operation.roles == ANYBODY, operation
+        codes.remove("forbidden")
     if has_body(operation):
         codes += _WITH_BODY
     if operation.name.startswith("get-") and operation.about in VERSIONED:
