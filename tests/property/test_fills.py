@@ -121,7 +121,13 @@ def _command(chance: Random, life: Life) -> Command:
     if draw < 0.55 and running:
         return _trouble(chance, life)
     if draw < 0.65 and running:
-        return chance.choice((Complete, Complete, Fail, Cancel))(chance.choice(running))
+        kind, name = chance.choice("ddfc"), chance.choice(running)
+        ends: dict[str, Command] = {
+            "d": Complete(name, has_gone=True),
+            "f": Fail(name, has_gone=True),
+            "c": Cancel(name),
+        }
+        return ends[kind]
     if draw < 0.7 and view.growable:
         name = chance.choice(sorted(view.growable))
         elastic = view.runs[name].spec.malleable

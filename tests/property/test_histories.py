@@ -259,7 +259,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def complete(self, data: st.DataObject) -> None:
-        self._do(Complete(data.draw(self._some_run())))
+        self._do(Complete(data.draw(self._some_run()), has_gone=data.draw(st.booleans())))
 
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:

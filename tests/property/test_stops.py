@@ -38,7 +38,8 @@ class Failures(Histories):
 
     @rule(data=st.data())
     def fail(self, data: st.DataObject) -> None:
-        self._do(Fail(data.draw(self._some_run()), "exit code 1"))
+        run, has_gone = data.draw(self._some_run()), data.draw(st.booleans())
+        self._do(Fail(run, "exit code 1", has_gone=has_gone))
 
     @rule()
     def tick_twice(self) -> None:
