@@ -75,15 +75,21 @@ class Keepers:
     def is_alive(self, name: str) -> bool:
         """Return whether somebody keeps the run, or is about to."""
         started = self._started.get(name)
-        if started is not None:
-            code = started.poll()
-            if code is None:
-                return True
-            del self._started[name]
-            self._deaths[name] = self._deaths.get(name, 0) + 1 if code else 0
-            if code:
-                log = run_folder(self._root, name) / KEEPER_LOG
-                _LOG.warning("the keeper of run %s has ended with %d: %s", name, code, log)
+        code = 0 if started is None else started.poll()
+        if code is None:
+            return True
+        self._started.pop(name, None)
+        if self._is_locked(name):
+            # Perhaps by another one, which an earlier service has started, and which ended ours.
+            self._deaths.pop(name, None)
+            return True
+        if code:
+            self._deaths[name] = self._deaths.get(name, 0) + 1
+            log = run_folder(self._root, name) / KEEPER_LOG
+            _LOG.warning("the keeper of run %s has ended with %d: %s", name, code, log)
+        return False
+
+    def _is_locked(self, name: str) -> bool:
         try:
             lock = os.open(run_folder(self._root, name) / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
