@@ -304,7 +304,7 @@ def test_waiting_ends_when_it_was_to() -> None:
 
 def _lines(first: int, end: int, *, ended: bool) -> Act:
     lines = [
-        {"number": n, "at": "", "node": "n", "stream": "out", "text": f"line {n}"}
+        {"number": n, "at": "", "node": "n", "rank": 0, "stream": "out", "text": f"line {n}"}
         for n in range(first, end)
     ]
     return gives({"run": "a", "lines": lines, "next": end, "ended": ended})

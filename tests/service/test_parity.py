@@ -39,6 +39,7 @@ LOCAL: Final = {
     "demo": "plays on a ledger of its own, which it makes for the occasion",
     "init": "makes the file that a service serves",
     "ledger import": "makes the file that a service serves, from an export",
+    "node discover": "looks at the machine it is typed on",
     "serve": "is the service",
     "calc": "works out the world it is given, and needs neither a ledger nor a service for that",
 }
