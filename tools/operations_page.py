@@ -54,7 +54,9 @@ def _row(operation: Operation) -> str:
 
 
 def _roles(roles: frozenset[Role]) -> str:
-    return "anybody" if roles == ANYBODY else ", ".join(role for role in Role if role in roles)
+    if roles >= ANYBODY:
+        return "anybody" if roles == ANYBODY else "anybody, accounting"
+    return ", ".join(role for role in Role if role in roles)
 
 
 if __name__ == "__main__":

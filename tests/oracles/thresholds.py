@@ -19,7 +19,7 @@ Use = tuple[int, int, int]
 
 def crossed_by(view: StateView, now_ms: int) -> list[Told]:
     """Return the thresholds that are crossed at ``now_ms`` and were not told, in order."""
-    budgeted = sorted(name for name, owner in view.owners.items() if owner.quota.is_soft)
+    budgeted = sorted(n for n, owner in view.owners.items() if _uses(view, owner, now_ms))
     found: list[Told] = []
     for name in dict.fromkeys((*budgeted, *view.thresholds)):
         uses = _uses(view, view.owners.get(name), now_ms)
@@ -54,14 +54,20 @@ def _uses(view: StateView, owner: Owner | None, now_ms: int) -> list[Use]:
         return []
     from_ms = now_ms - view.system.budget_period_days * DAY_MS
     found: list[Use] = []
-    if owner.quota.gpu_ms_budget is not None:
+    report = view.reports.get(owner.name)
+    if report is not None and report.gpu is not None:
+        found.append((max(0, report.gpu.granted_ms - report.gpu.left_ms), 0, report.gpu.granted_ms))
+    elif owner.quota.gpu_ms_budget is not None:
         used = rate = 0
         for (name, _), meter in view.meters.items():
             if name == owner.name:
                 used += meter.used(from_ms, now_ms)
                 rate += meter.amount
         found.append((used, rate, owner.quota.gpu_ms_budget))
-    if owner.quota.node_ms_budget is not None:
+    if report is not None and report.node is not None:
+        told = report.node
+        found.append((max(0, told.granted_ms - told.left_ms), 0, told.granted_ms))
+    elif owner.quota.node_ms_budget is not None:
         nodes = view.node_meters[owner.name].meter
         found.append((nodes.used(from_ms, now_ms), nodes.amount, owner.quota.node_ms_budget))
     return found

@@ -17,6 +17,9 @@ from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS
 from quorate.model.apply import apply, apply_all
 from quorate.model.crossings import next_crossings_ms
 from quorate.model.events import (
+    Allowance,
+    BudgetFellBack,
+    BudgetReported,
     EndReason,
     Event,
     LeaseEnded,
@@ -47,6 +50,13 @@ spans_ms = (
     st.sampled_from((0, 1, MINUTE_MS, 20 * MINUTE_MS, HOUR_MS, 5 * HOUR_MS, DAY_MS, 4 * DAY_MS))
     | st.integers(0, 3 * HOUR_MS)
     | st.integers(0, 2 * DAY_MS)
+)
+
+
+allowances = st.builds(
+    Allowance,
+    st.sampled_from((0, 10 * HOUR_MS)),
+    st.sampled_from([tenths * HOUR_MS for tenths in (-3, -2, 0, 1, 2, 3, 5, 10, 12)]),
 )
 
 
@@ -216,6 +226,22 @@ class Thresholds(RuleBasedStateMachine):
         self.now_ms += span_ms
         if name in self.state.owners:
             self.apply(OwnerRemoved(at_ms=self.now_ms, actor="test", owner=name))
+
+    @rule(span_ms=spans_ms, name=names, gpu=allowances, node=st.none() | allowances)
+    def tell(self, span_ms: int, name: str, gpu: Allowance, node: Allowance | None) -> None:
+        """Let an accounting system tell what is left to an owner."""
+        self.now_ms += span_ms
+        self.apply()
+        if name in self.state.owners:
+            told = BudgetReported(self.now_ms, "test", name, "waldur", gpu, node)
+            self.apply(told)
+
+    @rule(span_ms=spans_ms, name=names, is_linked=st.booleans())
+    def fall_silent(self, *, span_ms: int, name: str, is_linked: bool) -> None:
+        self.now_ms += span_ms
+        self.apply()
+        if name in self.state.owners:
+            self.apply(BudgetFellBack(self.now_ms, "test", name, "waldur", is_linked, ""))
 
     @rule(span_ms=spans_ms, days=st.integers(1, 4))
     def change_the_period(self, span_ms: int, days: int) -> None:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from quorate.operations.caller import ANYBODY
+from quorate.operations.caller import Role
 from quorate.operations.operation import ASIDE, DRY_RUN, Effect, Operation, Repeat
 from quorate.operations.table import OPERATIONS
 from tests.tidy.tree import ROOT
@@ -32,7 +32,7 @@ def test_an_operation_is_whole(operation: Operation) -> None:
     assert _NAME.fullmatch(operation.name)
     assert operation.summary.endswith(".")
     assert operation.roles
-    assert operation.roles <= ANYBODY
+    assert operation.roles <= frozenset(Role)
     assert callable(operation.handle())
     fields = set(operation.takes.__struct_fields__)
     assert set(_PART.findall(operation.path)) <= fields

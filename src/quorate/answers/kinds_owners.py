@@ -11,6 +11,7 @@ from quorate.answers import called
 from quorate.answers.kind import Kind, Row, Tree
 from quorate.answers.moment import Moment, runs_of
 from quorate.answers.numbers import share_number
+from quorate.answers.reports import report_lines, report_tree
 from quorate.answers.standings import budget_line, score_text, target_text, terms_tree, used_text
 from quorate.answers.table import Column, right, table, wide
 from quorate.answers.words import names, percent
@@ -89,6 +90,7 @@ def _owner_tree(moment: Moment, name: str, scores: Scores) -> Tree:
         "target": share_number(target_ppm(moment.view, owner) * ONE // PPM),
         "targetStated": owner.quota.fair_share_target_ppm is not None,
         "budgetUsed": None if used is None else share_number(used),
+        "budgetReport": report_tree(moment.view.reports.get(name)),
         "thresholdCrossed": moment.view.thresholds.get(name),
         "shares": [
             {"flavor": flavor, **terms_tree(terms)}
@@ -138,7 +140,9 @@ def shares_text(moment: Moment, name: str) -> str:
     owner, scores = moment.view.owners[name], Scores(moment.view, moment.now_ms)
     shares = _shares(moment, name, scores)
     lines = [f"target share: {_target(moment, owner)}"]
-    lines.append(budget_line(name, budget_used(moment.view, owner, moment.now_ms)))
+    report = moment.view.reports.get(name)
+    lines.append(budget_line(name, budget_used(moment.view, owner, moment.now_ms), report))
+    lines += report_lines(report, moment.now_ms)
     lines.append(f"last threshold crossed: {_threshold(moment, name)}")
     rows = [
         (

@@ -18,6 +18,8 @@ from quorate.documents.times import time_text
 from quorate.ledger.chain import Head
 from quorate.ledger.codec import event_to_json
 from quorate.model.events import (
+    BudgetFellBack,
+    BudgetReported,
     Event,
     HoldExtended,
     LeaseEnded,
@@ -106,7 +108,7 @@ def _event_lines(  # noqa: C901 - one line per event
                 lines.append(_marked(event, moment, before))
             case NodesClaimed() | NodeWiped():
                 lines.append(_claim_line(event))
-            case ThresholdCrossed():
+            case ThresholdCrossed() | BudgetReported() | BudgetFellBack():
                 lines.append(said(event))
             case RunRefused():
                 lines += _waits(event, ask=event.run not in unreal)

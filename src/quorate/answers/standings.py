@@ -11,6 +11,7 @@ from quorate.answers.words import percent, since
 from quorate.core.score import ONE, STEPS, Terms, penalty
 from quorate.core.standing import Ahead, Because, Standing
 from quorate.documents.times import time_text
+from quorate.model.records import ReportRecord
 from quorate.model.words import counted
 
 AHEAD_MAX = 5
@@ -114,18 +115,20 @@ def standing_tree(found: Standing) -> Tree:
 def standing_lines(found: Standing, now_ms: int) -> list[str]:
     """Return why a run stands where it stands: budget, share, score, and who is ahead."""
     return [
-        budget_line(found.owner, found.terms.used),
+        budget_line(found.owner, found.terms.used, found.report),
         _share_line(found),
         _score_line(found, now_ms),
         _ahead_line(found),
     ]
 
 
-def budget_line(owner: str, used: int | None) -> str:
-    """Return how much of its budget of hours an owner has used, and what that costs it."""
+def budget_line(owner: str, used: int | None, report: ReportRecord | None = None) -> str:
+    """Return how much of its budget of hours an owner has used, by whom, and what that costs it."""
     if used is None:
         return f"{owner} has no budget of hours"
     told = f"{owner} has used {used_text(used)} of its budget"
+    if report is not None and report.answers:
+        told = f"{told}, as {report.source} tells"
     if used >= ONE:
         return f"{told}: owners that are not over theirs go first"
     left = penalty(used)

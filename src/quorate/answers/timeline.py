@@ -8,13 +8,15 @@ from typing import Any, Final, assert_never
 
 from quorate.answers.reason_words import began, ended, lease_stopping, stopping
 from quorate.answers.table import Column, right, wide
-from quorate.answers.words import gpus, hours, slots
+from quorate.answers.words import gpus, hours, slots, told_text
 from quorate.documents.times import time_text
 from quorate.ledger.chain import GENESIS, Block, Head, open_blocks
 from quorate.ledger.codec import event_to_json
 from quorate.model.events import (
     BackfillNoted,
     BudgetApplied,
+    BudgetFellBack,
+    BudgetReported,
     ConflictDeclared,
     ConflictResolved,
     Event,
@@ -217,6 +219,14 @@ def said(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per ev
         case ThresholdCrossed():
             where = "has used" if event.is_above else "is clearly below"
             return f"owner/{event.owner} {where} {event.percent} % of a budget"
+        case BudgetReported():
+            return f"owner/{event.owner}: {event.source} tells {told_text(event.gpu, event.node)}"
+        case BudgetFellBack():
+            what = "does not tell" if event.is_linked else "is not to tell any more"
+            return (
+                f"owner/{event.owner}: {event.source} {what} what is left, and the ledger's own "
+                f"figures count{_noted(event.note)}"
+            )
         case BudgetApplied():
             budget = event.budget
             return f"budget/{budget.name} of {budget.owner}: " + counted(

@@ -10,11 +10,13 @@ from typing import Final
 from quorate.answers.csv_text import Cell, to_csv
 from quorate.answers.kind import Tree, document
 from quorate.answers.numbers import fraction_number, hours_number
+from quorate.answers.reports import report_lines, source_of
 from quorate.answers.table import Column, right, table, wide
 from quorate.answers.words import hours, names, percent
 from quorate.core.usage import BudgetUse, Usage, UserUsage, budget_uses
 from quorate.documents import API_VERSION
 from quorate.documents.times import time_text
+from quorate.model.records import ReportRecord
 from quorate.model.specs import Quota
 
 _PERIOD_COLUMNS: Final = (Column("PERIOD-START"), Column("PERIOD-END"), right("DAYS"))
@@ -79,6 +81,7 @@ class TenantReport:
     family: Usage
     users: Sequence[UserUsage]
     quota: Quota
+    report: ReportRecord | None = None
 
     def tree(self) -> Tree:
         """Return it as a document."""
@@ -91,7 +94,8 @@ class TenantReport:
 
     def lines(self, show_wide: bool) -> list[str]:  # noqa: FBT001 - as every answer is asked
         """Return it as a table."""
-        return [table(_TENANT_COLUMNS, [self._row()], show_wide=show_wide)]
+        told = report_lines(self.report, self.period.until_ms)
+        return [table(_TENANT_COLUMNS, [self._row()], show_wide=show_wide), *told]
 
     def _status(self) -> Tree:
         uses = budget_uses(self.quota, self.own)
@@ -107,11 +111,29 @@ class TenantReport:
             "node_fraction": _fraction(node),
             "fraction": _fraction(worse),
             "over_budget": worse is not None and worse.reaches(100),
+            **self._remaining(gpu, node),
             "gpu_ms_used": self.own.gpu_ms,
             "node_ms_used": self.own.node_ms,
             "gpu_ms_by_flavor": dict(self.own.flavors),
             "with_descendants": _amounts(self.family),
             "users": [_user_tree(each, None) for each in self.users],
+        }
+
+    def _remaining(self, gpu: BudgetUse | None, node: BudgetUse | None) -> Tree:
+        """Return what is left of each budget, whose figure that is, and since when it counts."""
+        report = self.report
+        told = (None, None) if report is None else (report.gpu, report.node)
+        left = [
+            mine.budget_ms - mine.used_ms if mine is not None and theirs is None else None
+            for mine, theirs in zip((gpu, node), told, strict=True)
+        ]
+        left = [mine if t is None else t.left_ms for mine, t in zip(left, told, strict=True)]
+        gpu_left, node_left = (None if ms is None else hours_number(ms) for ms in left)
+        return {
+            "gpu_hours_remaining": gpu_left,
+            "node_hours_remaining": node_left,
+            "budget_source": source_of(report),
+            "budget_source_since": None if report is None else time_text(report.since_ms),
         }
 
     def _row(self) -> tuple[str, ...]:

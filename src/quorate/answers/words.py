@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from quorate.documents.times import time_text
 from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
-from quorate.model.events import Slots
+from quorate.model.events import Allowance, Slots
 from quorate.model.island import ordinals
 from quorate.model.refusal import Refusal, RefusalCode, Shortage, sentence
 from quorate.model.selector import Selector
@@ -21,6 +21,16 @@ _UNITS = (("d", DAY_MS), ("h", HOUR_MS), ("m", MINUTE_MS), ("s", SECOND_MS))
 def hours(gpu_ms: int) -> str:
     """Return GPU-milliseconds as hours with two decimals, halves rounded up."""
     return _hundredths_text((2 * gpu_ms + _HUNDREDTH_MS) // (2 * _HUNDREDTH_MS))
+
+
+def told_text(gpu: Allowance | None, node: Allowance | None) -> str:
+    """Return what an accounting system says is left, of which hours."""
+    told = ((gpu, "GPU-hours"), (node, "node-hours"))
+    return " and ".join(
+        f"{hours(each.left_ms)} of {hours(each.granted_ms)} {what} left"
+        for each, what in told
+        if each is not None
+    )
 
 
 def hours_that_add_up(parts: Sequence[int]) -> list[str]:

@@ -33,6 +33,10 @@ def told(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per ev
         case e.ThresholdCrossed():
             where = "has used" if event.is_above else "is clearly below"
             return f"owner {event.owner} {where} {event.percent} % of a budget"
+        case e.BudgetReported():
+            return f"{event.source} told what is left of the budget of owner {event.owner}"
+        case e.BudgetFellBack():
+            return f"the ledger's own figures count for the budget of owner {event.owner}"
         case e.BudgetApplied():
             return f"budget {event.budget.name} of {event.budget.owner} was applied"
         case e.RunSubmitted():

@@ -878,7 +878,7 @@ class AsyncMethods(ABC):
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
 
-        ``GET /api/v1/tenants/{name}``, for: admin, auditor, tenant-admin, user.
+        ``GET /api/v1/tenants/{name}``, for: accounting, admin, auditor, tenant-admin, user.
 
         Raises ``RefusedError`` with: unknown-name.
         """
@@ -1926,7 +1926,7 @@ class AsyncMethods(ABC):
 
         Fields may be given by name, or together in ``changes``.
 
-        ``PUT /api/v1/tenants/{id}``, for: admin, tenant-admin.
+        ``PUT /api/v1/tenants/{id}``, for: accounting, admin, tenant-admin.
 
         Raises ``RefusedError`` with: invalid, unknown-name, conflict, stale-version.
         """
@@ -2069,7 +2069,7 @@ class AsyncMethods(ABC):
     ) -> given_service.Whoami:
         """Say who you are to the service.
 
-        ``GET /api/v1/whoami``, for: admin, auditor, tenant-admin, user.
+        ``GET /api/v1/whoami``, for: accounting, admin, auditor, tenant-admin, user.
         """
         question = asked.Nothing()
         found: given_service.Whoami = await self._ask("whoami", question)

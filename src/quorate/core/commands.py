@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from quorate.model.events import Event, NodeStatus
+from quorate.model.events import Allowance, Event, NodeStatus
 from quorate.model.records import RequestRecord
 from quorate.model.refusal import Refusal
 from quorate.model.specs import Budget, Node, Owner, Pool, Run, System
@@ -185,6 +185,26 @@ class RevokeToken:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportBudget:
+    """An accounting system tells what is left to an owner of GPU-hours, node-hours, or both."""
+
+    owner: str
+    source: str
+    gpu: Allowance | None
+    node: Allowance | None
+
+
+@dataclass(frozen=True, slots=True)
+class FallBack:
+    """An accounting system tells nothing of an owner, or (not ``is_linked``) is not to any more."""
+
+    owner: str
+    source: str
+    note: str
+    is_linked: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Do what is due: renew or end holds that ran out, and try what waits."""
 
@@ -207,6 +227,8 @@ Immediate = (
     | RemoveOwner
     | IssueToken
     | RevokeToken
+    | ReportBudget
+    | FallBack
     | Tick
 )
 """What is carried out at once, whoever waits."""

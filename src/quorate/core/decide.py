@@ -23,12 +23,14 @@ from quorate.core.commands import (
     Drain,
     Draw,
     Fail,
+    FallBack,
     Immediate,
     IssueToken,
     Keyed,
     MarkNode,
     Release,
     RemoveOwner,
+    ReportBudget,
     Resolve,
     RevokeToken,
     Shrink,
@@ -46,6 +48,7 @@ from quorate.core.held_back import release_due_ms
 from quorate.core.lifecycle import complete_run, try_start, try_waiting
 from quorate.core.quota import refuses_ever_so
 from quorate.core.replan import replan
+from quorate.core.reports import fall_back, report_budget
 from quorate.core.requests import kept, repeated
 from quorate.core.reserve import reserve_waiting
 from quorate.core.scribe import Scribe
@@ -71,6 +74,8 @@ from quorate.model.view import StateView
 
 _PASSES_MAX: Final = 16
 """How often starts are tried again in one decision because another promise has moved."""
+_CHANGE_BUDGETS: Final = (Apply, CreateOwner, UpdateOwner, RemoveOwner, ReportBudget, FallBack)
+"""What may make owners cross thresholds at once."""
 _STARTS_NOBODY: Final = (HoldExtended, TokenIssued, TokenRevoked)
 """What happens and lets nobody start."""
 
@@ -102,7 +107,7 @@ def _decide(scribe: Scribe, command: Submit | Immediate) -> Decision:
     settle_spares(scribe)
     fail_followers(scribe)
     _give_out(scribe)
-    if isinstance(command, Apply | CreateOwner | UpdateOwner | RemoveOwner):
+    if isinstance(command, _CHANGE_BUDGETS):
         settle_thresholds(scribe)
     if isinstance(command, Apply):
         over = _not_granted(scribe.view, decision)
@@ -196,7 +201,7 @@ def _start_all(scribe: Scribe) -> None:
             return
 
 
-def _carry_out(  # noqa: PLR0911 - one answer per command
+def _carry_out(  # noqa: C901, PLR0911 - one answer per command
     scribe: Scribe,
     command: Immediate,
 ) -> Decision:
@@ -222,6 +227,10 @@ def _carry_out(  # noqa: PLR0911 - one answer per command
             return issue_token(scribe, command)
         case RevokeToken():
             return revoke_token(scribe, command)
+        case ReportBudget():
+            return report_budget(scribe, command)
+        case FallBack():
+            return fall_back(scribe, command)
         case Resolve() | Draw() | Tick():
             return _resolve(scribe, command)
         case _:

@@ -14,7 +14,7 @@ from quorate.core.follow import eligible_since_ms
 from quorate.core.score import ONE, Terms, deficit, effective, penalty
 from quorate.core.scribe import Scribe
 from quorate.model.amounts import DAY_MS, PPM
-from quorate.model.crossings import metered
+from quorate.model.crossings import Counted, counted, metered
 from quorate.model.records import RunRecord
 from quorate.model.specs import Owner
 from quorate.model.view import StateView
@@ -134,10 +134,19 @@ def budget_used(view: StateView, owner: Owner, now_ms: int) -> int | None:
 
 
 def usage_of(view: StateView, owner: Owner, now_ms: int) -> Iterator[Use]:
-    """Yield how much of each budget of hours of ``owner`` is used."""
+    """Yield how much of each budget of hours of ``owner`` is used, as counts in the queue."""
+    return _uses(view, counted(view, owner), now_ms)
+
+
+def metered_usage_of(view: StateView, owner: Owner, now_ms: int) -> Iterator[Use]:
+    """Yield how much of each budget of its quota is used by the ledger, whatever others tell."""
+    return _uses(view, [(meters, 0, budget) for meters, budget in metered(view, owner)], now_ms)
+
+
+def _uses(view: StateView, budgets: Iterable[Counted], now_ms: int) -> Iterator[Use]:
     from_ms = now_ms - view.system.budget_period_days * DAY_MS
-    for meters, budget in metered(view, owner):
-        used = sum(meter.used(from_ms, now_ms) for meter in meters)
+    for meters, beside, budget in budgets:
+        used = beside + sum(meter.used(from_ms, now_ms) for meter in meters)
         yield used, sum(meter.amount for meter in meters), budget
 
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from quorate.core.follow import eligible_since_ms
 from quorate.core.queue import Scores, line_of
 from quorate.core.score import Terms
-from quorate.model.records import RunRecord
+from quorate.model.records import ReportRecord, RunRecord
 from quorate.model.view import StateView
 
 
@@ -42,6 +42,7 @@ class Standing:
 
     ``is_stated`` says that the owner has stated its target; ``eligible_since_ms`` is None while the
     run waits for others to complete. ``ahead`` is in the order of the queue.
+    ``report`` is what its accounting system told of the owner's budget, where it is linked to one.
     """
 
     position: int
@@ -52,6 +53,7 @@ class Standing:
     is_stated: bool
     eligible_since_ms: int | None
     ahead: tuple[Ahead, ...]
+    report: ReportRecord | None
 
 
 def standing_of(view: StateView, run: str, queue: Sequence[str], now_ms: int) -> Standing:
@@ -81,6 +83,7 @@ def standing_of(view: StateView, run: str, queue: Sequence[str], now_ms: int) ->
             Ahead(owner=who, flavor=what, because=why, runs=runs, terms=scores.of(who, what))
             for (who, what, why), runs in ahead.items()
         ),
+        report=view.reports.get(owner),
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from quorate.core.queue import Use, usage_of
 from quorate.core.scribe import Scribe
 from quorate.model.amounts import PPM
-from quorate.model.crossings import PERCENTS, REARM_POINTS
+from quorate.model.crossings import PERCENTS, REARM_POINTS, is_budgeted
 from quorate.model.events import ThresholdCrossed
 from quorate.model.specs import Owner
 from quorate.model.view import StateView
@@ -36,9 +36,7 @@ def settle_thresholds(scribe: Scribe) -> None:
 
 def _in_turn(view: StateView, names: set[str]) -> list[str]:
     """Return ``names`` in order; those that have no budget left come last, as they crossed."""
-    found = sorted(
-        name for name in names if name in view.owners and view.owners[name].quota.is_soft
-    )
+    found = sorted(name for name in names if is_budgeted(view, name))
     if len(found) < len(names):
         found += [name for name in view.thresholds if name in names.difference(found)]
     return found

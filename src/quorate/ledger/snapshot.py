@@ -40,6 +40,7 @@ from quorate.model.records import (
     Lottery,
     Phase,
     PledgeRecord,
+    ReportRecord,
     RequestRecord,
     ReservationRecord,
     RunRecord,
@@ -61,7 +62,7 @@ from quorate.model.specs import (
 )
 from quorate.model.state import State
 
-SNAPSHOT_FORMAT: Final = 6
+SNAPSHOT_FORMAT: Final = 7
 """Raised whenever the shape below or the meaning of a counter changes."""
 
 
@@ -178,6 +179,7 @@ class _Snapshot(Struct, array_like=True):
     meters: list[_Meter]
     node_meters: list[_NodeMeter]
     thresholds: dict[str, int]
+    reports: dict[str, ReportRecord]
     requests: dict[str, RequestRecord]
     tokens: dict[str, TokenRecord]
 
@@ -252,6 +254,7 @@ def _packed(state: State) -> _Snapshot:
             for owner, nodes in state.node_meters.items()
         ],
         dict(sorted(state.thresholds.items())),
+        dict(sorted(state.reports.items())),
         # In their order: the oldest requests are looked for in front.
         dict(state.requests.items()),
         dict(state.tokens.items()),
@@ -315,6 +318,7 @@ def _restore_plans(state: State, found: _Snapshot) -> None:
     state.losses.update(found.losses)
     state.barred.update(found.barred)
     state.thresholds.update(found.thresholds)
+    state.reports.update(found.reports)
     state.requests.update(found.requests)
     state.tokens.update(found.tokens)
     for meter in found.meters:

@@ -21,6 +21,7 @@ from quorate.model.records import (
     EnvelopeAccount,
     Lease,
     Phase,
+    ReportRecord,
     RunRecord,
     UnwipedNode,
 )
@@ -134,6 +135,7 @@ def _owner_removed(state: State, event: e.OwnerRemoved) -> None:
     state.children.pop(event.owner, None)
     del state.owners[event.owner]
     del state.owner_versions[event.owner]
+    state.report(event.owner, None)
     state.budgets_changed()
     state.use_changed(event.owner)
     state.recount()
@@ -147,6 +149,26 @@ def _threshold_crossed(state: State, event: e.ThresholdCrossed) -> None:
     else:
         state.thresholds.pop(event.owner, None)
     state.use_changed(event.owner)
+
+
+def _budget_reported(state: State, event: e.BudgetReported) -> None:
+    assert event.owner in state.owners, event
+    assert event.gpu is not None or event.node is not None, event
+    known = state.reports.get(event.owner)
+    has_answered = known is not None and known.answers and known.source == event.source
+    since_ms = known.since_ms if known is not None and has_answered else event.at_ms
+    state.report(
+        event.owner,
+        ReportRecord(event.source, since_ms, event.at_ms, event.gpu, event.node, ""),
+    )
+
+
+def _budget_fell_back(state: State, event: e.BudgetFellBack) -> None:
+    known = state.reports.get(event.owner)
+    told_ms = None if known is None or known.source != event.source else known.told_ms
+    record = ReportRecord(event.source, event.at_ms, told_ms, None, None, event.note)
+    assert event.owner in state.owners, event
+    state.report(event.owner, record if event.is_linked else None)
 
 
 def _leave_parents(state: State, owner: str) -> None:
@@ -435,6 +457,8 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     e.OwnerApplied: _owner_applied,
     e.OwnerRemoved: _owner_removed,
     e.ThresholdCrossed: _threshold_crossed,
+    e.BudgetReported: _budget_reported,
+    e.BudgetFellBack: _budget_fell_back,
     e.BudgetApplied: _budget_applied,
     e.RunSubmitted: _run_submitted,
     e.RunRefused: _run_refused,

@@ -42,6 +42,34 @@ def metered(view: StateView, owner: Owner) -> list[tuple[list[Meter], int]]:
     return found
 
 
+Counted = tuple[list[Meter], int, int]
+"""(meters, used beside them, budget): what counts towards a budget of hours."""
+
+
+def counted(view: StateView, owner: Owner) -> list[Counted]:
+    """Return what counts towards each budget of hours of ``owner``: GPU-hours, then node-hours.
+
+    What an accounting system tells stands for its own figure, while it tells it.
+    """
+    record = view.reports.get(owner.name)
+    if record is None or not record.answers:
+        return [(meters, 0, budget) for meters, budget in metered(view, owner)]
+    own, quota, found = metered(view, owner), owner.quota, list[Counted]()
+    for told, budget in ((record.gpu, quota.gpu_ms_budget), (record.node, quota.node_ms_budget)):
+        mine = own.pop(0) if budget is not None else None
+        if told is not None:
+            found.append(([], told.used_ms, told.granted_ms))
+        elif mine is not None:
+            found.append((mine[0], 0, mine[1]))
+    return found
+
+
+def is_budgeted(view: StateView, name: str) -> bool:
+    """Return whether there is an owner ``name``, and a budget of hours of it that counts."""
+    owner, record = view.owners.get(name), view.reports.get(name)
+    return owner is not None and (owner.quota.is_soft or (record is not None and record.answers))
+
+
 class Agenda:
     """Names with an instant each, in order; a layer hides those below that it has itself."""
 
@@ -166,14 +194,14 @@ def next_crossings_ms(view: StateView, name: str) -> tuple[int | None, int | Non
     None: never, while nothing happens to it.
     """
     owner, known = view.owners.get(name), view.thresholds.get(name, 0)
-    budgets = [] if owner is None else metered(view, owner)
+    budgets = [] if owner is None else counted(view, owner)
     percent = next((p for p in PERCENTS if p > known), None)
     now_ms, period_ms = view.at_ms, view.system.budget_period_days * DAY_MS
     from_ms = now_ms - period_ms
     rise_ms: int | None = None
     fall_ms: int | None = _AT_ONCE if known else None
-    for meters, budget in budgets:
-        used = rate = 0
+    for meters, beside, budget in budgets:
+        used, rate = beside, 0
         for meter in meters:
             if meter.was_corrected(from_ms):
                 # As an hour in which less than nothing was used leaves the window, use jumps.
@@ -210,6 +238,8 @@ def _gone_ms(meters: list[Meter], used: int, budget: int, percent: int, from_ms:
     excess = used * _WHOLE - percent * budget
     if excess <= 0:
         return from_ms
+    if not meters:
+        return None  # What was told stays as it is.
     part = -(-excess // (_WHOLE * len(meters)))
     found = (meter.past_ms(from_ms, part) for meter in meters)
     return min((ms for ms in found if ms is not None), default=None)

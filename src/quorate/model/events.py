@@ -134,6 +134,7 @@ class TokenRole(Word):
     TENANT_ADMIN = "tenant-admin"
     USER = "user"
     AUDITOR = "auditor"
+    ACCOUNTING = "accounting"
 
 
 class Part(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -195,6 +196,21 @@ class DrawnToken(Part, frozen=True):
     owner: str
     run: str
     spared: bool
+
+
+class Allowance(Part, frozen=True):
+    """Hours that an accounting system grants, and what is left of them, in milliseconds.
+
+    Less than nothing is left where more was used.
+    """
+
+    granted_ms: int
+    left_ms: int
+
+    @property
+    def used_ms(self) -> int:
+        """What was used of it."""
+        return max(0, self.granted_ms - self.left_ms)
 
 
 class Fact(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -283,6 +299,30 @@ class ThresholdCrossed(Fact, frozen=True, tag="threshold-crossed/1"):
     percent: int
     is_above: bool
     used_ppm: int
+
+
+class BudgetReported(Fact, frozen=True, tag="budget-reported/1"):
+    """An accounting system told what is left to an owner; that counts, not the ledger's own figure.
+
+    Until it tells otherwise, or ``budget-fell-back``. None where it says nothing of such hours.
+    """
+
+    owner: str
+    source: str
+    gpu: Allowance | None
+    node: Allowance | None
+
+
+class BudgetFellBack(Fact, frozen=True, tag="budget-fell-back/1"):
+    """The ledger's own figures count for an owner: nobody tells what is left to it.
+
+    Its accounting system is linked and does not answer, or (not ``is_linked``) no longer linked.
+    """
+
+    owner: str
+    source: str
+    is_linked: bool
+    note: str
 
 
 class BudgetApplied(Fact, frozen=True, tag="budget-applied/1"):
@@ -536,6 +576,8 @@ Event = (
     | OwnerApplied
     | OwnerRemoved
     | ThresholdCrossed
+    | BudgetReported
+    | BudgetFellBack
     | BudgetApplied
     | RunSubmitted
     | RunRefused

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from quorate.model.amounts import HOUR_MS
 from quorate.model.events import (
+    Allowance,
     ConflictDeclared,
     ConflictResolved,
     LeaseEnding,
@@ -369,6 +370,30 @@ class RequestRecord(Record):
     def is_forgotten(self, now_ms: int) -> bool:
         """Return whether the request is too long ago to be known at ``now_ms``."""
         return now_ms - self.at_ms > REQUESTS_KEPT_MS
+
+
+class ReportRecord(Record):
+    """What an accounting system, to which an owner is linked, told of its budget.
+
+    ``gpu`` and ``node`` are None where it told nothing of such hours; both are while it does not
+    answer, for which ``note`` says why. ``since_ms`` is since when it answers, or does not.
+    """
+
+    source: str
+    since_ms: int
+    told_ms: int | None
+    gpu: Allowance | None
+    node: Allowance | None
+    note: str
+
+    @property
+    def answers(self) -> bool:
+        """Whether what it told counts, instead of the ledger's own figures."""
+        return self.gpu is not None or self.node is not None
+
+    def copy(self) -> ReportRecord:
+        """Return itself: it never changes."""
+        return self
 
 
 class TokenRecord(Record):

@@ -27,6 +27,7 @@ from quorate.model.records import (
     NodeRecord,
     Phase,
     PledgeRecord,
+    ReportRecord,
     RequestRecord,
     ReservationRecord,
     RunRecord,
@@ -103,6 +104,7 @@ class State:
         "pools",
         "public_key",
         "queued",
+        "reports",
         "requests",
         "reservations",
         "runs",
@@ -142,6 +144,7 @@ class State:
         self.metered: Table[str, None] = Table()
         self.node_meters: Table[str, NodeMeter] = Table()
         self.thresholds: Table[str, int] = Table()
+        self.reports: Table[str, ReportRecord] = Table()
         self.growable: Table[str, None] = Table()
         self.leases: Table[str, Lease] = Table()
         self._node_leases: Table[str, dict[str, None]] = Table()
@@ -633,6 +636,15 @@ class State:
         if self._crossings is not None:
             self._crossings.touch(owner)
 
+    def report(self, owner: str, record: ReportRecord | None) -> None:
+        """Note what an accounting system tells of the budget of ``owner``; None: it is unlinked."""
+        if record is None:
+            self.reports.pop(owner, None)
+        else:
+            self.reports[owner] = record
+        self._soft = None
+        self.use_changed(owner)
+
     def uses_changed(self) -> None:
         """Forget when owners may cross thresholds: what counts as their use has changed."""
         self._crossings = None
@@ -641,7 +653,7 @@ class State:
     def soft(self) -> Soft:
         """What owners' soft quotas come to together."""
         if self._soft is None:
-            self._soft = Soft.of(self.owners)
+            self._soft = Soft.of(self.owners, self.reports)
         return self._soft
 
     def domain_order(self, pool: str, flavor: str) -> list[tuple[int, str]]:
@@ -820,6 +832,7 @@ _TABLES = (
     "metered",
     "node_meters",
     "thresholds",
+    "reports",
     "growable",
     "leases",
     "_node_leases",

@@ -23,6 +23,7 @@ from quorate.model.records import (
     Lottery,
     NodeRecord,
     PledgeRecord,
+    ReportRecord,
     RequestRecord,
     ReservationRecord,
     RunRecord,
@@ -108,14 +109,15 @@ class Soft(NamedTuple):
     has_targets: bool
 
     @classmethod
-    def of(cls, owners: Mapping[str, Owner]) -> Soft:
-        """Return what the quotas of ``owners`` come to."""
+    def of(cls, owners: Mapping[str, Owner], reports: Mapping[str, ReportRecord]) -> Soft:
+        """Return what the quotas of ``owners`` come to, and what is told of their budgets."""
         shares = [owner.quota.fair_share_target_ppm for owner in owners.values()]
         stated = [share for share in shares if share is not None]
         others = len(shares) - len(stated)
         rest = max(0, PPM - sum(stated)) // max(1, others)
-        budgeted = sorted(name for name, owner in owners.items() if owner.quota.is_soft)
-        return cls(rest, tuple(budgeted), bool(stated))
+        budgeted = {name for name, owner in owners.items() if owner.quota.is_soft}
+        budgeted |= {name for name, record in reports.items() if record.answers}
+        return cls(rest, tuple(sorted(budgeted)), bool(stated))
 
 
 class StateView(Protocol):
@@ -342,6 +344,11 @@ class StateView(Protocol):
     @property
     def thresholds(self) -> Mapping[str, int]:
         """The highest threshold, in percent, that each owner's use has crossed."""
+        ...
+
+    @property
+    def reports(self) -> Mapping[str, ReportRecord]:
+        """What accounting systems told of the budgets of the owners that are linked to one."""
         ...
 
     @property

@@ -14,13 +14,18 @@ class Role(StrEnum):
     TENANT_ADMIN = "tenant-admin"
     USER = "user"
     AUDITOR = "auditor"
+    ACCOUNTING = "accounting"
 
 
-ANYBODY: Final = frozenset(Role)
+ANYBODY: Final = frozenset(Role) - {Role.ACCOUNTING}
+"""Everybody but an accounting system, which is let in where it is named."""
+ANYBODY_AND_ACCOUNTING: Final = frozenset(Role)
 SUBMITTERS: Final = frozenset({Role.ADMIN, Role.TENANT_ADMIN, Role.USER})
 MANAGERS: Final = frozenset({Role.ADMIN, Role.TENANT_ADMIN})
 OVERSEERS: Final = frozenset({Role.ADMIN, Role.AUDITOR})
 ADMINS: Final = frozenset({Role.ADMIN})
+QUOTA_SETTERS: Final = frozenset({Role.ADMIN, Role.TENANT_ADMIN, Role.ACCOUNTING})
+"""Who changes tenants' quotas: an accounting system those of the owners linked to it."""
 
 
 def actor_of(tenant: str, user: str) -> str:

@@ -65,7 +65,8 @@ class UserUsages(Given, kw_only=True, frozen=True):
 class TenantUsageStatus(Amounts, kw_only=True, frozen=True):
     """What a tenant's own runs used in a period, against its soft budgets, null without one.
 
-    ``fraction`` is the worse of both; null is also what any use of a budget of 0 is.
+    ``fraction`` is the worse of both; null is also what any use of a budget of 0 is. What remains
+    is told by ``budget_source``: an accounting system that the tenant is linked to, or the ledger.
     """
 
     period_start: str
@@ -77,6 +78,10 @@ class TenantUsageStatus(Amounts, kw_only=True, frozen=True):
     node_fraction: Number | None
     fraction: Number | None
     over_budget: bool
+    gpu_hours_remaining: Number | None
+    node_hours_remaining: Number | None
+    budget_source: str
+    budget_source_since: str | None
     gpu_ms_by_flavor: dict[str, int]
     with_descendants: Amounts
     users: tuple[UserAmounts, ...]

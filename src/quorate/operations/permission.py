@@ -2,7 +2,8 @@
 
 Only an admin creates owners, sets parents, targets and weights, and creates, raises or extends
 envelopes and caps. A tenant-admin may lower its own, and set sharing and lending. Users act on the
-runs of their own tenant. Whom a run belongs to comes from the token (docs/adr/0019).
+runs of their own tenant. An accounting system sets limits and budgets of the owners that are linked
+to it, and nothing else. Whom a run belongs to comes from the token (docs/adr/0019).
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ from quorate.operations.operation import Area
 from quorate.operations.visibility import knows_token, seen_by, sees_owner
 
 FORBIDDEN: Final = "forbidden"
-_LOWERED: Final = (
+_LIMITS: Final = (
     "nodes_max",
     "concurrent_runs_max",
     "gpu_ms_budget",
     "node_ms_budget",
 )
-"""What a tenant-admin may lower of its own quota."""
+"""What a tenant-admin may lower of its own quota, and an accounting system sets of a linked one."""
 _CALLED: Final = {field: typed for typed, field in QUOTA_FIELDS.items()}
 """A field of a quota -> what it is called where it is changed."""
 AREAS: Final[dict[type, Area]] = {
@@ -84,8 +85,8 @@ def _of_people(view: StateView, caller: Caller, command: Command) -> str:
     match command:
         case RevokeToken(token=name) if name == caller.token:
             why = ""  # Whoever has a token may see to it that nobody has it any more.
-        case _ if caller.role is Role.AUDITOR:
-            why = "an auditor changes nothing; ask an admin"
+        case _ if caller.role in {Role.AUDITOR, Role.ACCOUNTING}:
+            why = _of_office(view, caller, command)
         case Submit(run=run):
             why = _of_run(view, caller, run)
             _check_named(view, caller, (run,))
@@ -296,9 +297,23 @@ def _of_update(view: StateView, caller: Caller, command: UpdateOwner) -> str:
     return ""
 
 
+def _of_office(view: StateView, caller: Caller, command: Command) -> str:
+    """Return why those who act for no tenant may not do so: one sets limits, the other reads."""
+    if caller.role is Role.AUDITOR:
+        return "an auditor changes nothing; ask an admin"
+    if not isinstance(command, UpdateOwner):
+        return "an accounting system only sets limits of tenants that are linked to it"
+    if command.name not in view.reports:
+        return f"tenant {command.name!r} is not linked to an accounting system"
+    if command.parents is not None:
+        return "parents: only an admin sets them"
+    others = [field for field, _ in command.quota if field not in _LIMITS]
+    return f"{_CALLED[others[0]]}: only an admin sets it" if others else ""
+
+
 def _of_quota(owner: Owner, quota: Quota, field: str, value: int | None) -> str:
     called = _CALLED[field]
-    if field not in _LOWERED:
+    if field not in _LIMITS:
         return f"{called}: only an admin sets it"
     now = getattr(quota, field)
     if value is None or (now is not None and value > now):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from quorate.operations import asked, given
-from quorate.operations.caller import ADMINS, MANAGERS, SUBMITTERS
+from quorate.operations.caller import ADMINS, QUOTA_SETTERS, SUBMITTERS
 from quorate.operations.operation import Area, Effect, Operation, Repeat
 from quorate.operations.table_fleet import FLEET
 from quorate.operations.table_ledger import LEDGER
@@ -142,7 +142,7 @@ TENANTS: Final = (
         summary="Change the limits of a tenant that are given, and no others.",
         takes=asked.UpdateTenant,
         gives=given.Outcome,
-        roles=MANAGERS,
+        roles=QUOTA_SETTERS,
         method="PUT",
         path="/tenants/{id}",
         handler="quorate.operations.tenants:update_tenant",

@@ -6,7 +6,7 @@ from typing import Final
 
 from quorate.operations import asked_service as asked
 from quorate.operations import given, given_service
-from quorate.operations.caller import ANYBODY, MANAGERS
+from quorate.operations.caller import ANYBODY, ANYBODY_AND_ACCOUNTING, MANAGERS
 from quorate.operations.operation import Area, Effect, Operation, Repeat
 
 SERVICE: Final = (
@@ -60,7 +60,7 @@ SERVICE: Final = (
         summary="Say who you are to the service.",
         takes=asked.Nothing,
         gives=given_service.Whoami,
-        roles=ANYBODY,
+        roles=ANYBODY_AND_ACCOUNTING,
         method="GET",
         path="/whoami",
         handler="quorate.operations.tokens:whoami",

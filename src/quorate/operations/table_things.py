@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quorate.operations import asked, given
-from quorate.operations.caller import ADMINS, ANYBODY, MANAGERS, Role
+from quorate.operations.caller import ADMINS, ANYBODY, ANYBODY_AND_ACCOUNTING, MANAGERS, Role
 from quorate.operations.operation import Area, Effect, Operation, Repeat
 
 
@@ -87,7 +87,7 @@ def _of(kind: _Kind) -> Iterator[Operation]:
             summary=f"Show one {kind.kind}.",
             takes=asked.GetThing,
             gives=given.Found,
-            roles=ANYBODY,
+            roles=ANYBODY_AND_ACCOUNTING if kind.kind == "tenant" else ANYBODY,
             method="GET",
             path=f"/{kind.path}/{{name}}",
             handler="quorate.operations.listing:get_thing",

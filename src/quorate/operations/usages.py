@@ -40,6 +40,7 @@ def tenant_usage(desk: Desk, asked: ask.TenantUsage, operation: Operation) -> An
         family=books.family(name, from_ms=from_ms, until_ms=until_ms),
         users=users,
         quota=Quota() if owner is None else owner.quota,
+        report=opened.view.reports.get(name),
     )
     return Answer(tree=report.tree, lines=report.lines, csv=report.csv, notes=tuple(desk.notes))
 

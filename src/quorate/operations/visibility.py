@@ -16,7 +16,12 @@ from quorate.operations.caller import Caller, Role
 
 
 def tenants_of(view: StateView, caller: Caller) -> frozenset[str]:
-    """Return the tenants whose things ``caller`` sees: its own and all below it."""
+    """Return the tenants whose things ``caller`` sees: its own and all below it.
+
+    An accounting system sees those that are linked to one, and none below them.
+    """
+    if caller.role is Role.ACCOUNTING:
+        return frozenset(view.reports)
     found: set[str] = set()
     todo = [caller.tenant] if caller.tenant in view.owners else []
     while todo:

@@ -12,6 +12,8 @@ from quorate.answers.timeline import run_of
 from quorate.answers.veil import Veil
 from quorate.model.events import (
     BudgetApplied,
+    BudgetFellBack,
+    BudgetReported,
     ConflictDeclared,
     ConflictResolved,
     Event,
@@ -73,7 +75,7 @@ class Sight:
         match event:
             case OwnerApplied():
                 return {event.owner.name}
-            case OwnerRemoved() | ThresholdCrossed():
+            case OwnerRemoved() | ThresholdCrossed() | BudgetReported() | BudgetFellBack():
                 return {event.owner}
             case BudgetApplied():
                 return {event.budget.owner}

@@ -15,7 +15,7 @@ from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily
 
-from quorate.core.queue import usage_of
+from quorate.core.queue import metered_usage_of
 from quorate.model.crossings import PERCENTS
 from quorate.model.events import NodeStatus, ReservationStatus
 from quorate.model.holdings import Holdings
@@ -183,7 +183,7 @@ def _hours(standing: Standing, own: Iterable[str]) -> Told:
     view = standing.view
     gpu_used, node_used = dict[tuple[str, ...], float](), dict[tuple[str, ...], float]()
     for owner in (view.owners[name] for name in own):
-        uses = usage_of(view, owner, standing.now_ms)
+        uses = metered_usage_of(view, owner, standing.now_ms)
         if owner.quota.gpu_ms_budget is not None:
             gpu_used[owner.name,] = next(uses)[0] / _MS
         if owner.quota.node_ms_budget is not None:

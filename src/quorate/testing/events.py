@@ -216,6 +216,10 @@ def _lease_starts() -> st.SearchStrategy[ev.LeaseStarted]:
     )
 
 
+def _allowances() -> st.SearchStrategy[ev.Allowance]:
+    return st.builds(ev.Allowance, amounts, st.integers(-_AMOUNT_MAX, _AMOUNT_MAX))
+
+
 def _lease_ends() -> st.SearchStrategy[ev.Event]:
     reason = st.sampled_from(ev.EndReason)
     return st.one_of(
@@ -416,6 +420,16 @@ def events() -> st.SearchStrategy[ev.Event]:
             st.booleans(),
             st.integers(0, 2_000_000),
         ),
+        st.builds(
+            ev.BudgetReported,
+            times_ms,
+            texts,
+            names,
+            texts,
+            _allowances(),
+            st.none() | _allowances(),
+        ),
+        st.builds(ev.BudgetFellBack, times_ms, texts, names, texts, st.booleans(), texts),
         st.builds(ev.BudgetApplied, times_ms, texts, budgets()),
         st.builds(ev.RunSubmitted, times_ms, texts, runs()),
         st.builds(ev.RunRefused, times_ms, texts, names, refusals()),

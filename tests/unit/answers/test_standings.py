@@ -38,6 +38,7 @@ TERMS = Terms(
 def standing(*ahead: Ahead, eligible_since_ms: int | None = NOW_MS) -> Standing:
     runs = sum(each.runs for each in ahead)
     return Standing(
+        report=None,
         position=runs + 1,
         length=runs + 1,
         owner="red",

@@ -17,10 +17,12 @@ from quorate.core.commands import (
     CreateOwner,
     Drain,
     Fail,
+    FallBack,
     MarkNode,
     Release,
     RemoveOwner,
     Resolve,
+    RevokeToken,
     Shrink,
     Submit,
     Tick,
@@ -241,3 +243,33 @@ def test_a_limited_token_applies_what_is_in_its_areas(spec: Applied, area: str) 
 
 def replace_parents(command: UpdateOwner) -> UpdateOwner:
     return UpdateOwner(command.name, quota=command.quota, parents=("other",))
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "may"),
+    [
+        ("lab", "nodes_max", True),
+        ("lab", "concurrent_runs_max", True),
+        ("lab", "gpu_ms_budget", True),
+        ("lab", "node_ms_budget", True),
+        ("lab", "fair_share_target_ppm", False),
+        ("lab", "burst_allowance_ppm", False),
+        ("team", "nodes_max", False),
+        ("nobody", "nodes_max", False),
+    ],
+)
+def test_an_accounting_system_sets_limits_of_linked_tenants_and_nothing_else(
+    name: str, field: str, *, may: bool
+) -> None:
+    state, waldur = fleet(), caller(Role.ACCOUNTING, "")
+    found = decide(state, FallBack("lab", "waldur", "linked"), now_ms=NOW_MS, actor="waldur")
+    apply_all(state, found.events)
+    for value in (0, 1_000, None):
+        command = UpdateOwner(name, quota=((field, value),))
+        assert (denial(state, waldur, command) == "") is may
+        assert denial(state, waldur, replace_parents(command))
+
+
+@pytest.mark.parametrize("command", [*FLEET, Submit(OWN_RUN), Cancel("of-lab"), RevokeToken("t")])
+def test_an_accounting_system_changes_nothing_but_limits(command: Command) -> None:
+    assert denial(fleet(), caller(Role.ACCOUNTING, ""), command)
