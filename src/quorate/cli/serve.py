@@ -38,6 +38,12 @@ _FLAGS = (
     ("oidc.tenant_claim", "NAME", "The claim that says the tenant."),
     ("oidc.user_claim", "NAME", "The claim that says the user."),
     ("oidc.scopes_claim", "NAME", "The claim that limits a token to areas."),
+    ("waldur.url", "URL", "The Waldur that owners are linked to."),
+    ("waldur.token_file", "PATH", "The file with the token that it is shown."),
+    ("waldur.timeout_s", "SECONDS", "How long it may take for one answer."),
+    ("waldur.refresh_s", "SECONDS", "How often it is asked what is left."),
+    ("waldur.stale_s", "SECONDS", "For how long an answer counts without another."),
+    ("waldur.report_s", "SECONDS", "How often it is told what was used."),
 )
 
 
@@ -185,9 +191,14 @@ def _extras(made: Configuration) -> Extras:
     from quorate.service.daemon import Extras
 
     signer = file_signer(Path(made.ledger))
-    if not made.grpc_listen:
-        return Extras(signer=signer)
-    # gRPC is large, so it is loaded only where it was asked for.
-    from quorate.service.grpc_surface import configured_surface
+    extras = Extras(signer=signer)
+    if made.grpc_listen:
+        # gRPC is large, so it is loaded only where it was asked for.
+        from quorate.service.grpc_surface import configured_surface
 
-    return Extras(signer=signer, surfaces=[configured_surface(made)])
+        extras.surfaces = [configured_surface(made)]
+    if made.waldur_url:
+        from quorate.service.waldur import linked_surface
+
+        extras.surfaces = [*extras.surfaces, linked_surface(made, extras.clock)]
+    return extras

@@ -22,6 +22,7 @@ from quorate.model.view import StateView
 from quorate.operations.caller import Caller
 from quorate.operations.recent import Recent
 from quorate.operations.visibility import seen_by
+from quorate.ports.accounting import LinkStatus
 from quorate.ports.clock import Clock
 from quorate.ports.logs import Logs
 from quorate.ports.store import EventStore
@@ -36,8 +37,9 @@ class Desk:
 
     Without a ``signer`` no checkpoint can be signed here. ``recent`` are the blocks that all who
     follow the ledger read together; without it each reads the store. Without ``logs`` nobody here
-    keeps the output of runs. ``is_executed`` says that an executor runs the work though the engine
-    here, which only reads, has none.
+    keeps the output of runs; without ``accounting`` nobody here asks an accounting system.
+    ``is_executed`` says that an executor runs the work though the engine here, which only reads,
+    has none.
     """
 
     engine: Engine
@@ -49,6 +51,7 @@ class Desk:
     recent: Recent | None = None
     logs: Logs | None = None
     is_executed: bool = False
+    accounting: LinkStatus | None = None
 
     @property
     def has_executor(self) -> bool:

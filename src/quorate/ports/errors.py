@@ -8,6 +8,8 @@
     ├── KeyFileError            the signing key cannot be used
     ├── WorkFolderError         the folder of local work cannot be used
     ├── GpusUnknownError        the GPUs of this machine cannot be told
+    ├── AccountingError         another system did not take or tell what it should
+    │   └── AccountingDownError it cannot be reached, or does not answer in time
     └── StoreError              the store cannot do what was asked; nothing was recorded
         ├── StaleHeadError      somebody else appended first
         ├── LedgerHeldError     another process is writing to it
@@ -40,6 +42,8 @@ from quorate.ledger.errors import (
 )
 
 __all__ = [
+    "AccountingDownError",
+    "AccountingError",
     "CheckpointError",
     "CorruptLedgerError",
     "GpusUnknownError",
@@ -74,6 +78,14 @@ class WorkFolderError(QuorateError):
 
 class GpusUnknownError(QuorateError):
     """The GPUs of this machine cannot be told; the text says why."""
+
+
+class AccountingError(QuorateError):
+    """An accounting system did not take what it was told, or told what cannot be understood."""
+
+
+class AccountingDownError(AccountingError):
+    """An accounting system cannot be reached, or did not answer in time: the next try may do."""
 
 
 class StoreError(QuorateError):

@@ -16,6 +16,7 @@ from quorate.operations.caller import Role
 from quorate.service.config_values import Address, WrongSettingError
 from quorate.service.oidc import Oidc
 from quorate.service.settings import SETTINGS
+from quorate.service.waldur_links import LINKS_KEY, LinkedOwner, links_of
 from quorate.service.webhook import Webhook, webhooks_of
 
 FILE_BYTES_MAX: Final = 1024 * 1024
@@ -53,8 +54,15 @@ class Configuration:
     oidc_tenant_claim: str
     oidc_user_claim: str
     oidc_scopes_claim: str
+    waldur_url: str
+    waldur_token_file: str
+    waldur_timeout_s: float
+    waldur_refresh_s: float
+    waldur_stale_s: float
+    waldur_report_s: float
     oidc_roles: Mapping[str, str] = field(default_factory=dict)
     webhooks: tuple[Webhook, ...] = ()
+    waldur_links: tuple[LinkedOwner, ...] = ()
 
     @property
     def oidc(self) -> Oidc | None:
@@ -83,6 +91,8 @@ def configured(
     in_file, roles, wrong = _from_file(file)
     hooks, wrong_hooks = webhooks_of(in_file.pop(_WEBHOOKS_KEY, []), str(file))
     wrong += wrong_hooks
+    links, wrong_links = links_of(in_file.pop(LINKS_KEY, {}), str(file))
+    wrong += wrong_links
     found: dict[str, Any] = {}
     for setting in SETTINGS:
         given, where = setting.default, "its default"
@@ -100,7 +110,7 @@ def configured(
             wrong.append(f"{where}: {error}, got {given!r}")
     if wrong:
         raise CommandError(Exit.INVALID, *wrong)
-    made = Configuration(**found, oidc_roles=roles, webhooks=hooks)
+    made = Configuration(**found, oidc_roles=roles, webhooks=hooks, waldur_links=links)
     _check(made)
     return made
 
@@ -121,7 +131,7 @@ def _from_file(file: str | None) -> tuple[dict[str, object], dict[str, str], lis
         raise CommandError(Exit.INVALID, f"{file}: is larger than {FILE_BYTES_MAX} bytes")
     flat = dict(_flattened(tree))
     roles = flat.pop(_ROLES_KEY, {})
-    known = {_WEBHOOKS_KEY, *(setting.key for setting in SETTINGS)}
+    known = {_WEBHOOKS_KEY, LINKS_KEY, *(setting.key for setting in SETTINGS)}
     wrong = [
         f"{file}: {key}: there is no such setting; see docs/reference/configuration.md"
         for key in flat
@@ -160,10 +170,19 @@ def _check(made: Configuration) -> None:
     named = [made.oidc_issuer, made.oidc_audience, made.oidc_keys]
     if any(named) and not all(named):
         wrong.append("oidc.issuer, oidc.audience and oidc.keys go together; give all, or none")
+    waldur = [made.waldur_url, made.waldur_token_file, made.waldur_links]
+    if any(waldur) and not all(waldur):
+        wrong.append(
+            "waldur.url, waldur.token_file and the table waldur.links go together; give all, or "
+            "none"
+        )
+    if made.waldur_stale_s < made.waldur_refresh_s:
+        wrong.append("waldur.stale_s: must not be less than waldur.refresh_s")
     if wrong:
         raise CommandError(Exit.INVALID, *wrong)
 
 
-assert {each.field or each.key for each in SETTINGS} | {"oidc_roles", "webhooks"} == {
+_TABLES: Final = {"oidc_roles", "webhooks", "waldur_links"}
+assert {each.field or each.key for each in SETTINGS} | _TABLES == {
     each.name for each in fields(Configuration)
 }, "every setting has its field"

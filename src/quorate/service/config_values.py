@@ -113,6 +113,18 @@ def one_of(*words: str) -> Callable[[object], str]:
     return read
 
 
+def web_address(value: object) -> str:
+    """Return the address of a service: one on this machine, or with TLS."""
+    found = text(value)
+    parts = urlsplit(found)
+    is_near = Address(host=parts.hostname or "", port=0).is_loopback
+    if not parts.hostname or parts.query or parts.fragment or parts.username is not None:
+        raise WrongSettingError("must be an address like https://waldur.example")
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_near):
+        raise WrongSettingError("must be an address with https")
+    return found
+
+
 def keys_source(value: object) -> str:
     """Return where an issuer's keys are: what is not a file must be this machine, or have TLS."""
     found = path(value)

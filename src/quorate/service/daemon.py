@@ -129,7 +129,7 @@ class Daemon:
                 where = await stack.enter_async_context(
                     asynccontextmanager(surface)(office, doorkeeper)
                 )
-                _LOG.info("also answering at %s", where)
+                _LOG.info("beside REST: %s", where)
             host, port = listening.getsockname()[:2]
             self.address = Address(host=host, port=port)
             _LOG.info("serving %s at %s", configuration.ledger, self.address)

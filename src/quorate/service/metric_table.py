@@ -40,6 +40,7 @@ SURFACES: Final = ("rest", "grpc")
 STATUS_CLASSES: Final = ("2xx", "3xx", "4xx", "5xx")
 DOOR, QUEUE = "door", "queue"
 ABOVE, BELOW = "above", "below"
+LEDGER, ACCOUNTING = "ledger", "accounting"
 
 
 class GpuState(StrEnum):
@@ -87,6 +88,20 @@ class DeliveryResult(StrEnum):
     GIVEN_UP = "given-up"
 
 
+class Purpose(StrEnum):
+    """What an accounting system is asked for."""
+
+    REMAINING = "remaining"
+    CONSUMPTION = "consumption"
+
+
+class Way(StrEnum):
+    """How a request to an accounting system ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+
+
 LABELS: Final[dict[str, int]] = {
     "code": len(RefusalCode) + 1,
     "where": len((DOOR, QUEUE)),
@@ -105,6 +120,9 @@ LABELS: Final[dict[str, int]] = {
     "status_class": len(STATUS_CLASSES),
     "webhook": WEBHOOKS_MAX,
     "result": len(DeliveryResult),
+    "purpose": len(Purpose),
+    "way": len(Way),
+    "source": len((LEDGER, ACCOUNTING)),
     "version": 1,
 }
 """Every label, and the most values it may have in one metric."""
@@ -283,12 +301,30 @@ WEBHOOK_FAILING = _gauge(
 WEBHOOK_UP = _gauge(
     "webhook_up", "1 while notices are sent, 0 after the receiver wanted no more.", "webhook"
 )
+ACCOUNTING_REQUESTS = _counter(
+    "accounting_requests", "Requests to an accounting system.", "purpose", "way"
+)
+ACCOUNTING_OWNERS = _gauge(
+    "accounting_owners", "Linked owners, by whose figure of their budget counts.", "source"
+)
+ACCOUNTING_ANSWERED = _gauge(
+    "accounting_answered_timestamp_seconds",
+    "When the owner that was answered for longest ago was; 0: one has never been.",
+)
+ACCOUNTING_WAITING = _gauge(
+    "accounting_waiting", "Amounts that wait to be told to an accounting system."
+)
+ACCOUNTING_OLDEST = _gauge(
+    "accounting_oldest_seconds", "Seconds that the oldest of them has waited."
+)
 READY = _gauge("ready", "1 when the service takes orders, else 0.")
 BUILD = _gauge("build_info", "1, under the version that runs.", "version")
 SERVING: Final = (
     *(REQUESTS, IN_FLIGHT, REQUEST_SECONDS, COMMIT_SECONDS, COMMIT_COMMANDS, COMMIT_FAILURES),
     *(LEDGER_EVENTS, LAG, DISK_FREE, WATCHERS, WATCHERS_DROPPED, WEBHOOK_DELIVERIES),
     *(WEBHOOK_WAITING, WEBHOOK_OLDEST, WEBHOOK_FAILING, WEBHOOK_UP, READY, BUILD),
+    *(ACCOUNTING_REQUESTS, ACCOUNTING_OWNERS, ACCOUNTING_ANSWERED),
+    *(ACCOUNTING_WAITING, ACCOUNTING_OLDEST),
 )
 """What the service notes about itself."""
 

@@ -33,6 +33,7 @@ from quorate.model.refusal import Refusal
 from quorate.model.view import StateView
 from quorate.operations.table import OPERATIONS
 from quorate.service import metric_table as m
+from quorate.service.accounting_counts import AccountingCounts
 from quorate.service.counting import Counting
 from quorate.service.gauges import Standing, gauges
 from quorate.service.registering import counter, gauge, histogram
@@ -90,6 +91,7 @@ class Metrics:
         self._commit_seconds = histogram(self.registry, m.COMMIT_SECONDS)
         self._commit_commands = histogram(self.registry, m.COMMIT_COMMANDS)
         self._commit_failures = counter(self.registry, m.COMMIT_FAILURES)
+        self.accounting = AccountingCounts(self.registry)
         self._events = counter(self.registry, m.LEDGER_EVENTS)
         self._lag = histogram(self.registry, m.LAG)
         self._watchers = gauge(self.registry, m.WATCHERS)

@@ -35,6 +35,7 @@ from quorate.operations.together import (
     answer_together,
     may_wait_for_others,
 )
+from quorate.ports.accounting import LinkStatus
 from quorate.ports.clock import Clock
 from quorate.ports.errors import QuorateError
 from quorate.ports.logs import Logs
@@ -113,6 +114,7 @@ class Office:
         self._trouble = "the ledger is not open yet"
         self.listeners: list[Listener] = []
         self.recorded_seq = 0
+        self.accounting: LinkStatus | None = None
 
     # --- In the event loop ---
 
@@ -248,6 +250,7 @@ class Office:
             signer=self._signer,
             recent=self._recent,
             logs=self._logs,
+            accounting=self.accounting,
         )
 
     def _own(self, opened: ThreadFuture[bool]) -> None:

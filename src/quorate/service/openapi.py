@@ -211,7 +211,7 @@ def _responses(operation: Operation, components: _Schemas) -> dict[str, Any]:
     }
     codes = [*_ALWAYS, *operation.refusals, "unavailable", "unusable"]
     if operation.is_for_any_scope and operation.effect is Effect.READ:
-        assert operation.roles == ANYBODY, operation
+        assert operation.roles >= ANYBODY, operation
         codes.remove("forbidden")
     if has_body(operation):
         codes += _WITH_BODY

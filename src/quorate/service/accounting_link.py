@@ -1,0 +1,224 @@
+"""A link to an accounting system: what is left is asked for, what was used is told.
+
+``step`` does what is due and returns when to come again; it knows no thread and no clock. What is
+told goes through the outbox; what was answered goes into the ledger, if it is news (docs/adr/0022).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.answers.words import age
+from quorate.core.commands import FallBack, ReportBudget
+from quorate.ledger.chain import GENESIS, open_blocks
+from quorate.loop.engine import Engine
+from quorate.model.events import Allowance
+from quorate.model.records import ReportRecord
+from quorate.ports.accounting import Accounting, LinkStatus
+from quorate.ports.errors import AccountingDownError, AccountingError
+from quorate.ports.outbox import WAITING_MAX, Outbox, Parcel
+from quorate.ports.store import EventStore
+from quorate.service.consumption import Ledgering, body_of, read_body
+from quorate.service.waldur_links import LinkedOwner
+
+_LOG = logging.getLogger(__name__)
+
+SINK: Final = "waldur"
+"""The sink of the outbox, the source of what is told, and the actor of its events."""
+DELIVERIES_MAX: Final = 100
+"""How many parcels are delivered in one step."""
+News = ReportBudget | FallBack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How often is asked and told, and for how long an answer counts without another."""
+
+    refresh_ms: int
+    stale_ms: int
+    report_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """What a link joins. ``record`` has news recorded where it is any, on the ledger's thread."""
+
+    accounting: Accounting
+    outbox: Outbox
+    reading: Callable[[], EventStore]
+    record: Callable[[Sequence[News], frozenset[str]], None]
+
+
+class Link:
+    """For one thread. ``status`` may be read from others."""
+
+    def __init__(self, owners: Sequence[LinkedOwner], ends: Ends, pace: Pace) -> None:
+        self._owners = tuple(owners)
+        self._ends = ends
+        self._pace = pace
+        self._ledgering = Ledgering()
+        self._head = GENESIS
+        self._told: dict[str, object] = {}
+        self._waiting: dict[str, str] = {}
+        self._ask_ms = self._report_ms = 0
+        self.status = LinkStatus()
+
+    def step(self, now_ms: int) -> int:
+        """Do what is due at ``now_ms``; return when something is again.
+
+        Raises ``StoreError`` where the ledger or the outbox cannot be used; nothing is lost by it.
+        """
+        if now_ms >= self._ask_ms:
+            self._ask(now_ms)
+            self._ask_ms = now_ms + self._pace.refresh_ms
+        if now_ms >= self._report_ms:
+            self._collect(now_ms)
+            self._report_ms = now_ms + self._pace.report_ms
+        self._deliver(now_ms)
+        self.status.waiting = self._ends.outbox.waiting(SINK)
+        due_ms = self._ends.outbox.next_due_ms(SINK)
+        return min(ms for ms in (self._ask_ms, self._report_ms, due_ms) if ms is not None)
+
+    # --- What is left ---
+
+    def _ask(self, now_ms: int) -> None:
+        """Ask what is left to each owner, and have recorded what is news."""
+        news: list[News] = []
+        down = ""
+        for link in self._owners:
+            try:
+                if down:
+                    raise AccountingDownError(down)
+                told = self._ends.accounting.remaining(link.resource, link.components)
+            except AccountingError as error:
+                # Whoever does not answer one will not answer the next; a refusal is of one.
+                down = str(error) if isinstance(error, AccountingDownError) else ""
+                silent = self._silent(link.owner, now_ms, str(error))
+                news += [] if silent is None else [silent]
+            else:
+                self.status.answers += 1
+                self.status.answered_ms[link.owner] = now_ms
+                self.status.troubles.pop(link.owner, None)
+                news.append(_reported(link, told))
+        self._ends.record(news, frozenset(link.owner for link in self._owners))
+
+    def _silent(self, owner: str, now_ms: int, why: str) -> FallBack | None:
+        """Return that the ledger's own figures count, where what was answered is too old."""
+        if self.status.troubles.get(owner) != why:
+            _LOG.warning("what is left to %s was not told: %s", owner, why)
+        self.status.failures += 1
+        self.status.troubles[owner] = why
+        known_ms = self.status.answered_ms.get(owner)
+        if known_ms is None:
+            return FallBack(owner, SINK, f"it has not answered since the service started: {why}")
+        if now_ms - known_ms < self._pace.stale_ms:
+            return None
+        return FallBack(owner, SINK, f"it has not answered for {age(now_ms - known_ms)}: {why}")
+
+    # --- What was used ---
+
+    def _collect(self, now_ms: int) -> None:
+        """Put into the outbox what has changed since it was told.
+
+        An amount is absolute, so one that waits stands for all before it: a month has one parcel
+        that waits, and gets the next when that was delivered.
+        """
+        waiting = self._ends.outbox.waiting(SINK)
+        if waiting.parcels >= WAITING_MAX:
+            return
+        if not waiting.parcels:
+            self._waiting.clear()
+        store = self._ends.reading()
+        try:
+            blocks = store.blocks(from_height=self._head.height + 1)
+            for head, events in open_blocks(blocks, after=self._head):
+                for event in events:
+                    self._ledgering.fold(event)
+                self._head = head
+        finally:
+            store.close()
+        parcels = [each for link in self._owners for each in self._changed(link, now_ms)]
+        self._ends.outbox.take_in(SINK, parcels, self._head.seq)
+        for parcel in parcels:
+            self._waiting[parcel.line] = parcel.key
+
+    def _changed(self, link: LinkedOwner, now_ms: int) -> Iterator[Parcel]:
+        for month, consumption in self._ledgering.consumed(link, now_ms):
+            line = f"{link.owner}/{month.name}"
+            what = (consumption.resource, consumption.amounts)
+            if self._told.get(line) == what or line in self._waiting:
+                continue
+            if line not in self._told and not any(each.hundredths for each in consumption.amounts):
+                continue
+            self._told[line] = what
+            amounts = "-".join(f"{each.component}={each.hundredths}" for each in what[1])
+            key = f"{line}/{link.resource}/{now_ms}/{amounts}"
+            yield Parcel(
+                key=key, line=line, body=body_of(consumption), seq=self._head.seq, at_ms=now_ms
+            )
+
+    def _deliver(self, now_ms: int) -> None:
+        """Tell what waits, the first of each month of each owner, until there is no answer."""
+        outbox = self._ends.outbox
+        for parcel in outbox.due(SINK, now_ms, DELIVERIES_MAX):
+            try:
+                self._ends.accounting.report(read_body(parcel.body))
+            except AccountingError as error:
+                self.status.delivery_failures += 1
+                level = logging.DEBUG if parcel.attempts else logging.WARNING
+                _LOG.log(level, "what %s used was not taken yet: %s", parcel.line, error)
+                outbox.failed(SINK, parcel.key, now_ms, str(error))
+                if isinstance(error, AccountingDownError):
+                    return  # Whoever does not answer one will not answer the next.
+                continue
+            outbox.delivered(SINK, parcel.key)
+            self.status.deliveries += 1
+            if self._waiting.get(parcel.line) == parcel.key:
+                del self._waiting[parcel.line]
+                # What was used meanwhile is told next, not only when its time comes.
+                self._report_ms = min(self._report_ms, now_ms + self._pace.refresh_ms)
+
+
+def _reported(link: LinkedOwner, told: Sequence[Allowance]) -> ReportBudget:
+    left = list(told)
+    gpu = left.pop(0) if link.gpu else None
+    return ReportBudget(link.owner, SINK, gpu, left.pop(0) if link.node else None)
+
+
+def record_news(engine: Engine, news: Sequence[News], linked: frozenset[str]) -> None:
+    """Have recorded what the ledger does not know yet; on the ledger's thread.
+
+    An owner that is linked no more falls back for good. One that is not there is passed over: it
+    may come, and is linked then.
+    """
+    reports, owners = engine.view.reports, engine.view.owners
+    gone: list[News] = [
+        FallBack(owner, SINK, "it is not linked any more", is_linked=False)
+        for owner, record in reports.items()
+        if record.source == SINK and owner not in linked
+    ]
+    known = [each for each in news if each.owner in owners]
+    told = {each.owner for each in known}
+    begun: list[News] = [
+        FallBack(owner, SINK, "it is linked, and has not been asked yet")
+        for owner in sorted(linked)
+        if owner in owners and owner not in reports and owner not in told
+    ]
+    fresh = [*gone, *begun, *(e for e in known if is_news(reports.get(e.owner), e))]
+    if fresh:
+        receipts = engine.execute_all(fresh, actor=SINK)
+        assert not any(receipt.decision.refusals for receipt in receipts), receipts
+
+
+def is_news(record: ReportRecord | None, news: News) -> bool:
+    """Return whether the ledger does not know that yet."""
+    if isinstance(news, FallBack):
+        return record is None or record.answers
+    return record is None or (record.source, record.gpu, record.node) != (
+        news.source,
+        news.gpu,
+        news.node,
+    )

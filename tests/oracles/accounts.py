@@ -1,0 +1,176 @@
+"""A ledger that is linked to an accounting system, on a clock set by hand; and what is true of it.
+
+The oracle adds up the events of the ledger by the simplest means: every lease for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from quorate.adapters.store_memory import MemoryStore
+from quorate.core.commands import Apply, Command, Complete, Submit
+from quorate.core.queue import budget_used
+from quorate.core.score import ONE
+from quorate.ledger.chain import GENESIS, open_blocks
+from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS
+from quorate.model.events import (
+    BudgetFellBack,
+    BudgetReported,
+    Event,
+    LeaseEnded,
+    LeaseStarted,
+    RunSubmitted,
+    lease_gpus,
+)
+from quorate.model.specs import Owner, Quota
+from quorate.ports.accounting import Accounting
+from quorate.ports.outbox import Outbox
+from quorate.service.accounting_link import Ends, Link, Pace, record_news
+from quorate.service.waldur_links import LinkedOwner
+from quorate.testing.engines import HandClock, memory_engine
+from quorate.testing.world import NOW_MS, budget, envelope, fleet, run
+
+PACE = Pace(refresh_ms=MINUTE_MS, stale_ms=10 * MINUTE_MS, report_ms=15 * MINUTE_MS)
+PHYSICS = LinkedOwner(
+    owner="physics", resource="00000000-0000-0000-0000-000000000001", gpu="gpu", node="node"
+)
+CHEMISTRY = LinkedOwner(
+    owner="chemistry", resource="00000000-0000-0000-0000-000000000002", gpu="gpu", node=""
+)
+LINKS = (PHYSICS, CHEMISTRY)
+AT_ONCE_MAX = 100
+Figure = tuple[str, str, str]
+"""(resource, component, month)."""
+
+
+class LinkWorld:
+    """Two owners that are linked, and one that is not, on 64 GPUs."""
+
+    def __init__(self, accounting: Accounting, outbox: Outbox, pace: Pace = PACE) -> None:
+        self.clock = HandClock(NOW_MS)
+        self.store = MemoryStore()
+        self.engine = memory_engine(self.store, self.clock)
+        self.accounting, self.outbox, self.pace = accounting, outbox, pace
+        self.links: Sequence[LinkedOwner] = LINKS
+        self.runs = 0
+        quota = Quota(gpu_ms_budget=1_000 * HOUR_MS)
+        names = ("physics", "chemistry", "loner")
+        money = envelope("e", 64, start_ms=NOW_MS - DAY_MS, end_ms=NOW_MS + 4_000 * DAY_MS)
+        self.do(
+            Apply(
+                (
+                    *fleet({"A": 64}),
+                    *(Owner(name=name, quota=quota) for name in names),
+                    *(budget(name, name, money) for name in names),
+                )
+            )
+        )
+        self.link = self.begin()
+
+    def begin(self) -> Link:
+        """Return a new link, as when the service starts: it knows what is stored, and no more."""
+        ends = Ends(
+            accounting=self.accounting,
+            outbox=self.outbox,
+            reading=lambda: self.store,
+            record=lambda news, linked: record_news(self.engine, news, linked),
+        )
+        self.link = Link(self.links, ends, self.pace)
+        return self.link
+
+    def do(self, *commands: Command) -> None:
+        """Have commands carried out now; none is refused."""
+        for command in commands:
+            found = self.engine.execute(command, actor="test").decision
+            assert not found.refusals, found.refusals
+
+    def submit(self, owner: str, gpus: int) -> str:
+        """Return a new run, which has begun."""
+        self.runs += 1
+        name = f"r{self.runs}"
+        self.do(Submit(run(name, gpus, owner, expected_duration_ms=1_000 * DAY_MS)))
+        return name
+
+    def complete(self, name: str) -> None:
+        """Let a run be done."""
+        self.do(Complete(name))
+
+    def pass_time(self, ms: int) -> None:
+        """Let time pass, and the link do what is due in it."""
+        until_ms, at_once = self.clock.ms + ms, 0
+        while (due_ms := self.link.step(self.clock.ms)) <= until_ms:
+            at_once = 0 if due_ms > self.clock.ms else at_once + 1
+            assert at_once < AT_ONCE_MAX, "it never comes to rest"
+            self.clock.ms = max(self.clock.ms, due_ms)
+        self.clock.ms = until_ms
+
+    def events(self) -> list[Event]:
+        """Return all that the ledger has."""
+        blocks = self.store.blocks()
+        return [event for _, found in open_blocks(blocks, after=GENESIS) for event in found]
+
+    def used(self, owner: str) -> int | None:
+        """Return how many thousandths of its budget count as used, to the nearest."""
+        found = budget_used(self.engine.view, self.engine.view.owners[owner], self.clock.ms)
+        return None if found is None else (1_000 * found + ONE // 2) // ONE
+
+    def truth(self, until_ms: int) -> dict[Figure, int]:  # noqa: C901 - as plain as can be
+        """Return what was used by then since the link began, in milliseconds."""
+        owners: dict[str, str] = {}
+        since: dict[str, int] = {}
+        spans: list[tuple[LeaseStarted, int]] = []
+        open_: dict[str, LeaseStarted] = {}
+        for event in self.events():
+            match event:
+                case RunSubmitted():
+                    owners[event.run.name] = event.run.owner
+                case BudgetReported() | BudgetFellBack():
+                    since.setdefault(event.owner, event.at_ms)
+                case LeaseStarted():
+                    open_[event.lease] = event
+                case LeaseEnded():
+                    spans.append((open_.pop(event.lease), event.end_ms))
+                case _:
+                    pass
+        spans += [(fact, until_ms) for fact in open_.values()]
+        found: dict[Figure, int] = {}
+        for link in self.links:
+            begin_ms = since.get(link.owner, until_ms)
+            mine = [
+                (max(fact.start_ms, begin_ms), min(end_ms, until_ms), fact)
+                for fact, end_ms in spans
+                if owners[fact.run] == link.owner
+            ]
+            for from_ms, to_ms, fact in mine:
+                for month, ms in by_month(from_ms, to_ms):
+                    key = (link.resource, link.gpu, month)
+                    found[key] = found.get(key, 0) + ms * lease_gpus(fact.slots)
+            if link.node:
+                for node in {node for _, _, fact in mine for node, _ in fact.slots}:
+                    times = [(a, b) for a, b, fact in mine if node in dict(fact.slots)]
+                    for month, ms in _together(times):
+                        key = (link.resource, link.node, month)
+                        found[key] = found.get(key, 0) + ms
+        return {key: ms for key, ms in found.items() if ms}
+
+
+def by_month(from_ms: int, until_ms: int) -> list[tuple[str, int]]:
+    """Return how many milliseconds of a stretch lie in which month, an hour at a time."""
+    found: dict[str, int] = {}
+    while from_ms < until_ms:
+        next_ms = min(until_ms, (from_ms // HOUR_MS + 1) * HOUR_MS)
+        month = datetime.fromtimestamp(from_ms / 1_000, UTC).strftime("%Y-%m")
+        found[month] = found.get(month, 0) + next_ms - from_ms
+        from_ms = next_ms
+    return list(found.items())
+
+
+def _together(times: list[tuple[int, int]]) -> list[tuple[str, int]]:
+    """Return how long any of several stretches lasted, by month; none of them twice."""
+    found: list[tuple[str, int]] = []
+    end_ms = 0
+    for from_ms, until_ms in sorted(times):
+        found += by_month(max(from_ms, end_ms), until_ms)
+        end_ms = max(end_ms, until_ms)
+    return found

@@ -1,0 +1,295 @@
+"""A link to an accounting system, whatever fails when: nothing is lost, nothing counted twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from quorate.answers.month import month_of
+from quorate.core.commands import CreateOwner, RemoveOwner
+from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from quorate.model.events import Allowance, BudgetFellBack, BudgetReported
+from quorate.model.specs import Owner
+from quorate.ports.accounting import Consumption
+from quorate.ports.errors import AccountingDownError, AccountingError
+from quorate.service.accounting_link import SINK, Pace
+from quorate.service.consumption import HUNDREDTH_MS, body_of, months_until, read_body
+from quorate.testing.outbox import MemoryOutbox
+from tests.oracles.accounts import CHEMISTRY, LINKS, PACE, PHYSICS, Figure, LinkWorld
+from tests.oracles.effort import examples
+
+GRANTED = 1_000 * HOUR_MS
+SLOW = Pace(refresh_ms=4 * HOUR_MS, stale_ms=12 * HOUR_MS, report_ms=6 * HOUR_MS)
+
+
+@dataclass
+class Bank:
+    """An accounting system that keeps the contract, and can be made to fail as others do."""
+
+    figures: dict[Figure, int] = field(default_factory=dict)
+    granted_ms: int = GRANTED
+    is_down: bool = False
+    refuses: set[str] = field(default_factory=set)
+    forgets_to_answer: bool = False
+    asked: int = 0
+
+    def remaining(self, resource: str, components: Sequence[str]) -> tuple[Allowance, ...]:
+        self._check(resource)
+        self.asked += 1
+        return tuple(
+            Allowance(
+                self.granted_ms,
+                self.granted_ms
+                - HUNDREDTH_MS
+                * sum(n for (r, c, _), n in self.figures.items() if (r, c) == (resource, name)),
+            )
+            for name in components
+        )
+
+    def report(self, consumption: Consumption) -> None:
+        self._check(consumption.resource)
+        month = month_of(consumption.at_ms).name
+        for each in consumption.amounts:
+            self.figures[consumption.resource, each.component, month] = each.hundredths
+        if self.forgets_to_answer:
+            raise AccountingDownError("it took too long")
+
+    def close(self) -> None:
+        pass
+
+    def _check(self, resource: str) -> None:
+        if self.is_down:
+            raise AccountingDownError("nobody is there")
+        if resource in self.refuses:
+            raise AccountingError("no such resource")
+
+
+def new_world(pace: Pace = PACE) -> tuple[LinkWorld, Bank]:
+    bank = Bank()
+    return LinkWorld(bank, MemoryOutbox(), pace), bank
+
+
+def shown(world: LinkWorld) -> dict[Figure, int]:
+    """Return what should have been told by now, as far as it is more than nothing."""
+    truth = world.truth(world.clock.ms)
+    return {key: ms // HUNDREDTH_MS for key, ms in truth.items() if ms >= HUNDREDTH_MS}
+
+
+def settled(world: LinkWorld) -> None:
+    """Let everything that runs end, and everything that waits be delivered."""
+    for name in list(world.engine.view.runs):
+        if world.engine.view.runs[name].leases:
+            world.complete(name)
+    for _ in range(4):
+        world.pass_time(2 * world.pace.report_ms)
+
+
+def test_what_is_left_counts_from_the_first_answer_on() -> None:
+    world, bank = new_world()
+    bank.figures[PHYSICS.resource, "gpu", "2023-11"] = 90_000
+    world.pass_time(MINUTE_MS)
+    assert world.used("physics") == 900
+    assert world.used("loner") == 0
+    record = world.engine.view.reports["physics"]
+    assert (record.answers, record.since_ms) == (True, world.clock.ms - MINUTE_MS)
+    actors = {e.actor for e in world.events() if isinstance(e, BudgetReported)}
+    assert actors == {SINK}
+
+
+def test_an_unchanged_answer_writes_nothing() -> None:
+    world, bank = new_world()
+    world.pass_time(MINUTE_MS)
+    before, asked = world.store.head(), bank.asked
+    world.pass_time(HOUR_MS)
+    assert bank.asked > asked + 50
+    assert world.store.head() == before
+
+
+def test_silence_of_a_day_falls_back_once_and_comes_back() -> None:
+    world, bank = new_world()
+    bank.figures[CHEMISTRY.resource, "gpu", "2023-10"] = 110_000
+    name = world.submit("physics", 8)
+    world.pass_time(HOUR_MS)
+    assert world.used("chemistry") == 1_100
+    bank.is_down = True
+    down_ms = world.clock.ms
+    world.pass_time(DAY_MS)
+    fell = [e for e in world.events() if isinstance(e, BudgetFellBack)]
+    assert [(e.owner, e.is_linked) for e in fell] == [("physics", True), ("chemistry", True)]
+    assert all(9 * MINUTE_MS <= e.at_ms - down_ms <= 11 * MINUTE_MS for e in fell)
+    assert "nobody is there" in fell[0].note
+    assert world.used("chemistry") == 0
+    assert world.link.status.waiting is not None
+    assert world.link.status.waiting.parcels == 1
+    assert world.link.status.troubles["physics"] == "nobody is there"
+    bank.is_down = False
+    world.pass_time(10 * MINUTE_MS)
+    assert world.used("chemistry") == 1_100
+    world.complete(name)
+    world.pass_time(HOUR_MS)
+    del bank.figures[CHEMISTRY.resource, "gpu", "2023-10"]
+    assert bank.figures == shown(world)
+    assert not world.link.status.troubles
+
+
+def test_an_answer_that_is_never_seen_is_sent_again_and_counts_once() -> None:
+    world, bank = new_world()
+    world.pass_time(MINUTE_MS)
+    name = world.submit("physics", 8)
+    bank.forgets_to_answer = True
+    world.pass_time(2 * HOUR_MS)
+    world.begin()  # As after a crash: only what is stored is known.
+    world.pass_time(2 * HOUR_MS)
+    bank.forgets_to_answer = False
+    world.complete(name)
+    world.begin()
+    world.pass_time(HOUR_MS)
+    assert bank.figures == shown(world)
+    assert world.outbox.waiting(SINK).parcels == 0
+
+
+def test_a_refused_owner_keeps_no_other_waiting() -> None:
+    world, bank = new_world()
+    world.pass_time(MINUTE_MS)
+    bank.refuses.add(CHEMISTRY.resource)
+    names = [world.submit(owner, 8) for owner in ("chemistry", "physics")]
+    world.pass_time(3 * HOUR_MS)
+    assert {resource for resource, _, _ in bank.figures} == {PHYSICS.resource}
+    assert not world.engine.view.reports["chemistry"].answers
+    assert world.engine.view.reports["physics"].answers
+    bank.refuses.clear()
+    for name in names:
+        world.complete(name)
+    world.pass_time(HOUR_MS)
+    assert bank.figures == shown(world)
+
+
+def test_months_are_told_apart_and_what_was_before_the_link_is_not_told() -> None:
+    world, bank = new_world(SLOW)
+    early = world.submit("physics", 8)
+    world.clock.ms += 5 * HOUR_MS
+    world.pass_time(MINUTE_MS)
+    for days in (20, 20, 40):
+        world.pass_time(days * DAY_MS)
+    world.complete(early)
+    world.pass_time(DAY_MS)
+    assert bank.figures == shown(world)
+    gpu = {month for _, component, month in bank.figures if component == "gpu"}
+    assert gpu == {"2023-11", "2023-12", "2024-01", "2024-02"}
+    total = sum(n for (_, c, _), n in bank.figures.items() if c == "gpu") * HUNDREDTH_MS
+    assert (
+        0
+        <= sum(ms for (_, c, _), ms in world.truth(world.clock.ms).items() if c == "gpu") - (total)
+        < 4 * HUNDREDTH_MS
+    )
+
+
+def test_an_owner_that_is_unlinked_counts_by_the_ledger_and_is_told_no_more() -> None:
+    world, bank = new_world()
+    world.pass_time(MINUTE_MS)
+    world.links = LINKS[:1]
+    world.begin()
+    name = world.submit("chemistry", 8)
+    world.pass_time(2 * HOUR_MS)
+    assert "chemistry" not in world.engine.view.reports
+    assert not any(resource == CHEMISTRY.resource for resource, _, _ in bank.figures)
+    world.complete(name)
+
+
+def test_an_owner_that_is_not_there_yet_is_linked_when_it_comes() -> None:
+    world, _ = new_world()
+    world.do(RemoveOwner("chemistry"))
+    world.pass_time(HOUR_MS)
+    assert "chemistry" not in world.engine.view.reports
+    world.do(CreateOwner(Owner(name="chemistry")))
+    world.pass_time(2 * MINUTE_MS)
+    assert world.engine.view.reports["chemistry"].answers
+
+
+def test_a_link_that_nobody_answers_is_in_the_ledger_all_the_same() -> None:
+    bank = Bank(is_down=True)
+    world = LinkWorld(bank, MemoryOutbox())
+    world.pass_time(SECOND_MS)
+    record = world.engine.view.reports["physics"]
+    assert not record.answers
+    assert "has not answered since the service started" in record.note
+
+
+def test_bodies_come_back_as_they_were() -> None:
+    world, _ = new_world()
+    world.pass_time(MINUTE_MS)
+    name = world.submit("physics", 3)
+    world.pass_time(HOUR_MS)
+    world.complete(name)
+    for event in world.events():
+        world.link._ledgering.fold(event)
+    (found,) = [each for _, each in world.link._ledgering.consumed(PHYSICS, world.clock.ms)]
+    assert read_body(body_of(found)) == found
+    assert [month.name for month in months_until(world.clock.ms)] == [
+        "2023-09",
+        "2023-10",
+        "2023-11",
+    ]
+
+
+class Links(RuleBasedStateMachine):
+    """Runs come and go, the other side fails in every way, and the service is killed and begun."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world, self.bank = new_world(SLOW)
+        self.world.pass_time(SECOND_MS)
+
+    @rule(owner=st.sampled_from(("physics", "chemistry", "loner")), gpus=st.sampled_from((1, 3, 8)))
+    def submit(self, owner: str, gpus: int) -> None:
+        view = self.world.engine.view
+        if sum(lease.gpus for lease in view.leases.values()) + gpus <= 48:
+            self.world.submit(owner, gpus)
+
+    @rule(data=st.data())
+    def complete(self, data: st.DataObject) -> None:
+        view = self.world.engine.view
+        running = sorted({lease.fact.run for lease in view.leases.values()})
+        if running:
+            self.world.complete(data.draw(st.sampled_from(running)))
+
+    @rule(
+        ms=st.sampled_from((SECOND_MS, 7 * MINUTE_MS, HOUR_MS, DAY_MS)) | st.integers(1, 2 * DAY_MS)
+    )
+    def wait(self, ms: int) -> None:
+        self.world.pass_time(ms)
+
+    @rule(is_down=st.booleans(), forgets=st.booleans(), refused=st.booleans())
+    def fail(self, *, is_down: bool, forgets: bool, refused: bool) -> None:
+        self.bank.is_down, self.bank.forgets_to_answer = is_down, forgets
+        self.bank.refuses = {CHEMISTRY.resource} if refused else set()
+
+    @rule()
+    def crash(self) -> None:
+        self.world.begin()
+
+    @rule(ms=st.integers(1, DAY_MS))
+    def stand_still(self, ms: int) -> None:
+        self.world.clock.ms += ms
+
+    @invariant()
+    def never_more_than_was_used(self) -> None:
+        truth = self.world.truth(self.world.clock.ms)
+        for key, hundredths in self.bank.figures.items():
+            assert hundredths * HUNDREDTH_MS <= truth.get(key, 0), key
+
+    def teardown(self) -> None:
+        """When all is well again, exactly what was used has been told."""
+        self.bank.is_down = self.bank.forgets_to_answer = False
+        self.bank.refuses = set()
+        settled(self.world)
+        assert {k: n for k, n in self.bank.figures.items() if n} == shown(self.world)
+        assert self.world.outbox.waiting(SINK).parcels == 0
+
+
+TestLinks = Links.TestCase
+TestLinks.settings = settings(examples(3), stateful_step_count=15)

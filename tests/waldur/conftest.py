@@ -1,0 +1,23 @@
+"""Tests against Waldur's own client, which takes seconds to load: not for after each change."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave them out where the client is not installed, or slow tests are not asked for."""
+    del collection_path
+    is_quick = config.option.markexpr == "not slow"
+    return True if is_quick or find_spec("waldur_api_client") is None else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of this folder as slow."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.slow)

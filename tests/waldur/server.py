@@ -1,0 +1,230 @@
+"""A Waldur for tests: on loopback, it takes and gives what the shapes of its published client are.
+
+Paths and bodies are checked by the client's own code: a request is read by the model that the
+client writes it with, has to come out the same, and may hold nothing that the model does not know.
+An answer is written by the model that the client reads it with. What the client's text says of
+usage holds: a record of the same resource, component and month is replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import typing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Lock, Thread
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+from uuid import UUID
+
+from waldur_api_client.api.marketplace_component_usages import (
+    marketplace_component_usages_set_usage as set_usage,
+)
+from waldur_api_client.api.marketplace_provider_resources import (
+    marketplace_provider_resources_retrieve as retrieve,
+)
+from waldur_api_client.models import (
+    ComponentUsageCreateRequest,
+    ComponentUsageItemRequest,
+    Resource,
+    ResourceFieldEnum,
+    ResourceLimits,
+    ResourceLimitUsage,
+)
+from waldur_api_client.types import Unset
+
+TOKEN = "0123456789abcdef0123456789abcdef01234567"  # noqa: S105 - of a server that tests start
+PHYSICS = UUID(int=1)
+CHEMISTRY = UUID(int=2)
+Fault = Callable[["Handler"], bool]
+"""Does something else than answering; returns whether the request is not to be answered."""
+
+
+@dataclass
+class Waldur:
+    """What it knows. ``usage`` is by resource, component and month; ``told`` all that was told."""
+
+    limits: dict[UUID, dict[str, float]]
+    usage: dict[tuple[UUID, str, str], Decimal] = field(default_factory=dict)
+    told: list[tuple[UUID, str, str, Decimal]] = field(default_factory=list)
+    asked: int = 0
+    fault: Fault | None = None
+    """What goes wrong before a request is carried out."""
+    fault_after: Fault | None = None
+    """What goes wrong after it was, and before it is answered."""
+    month: str = "2023-11"
+    """The month that limits are for."""
+    lock: Lock = field(default_factory=Lock)
+
+    def used(self, resource: UUID, component: str) -> Decimal:
+        """Return what was told of the month that limits are for."""
+        return self.usage.get((resource, component, self.month), Decimal(0))
+
+    def resource(self, uuid: UUID, fields: list[ResourceFieldEnum]) -> dict[str, Any]:
+        """Return a resource as the client reads it, with the fields that are asked for."""
+        limits, usage = ResourceLimits(), ResourceLimitUsage()
+        limits.additional_properties = dict(self.limits[uuid])
+        usage.additional_properties = {
+            name: float(self.used(uuid, name)) for name in self.limits[uuid]
+        }
+        found = Resource(uuid=uuid, limits=limits, limit_usage=usage, name="a resource").to_dict()
+        wanted = {each.value for each in fields}
+        return {key: value for key, value in found.items() if not wanted or key in wanted}
+
+    def set_usage(self, body: dict[str, Any]) -> str:
+        """Record a usage; return what is wrong with it."""
+        read = ComponentUsageCreateRequest.from_dict(body)
+        wrong = _untrue(read) or next(filter(None, map(_untrue, read.usages)), "")
+        if wrong or read.to_dict() != body:
+            return wrong or "it does not come out as it went in"
+        if isinstance(read.resource, Unset) or isinstance(read.date, Unset):
+            return "resource and date are needed"
+        if read.date.tzinfo is None:
+            return "date: must have a time zone"
+        for item in read.usages:
+            if item.type_ not in self.limits.get(read.resource, {}):
+                return f"these components are invalid: {item.type_}"
+            if not 0 <= Decimal(item.amount) == round(Decimal(item.amount), 2):
+                return f"amount: {item.amount}"
+        month = read.date.astimezone(UTC).strftime("%Y-%m")
+        with self.lock:
+            for item in read.usages:
+                amount = Decimal(item.amount)
+                self.usage[read.resource, item.type_, month] = amount
+                self.told.append((read.resource, item.type_, month, amount))
+        return ""
+
+
+def _untrue(read: ComponentUsageCreateRequest | ComponentUsageItemRequest) -> str:
+    """Return which field of a model is not of its type, or not known to it."""
+    if read.additional_properties:
+        return f"unknown fields: {sorted(read.additional_properties)}"
+    names = {"ComponentUsageItemRequest": ComponentUsageItemRequest}
+    hints = typing.get_type_hints(type(read), localns=names)
+    del hints["additional_properties"]
+    for name, hint in hints.items():
+        kinds = tuple(typing.get_origin(k) or k for k in typing.get_args(hint) or (hint,))
+        kinds = (list,) if typing.get_origin(hint) is list else kinds
+        if not isinstance(getattr(read, name), kinds):
+            return f"{name}: {getattr(read, name)!r} is not {hint}"
+    return ""
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers one request as Waldur does."""
+
+    protocol_version = "HTTP/1.1"
+    waldur: Waldur
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as it is called
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        """Answer for a resource."""
+        self._answer(self._get)
+
+    def do_POST(self) -> None:
+        """Take a usage."""
+        self._answer(self._post)
+
+    def reply(self, status: int, body: bytes, kind: str = "application/json") -> None:
+        """Send an answer."""
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _answer(self, carry_out: Callable[[bytes], tuple[int, object]]) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        waldur = self.waldur
+        waldur.asked += 1
+        with suppress(BrokenPipeError, ConnectionResetError):
+            if waldur.fault is not None and waldur.fault(self):
+                return
+            status, found = carry_out(body)
+            if waldur.fault_after is not None and waldur.fault_after(self):
+                return
+            self.reply(status, b"" if found is None else json.dumps(found).encode())
+
+    def _is_known(self) -> bool:
+        return self.headers.get("Authorization") == f"Token {TOKEN}"
+
+    def _get(self, body: bytes) -> tuple[int, object]:
+        del body
+        parts = urlsplit(self.path)
+        if not self._is_known():
+            return 401, {"detail": "Invalid token."}
+        for uuid in self.waldur.limits:
+            if parts.path == retrieve._get_kwargs(uuid)["url"]:
+                fields = [ResourceFieldEnum(each) for each in parse_qs(parts.query)["field"]]
+                return 200, self.waldur.resource(uuid, fields)
+        return 404, {"detail": "Not found."}
+
+    def _post(self, body: bytes) -> tuple[int, object]:
+        if not self._is_known():
+            return 401, {"detail": "Invalid token."}
+        shape = ComponentUsageCreateRequest(usages=[])
+        if urlsplit(self.path).path != set_usage._get_kwargs(body=shape)["url"]:
+            return 404, {"detail": "Not found."}
+        if self.headers.get("Content-Type") != "application/json":
+            return 415, {"detail": "Unsupported media type."}
+        wrong = self.waldur.set_usage(json.loads(body))
+        return (400, {"non_field_errors": [wrong]}) if wrong else (201, None)
+
+
+@contextmanager
+def waldur_served(waldur: Waldur, port: int = 0) -> Iterator[str]:
+    """Serve ``waldur`` on loopback; gives its address."""
+    handler = type("Handler", (Handler,), {"waldur": waldur})
+    server = ThreadingHTTPServer(("127.0.0.1", port), handler)
+    server.daemon_threads = True
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(10)
+
+
+def new_waldur() -> Waldur:
+    """Return one with two resources, each with a limit for both kinds of hours."""
+    limits = {"gpu": 100.0, "node": 50.0}
+    return Waldur({PHYSICS: dict(limits), CHEMISTRY: dict(limits)})
+
+
+def status(code: int, text: str = "") -> Fault:
+    """Return a fault that answers with a status."""
+
+    def answer(handler: Handler) -> bool:
+        handler.reply(code, text.encode())
+        return True
+
+    return answer
+
+
+def gone(handler: Handler) -> bool:
+    """Let the connection end without an answer."""
+    handler.close_connection = True
+    return True
+
+
+def held(until: Event) -> Fault:
+    """Return a fault that answers nothing until it is let go, and nothing then."""
+
+    def answer(handler: Handler) -> bool:
+        until.wait(30)
+        return gone(handler)
+
+    return answer
+
+
+def month_of(at_ms: int) -> str:
+    """Return the month of an instant, by the calendar."""
+    return datetime.fromtimestamp(at_ms / 1_000, UTC).strftime("%Y-%m")
