@@ -5,7 +5,7 @@ The oracle adds up the events of the ledger by the simplest means: every lease f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from quorate.adapters.store_memory import MemoryStore
@@ -115,44 +115,51 @@ class LinkWorld:
         found = budget_used(self.engine.view, self.engine.view.owners[owner], self.clock.ms)
         return None if found is None else (1_000 * found + ONE // 2) // ONE
 
-    def truth(self, until_ms: int) -> dict[Figure, int]:  # noqa: C901 - as plain as can be
+    def truth(self, until_ms: int) -> dict[Figure, int]:
         """Return what was used by then since the link began, in milliseconds."""
-        owners: dict[str, str] = {}
-        since: dict[str, int] = {}
-        spans: list[tuple[LeaseStarted, int]] = []
-        open_: dict[str, LeaseStarted] = {}
-        for event in self.events():
-            match event:
-                case RunSubmitted():
-                    owners[event.run.name] = event.run.owner
-                case BudgetReported() | BudgetFellBack():
-                    since.setdefault(event.owner, event.at_ms)
-                case LeaseStarted():
-                    open_[event.lease] = event
-                case LeaseEnded():
-                    spans.append((open_.pop(event.lease), event.end_ms))
-                case _:
-                    pass
-        spans += [(fact, until_ms) for fact in open_.values()]
-        found: dict[Figure, int] = {}
-        for link in self.links:
-            begin_ms = since.get(link.owner, until_ms)
-            mine = [
-                (max(fact.start_ms, begin_ms), min(end_ms, until_ms), fact)
-                for fact, end_ms in spans
-                if owners[fact.run] == link.owner
-            ]
-            for from_ms, to_ms, fact in mine:
-                for month, ms in by_month(from_ms, to_ms):
-                    key = (link.resource, link.gpu, month)
-                    found[key] = found.get(key, 0) + ms * lease_gpus(fact.slots)
-            if link.node:
-                for node in {node for _, _, fact in mine for node, _ in fact.slots}:
-                    times = [(a, b) for a, b, fact in mine if node in dict(fact.slots)]
-                    for month, ms in _together(times):
-                        key = (link.resource, link.node, month)
-                        found[key] = found.get(key, 0) + ms
-        return {key: ms for key, ms in found.items() if ms}
+        return truth(self.events(), self.links, until_ms)
+
+
+def truth(  # noqa: C901 - as plain as can be
+    events: Iterable[Event], links: Sequence[LinkedOwner], until_ms: int
+) -> dict[Figure, int]:
+    """Return what was used by then since the link began, in milliseconds."""
+    owners: dict[str, str] = {}
+    since: dict[str, int] = {}
+    spans: list[tuple[LeaseStarted, int]] = []
+    open_: dict[str, LeaseStarted] = {}
+    for event in events:
+        match event:
+            case RunSubmitted():
+                owners[event.run.name] = event.run.owner
+            case BudgetReported() | BudgetFellBack():
+                since.setdefault(event.owner, event.at_ms)
+            case LeaseStarted():
+                open_[event.lease] = event
+            case LeaseEnded():
+                spans.append((open_.pop(event.lease), event.end_ms))
+            case _:
+                pass
+    spans += [(fact, until_ms) for fact in open_.values()]
+    found: dict[Figure, int] = {}
+    for link in links:
+        begin_ms = since.get(link.owner, until_ms)
+        mine = [
+            (max(fact.start_ms, begin_ms), min(end_ms, until_ms), fact)
+            for fact, end_ms in spans
+            if owners[fact.run] == link.owner
+        ]
+        for from_ms, to_ms, fact in mine:
+            for month, ms in by_month(from_ms, to_ms):
+                key = (link.resource, link.gpu, month)
+                found[key] = found.get(key, 0) + ms * lease_gpus(fact.slots)
+        if link.node:
+            for node in {node for _, _, fact in mine for node, _ in fact.slots}:
+                times = [(a, b) for a, b, fact in mine if node in dict(fact.slots)]
+                for month, ms in _together(times):
+                    key = (link.resource, link.node, month)
+                    found[key] = found.get(key, 0) + ms
+    return {key: ms for key, ms in found.items() if ms}
 
 
 def by_month(from_ms: int, until_ms: int) -> list[tuple[str, int]]:

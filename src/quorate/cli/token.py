@@ -29,7 +29,7 @@ def token() -> None:
 )
 @click.option(
     "--role",
-    type=click.Choice(("admin", "tenant-admin", "user", "auditor")),
+    type=click.Choice(("admin", "tenant-admin", "user", "auditor", "accounting")),
     required=True,
     help="What its holder may do.",
 )

@@ -1,0 +1,273 @@
+"""The service linked to Waldur, as a process of its own: killed, begun again, and pushed to."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from threading import Event
+from typing import Any
+from uuid import UUID
+
+import httpx
+import pytest
+
+from quorate.adapters.clock_system import SystemClock
+from quorate.adapters.store_sqlite import SqliteStore
+from quorate.core.commands import Apply
+from quorate.ledger.chain import GENESIS, open_blocks
+from quorate.loop.engine import Engine
+from quorate.model.amounts import DAY_MS
+from quorate.model.events import BudgetReported, OwnerApplied
+from quorate.model.events import Event as Fact
+from quorate.model.specs import Owner, Quota
+from quorate.service.consumption import HUNDREDTH_MS
+from quorate.testing.world import budget, envelope, fleet
+from tests.oracles.accounts import CHEMISTRY, PHYSICS, truth
+from tests.service.serving import new_ledger
+from tests.waldur.server import TOKEN, Waldur, gone, held, month_of, new_waldur, waldur_served
+
+WAIT_S = 120.0
+KILLS = 3
+
+
+def wait_for(is_so: Callable[[], object]) -> None:
+    """Return as soon as it is so."""
+    until_s = time.monotonic() + WAIT_S
+    while not is_so():
+        assert time.monotonic() < until_s, "it did not come to that in time"
+        time.sleep(0.05)
+
+
+class Serve:
+    """A service in a folder, linked to a Waldur, which may be killed and begun again."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.ledger = new_ledger(folder)
+        secret = folder / "waldur.token"
+        secret.touch(mode=0o600)
+        secret.write_text(TOKEN + "\n", encoding="utf-8")
+        self.config = folder / "quorate.toml"
+        self.config.write_text(
+            f"""
+            listen = "127.0.0.1:0"
+            ledger = "{self.ledger}"
+            [waldur]
+            url = "{url}"
+            token_file = "{secret}"
+            timeout_s = 60
+            refresh_s = 1
+            stale_s = 5
+            report_s = 1
+            [waldur.links.physics]
+            resource = "{PHYSICS.resource}"
+            gpu_hours = "gpu"
+            node_hours = "node"
+            [waldur.links.chemistry]
+            resource = "{CHEMISTRY.resource}"
+            gpu_hours = "gpu"
+            """,
+            encoding="utf-8",
+        )
+        self.process: subprocess.Popen[str] | None = None
+        self.url = self.admin = ""
+        self._declare()
+
+    def _declare(self) -> None:
+        now_ms = SystemClock().now_ms()
+        money = envelope("e", 512, start_ms=now_ms - DAY_MS, end_ms=now_ms + 900 * DAY_MS)
+        names = ("physics", "chemistry", "loner")
+        engine = Engine.open(SqliteStore.open(self.ledger), SystemClock())
+        declared = Apply(
+            (
+                *fleet({"A": 512}),
+                *(Owner(name=n, quota=Quota(nodes_max=64)) for n in names),
+                *(budget(n, n, money) for n in names),
+            )
+        )
+        assert not engine.execute(declared, actor="test").decision.refusals
+        engine.close()
+
+    def start(self) -> None:
+        """Return when it answers."""
+        command = "from quorate.cli.main import run; run()"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", command, "serve", "--config", str(self.config)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if found := re.search(r"serving .* at (http://\S+)", line):
+                self.url = found[1]
+                if self.admin:
+                    return
+            if found := re.search(r"(qt_\w+)", line):
+                self.admin = found[1]
+                return
+        raise AssertionError("it did not start")
+
+    def kill(self) -> None:
+        """Kill it as a crash does."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self._gone()
+
+    def stop(self) -> None:
+        """End it as a supervisor does."""
+        if self.process is not None:
+            self.process.terminate()
+            self._gone()
+
+    def _gone(self) -> None:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        self.process.wait(WAIT_S)
+        self.process.stdout.close()
+        self.process = None
+
+    def ask(self, method: str, path: str, token: str = "", **more: Any) -> httpx.Response:
+        """Return what is answered."""
+        headers = {"Authorization": f"Bearer {token or self.admin}"} | more.pop("headers", {})
+        url = f"{self.url}/api/v1{path}"
+        return httpx.request(method, url, headers=headers, timeout=60, trust_env=False, **more)
+
+    def submit(self, name: str, owner: str, gpus: int) -> None:
+        """Let a run begin."""
+        body = {
+            "apiVersion": "quorate.dev/v1",
+            "kind": "Run",
+            "metadata": {"name": name},
+            "spec": {
+                "owner": owner,
+                "resources": {"gpuType": "H100", "totalGPUs": gpus},
+                "runtime": {"expectedDuration": "10h"},
+            },
+        }
+        found = self.ask("POST", "/apply", json={"documents": [body]})
+        assert found.status_code == 200, found.text
+
+    def events(self) -> list[Fact]:
+        """Return all that the ledger has."""
+        with SqliteStore.read(self.ledger) as store:
+            blocks = store.blocks()
+            return [event for _, found in open_blocks(blocks, after=GENESIS) for event in found]
+
+
+@pytest.fixture
+def waldur() -> Waldur:
+    found = new_waldur()
+    found.month = month_of(SystemClock().now_ms())
+    return found
+
+
+@pytest.fixture
+def serve(waldur: Waldur, tmp_path: Path) -> Iterator[Serve]:
+    with waldur_served(waldur) as url:
+        found = Serve(tmp_path, url)
+        found.start()
+        try:
+            yield found
+        finally:
+            found.stop()
+
+
+def test_killed_between_send_and_acknowledge_it_tells_everything_once(
+    serve: Serve, waldur: Waldur
+) -> None:
+    serve.submit("big", "physics", 512)
+    wait_for(lambda: waldur.told)
+    for _ in range(KILLS):
+        until, told = Event(), len(waldur.told)
+        waldur.fault_after = held(until)
+        wait_for(lambda told=told: len(waldur.told) > told)  # type: ignore[misc]
+        # Waldur has it, and the service does not know that.
+        serve.kill()
+        waldur.fault_after = None
+        until.set()
+        serve.start()
+    assert serve.ask("POST", "/runs/big/complete", json={}).status_code == 200
+    now_ms = SystemClock().now_ms()
+    expected = {
+        (UUID(resource), component, month): Decimal(ms // HUNDREDTH_MS) / 100
+        for (resource, component, month), ms in truth(
+            serve.events(), (PHYSICS, CHEMISTRY), now_ms
+        ).items()
+    }
+    assert sum(expected.values()) > 1
+    wait_for(lambda: waldur.usage == expected)
+    time.sleep(2)
+    assert waldur.usage == expected
+
+
+def test_what_waldur_pushes_is_applied_once_under_its_identity(
+    serve: Serve, waldur: Waldur
+) -> None:
+    del waldur
+    wait_for(lambda: any(isinstance(e, BudgetReported) for e in serve.events()))
+    issued = serve.ask("POST", "/tokens", json={"role": "accounting", "user": "waldur"})
+    token = issued.json()["token"]["secret"]
+    pushed = {"max_nodes": 7, "gpu_hours_budget": 150}
+    key = {"Idempotency-Key": "contract-17"}
+    for headers in (key, key, {}):
+        found = serve.ask("PUT", "/tenants/physics", token, json=pushed, headers=headers)
+        assert found.status_code == 200, found.text
+    applied = [e for e in serve.events() if isinstance(e, OwnerApplied) and e.actor == "waldur"]
+    assert [(e.owner.name, e.owner.quota.nodes_max) for e in applied] == [("physics", 7)]
+    for method, path, body in (
+        ("PUT", "/tenants/loner", pushed),
+        ("PUT", "/tenants/physics", {"fair_share_target": 0.5}),
+        ("PUT", "/tenants/physics", {"parents": ["loner"]}),
+        ("POST", "/tenants", {"id": "new"}),
+        ("DELETE", "/tenants/physics", None),
+        ("GET", "/runs", None),
+        ("GET", "/ledger/export", None),
+        ("POST", "/tokens", {"role": "admin", "user": "me"}),
+    ):
+        found = serve.ask(method, path, token, json=body)
+        assert found.status_code in {403, 404}, (method, path, found.status_code, found.text)
+    assert serve.ask("GET", "/tenants/physics", token).status_code == 200
+    assert serve.ask("GET", "/tenants/loner", token).status_code == 404
+
+
+def test_whose_figure_counts_is_shown_everywhere(serve: Serve, waldur: Waldur) -> None:
+    def source() -> str:
+        found = serve.ask("GET", "/tenants/physics/usage").json()["status"]
+        return str(found["budget_source"])
+
+    waldur.limits[PHYSICS_ID]["gpu"] = 250.0
+    wait_for(lambda: source() == "waldur")
+    usage = serve.ask("GET", "/tenants/physics/usage").json()["status"]
+    wait_for(
+        lambda: (
+            serve.ask("GET", "/tenants/physics/usage").json()["status"]["gpu_hours_remaining"]
+            == 250
+        )
+    )
+    assert usage["budget_source_since"]
+    told = serve.ask("GET", "/owners/physics").json()["status"]["budgetReport"]
+    assert (told["source"], told["gpuHours"]) == ("waldur", {"granted": 250, "remaining": 250})
+    lines = serve.ask("GET", "/owners/physics/description").text
+    assert "waldur tells 250.00 of 250.00 GPU-hours" in lines
+    serve.submit("small", "physics", 1)
+    metrics = httpx.get(
+        f"{serve.url}/metrics",
+        headers={"Authorization": f"Bearer {serve.admin}"},
+        trust_env=False,
+        timeout=60,
+    ).text
+    assert 'quorate_accounting_owners{source="accounting"} 2.0' in metrics
+    waldur.fault = gone
+    wait_for(lambda: source() == "ledger")
+    assert serve.ask("GET", "/owners/physics").json()["status"]["budgetReport"]["note"]
+
+
+PHYSICS_ID = UUID(PHYSICS.resource)
