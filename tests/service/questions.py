@@ -217,6 +217,7 @@ PLAIN: Final = (
     "export-ledger",
     "show-lottery",
     "verify-lottery",
+    "accounting-status",
     "whoami",
     "fleet-top",
 )

@@ -78,6 +78,7 @@ ROLES: Final = {
     "tick": "admin",
     "sign-checkpoint": "admin",
     "export-ledger": "admin auditor",
+    "accounting-status": "admin auditor",
 }
 """Operation -> the roles that may ask for it."""
 HIDDEN: Final = """

@@ -265,6 +265,10 @@ def test_whose_figure_counts_is_shown_everywhere(serve: Serve, waldur: Waldur) -
         timeout=60,
     ).text
     assert 'quorate_accounting_owners{source="accounting"} 2.0' in metrics
+    status = serve.ask("GET", "/accounting").json()
+    assert [each["owner"] for each in status["items"]] == ["chemistry", "physics"]
+    assert status["items"][1]["lastAnswer"]
+    assert status["waiting"] is not None
     waldur.fault = gone
     wait_for(lambda: source() == "ledger")
     assert serve.ask("GET", "/owners/physics").json()["status"]["budgetReport"]["note"]

@@ -54,6 +54,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "admin": ("quorate.cli.admin", "admin", "Create, change and remove tenants."),
     "token": ("quorate.cli.token", "token", "Issue, list and revoke access tokens."),
     "whoami": ("quorate.cli.token", "whoami", "Say who you are to the service, or to the file."),
+    "waldur": ("quorate.cli.waldur", "waldur", "See how the link to Waldur stands."),
     "tick": ("quorate.cli.finish", "tick", "Do what time has made due."),
     "lottery": ("quorate.cli.lottery", "lottery", "Show the lottery, and draw it all again."),
     "ledger": ("quorate.cli.ledger", "ledger", "Read, verify, sign, export and import the ledger."),

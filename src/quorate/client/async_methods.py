@@ -40,6 +40,17 @@ class AsyncMethods(ABC):
     def _stream(self, name: str, asked: Struct) -> AsyncIterator[Any]:
         """Return the answers to an operation that goes on."""
 
+    async def accounting_status(
+        self,
+    ) -> given_service.AccountingStatus:
+        """Show how links to an accounting system stand, and what waits to be told.
+
+        ``GET /api/v1/accounting``, for: admin, auditor.
+        """
+        question = asked.Nothing()
+        found: given_service.AccountingStatus = await self._ask("accounting-status", question)
+        return found
+
     async def apply(
         self,
         documents: Sequence[Mapping[str, Any]],

@@ -40,6 +40,17 @@ class Methods(ABC):
     def _stream(self, name: str, asked: Struct) -> Iterator[Any]:
         """Return the answers to an operation that goes on."""
 
+    def accounting_status(
+        self,
+    ) -> given_service.AccountingStatus:
+        """Show how links to an accounting system stand, and what waits to be told.
+
+        ``GET /api/v1/accounting``, for: admin, auditor.
+        """
+        question = asked.Nothing()
+        found: given_service.AccountingStatus = self._ask("accounting-status", question)
+        return found
+
     def apply(
         self,
         documents: Sequence[Mapping[str, Any]],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET, UnsetType
 
 from quorate.operations.given import Given, Outcome
+from quorate.operations.given_money import Number
 
 
 class Token(Given, kw_only=True, frozen=True):
@@ -47,3 +48,28 @@ class Whoami(Given, kw_only=True, frozen=True):
     tenant: str
     scopes: tuple[str, ...]
     tenants: tuple[str, ...]
+
+
+class LinkedTenant(Given, kw_only=True, frozen=True):
+    """A tenant that is linked to an accounting system, and whose figure of its budget counts.
+
+    ``last_answer`` is null where it has not been answered for since the service started.
+    """
+
+    owner: str
+    linked_to: str
+    source: str
+    since: str
+    last_answer: str | None
+    gpu_hours_remaining: Number | None
+    node_hours_remaining: Number | None
+    trouble: str
+
+
+class AccountingStatus(Given, kw_only=True, frozen=True):
+    """How links stand; ``waiting`` amounts are still to be told, null where nobody asks."""
+
+    items: tuple[LinkedTenant, ...]
+    waiting: int | None
+    waiting_since: str | None
+    trouble: str

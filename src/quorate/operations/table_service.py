@@ -6,7 +6,7 @@ from typing import Final
 
 from quorate.operations import asked_service as asked
 from quorate.operations import given, given_service
-from quorate.operations.caller import ANYBODY, ANYBODY_AND_ACCOUNTING, MANAGERS
+from quorate.operations.caller import ANYBODY, ANYBODY_AND_ACCOUNTING, MANAGERS, OVERSEERS
 from quorate.operations.operation import Area, Effect, Operation, Repeat
 
 SERVICE: Final = (
@@ -53,6 +53,18 @@ SERVICE: Final = (
         refusals=("unknown-name",),
         cli=("token revoke",),
         is_for_any_scope=True,
+    ),
+    Operation(
+        name="accounting-status",
+        area=Area.SERVICE,
+        summary="Show how links to an accounting system stand, and what waits to be told.",
+        takes=asked.Nothing,
+        gives=given_service.AccountingStatus,
+        roles=OVERSEERS,
+        method="GET",
+        path="/accounting",
+        handler="quorate.operations.accounting_status:accounting_status",
+        cli=("waldur status",),
     ),
     Operation(
         name="whoami",
