@@ -28,6 +28,7 @@ from quorate.adapters.store_sqlite import SqliteStore
 from quorate.answers.exits import CommandError, Exit
 from quorate.operations.desk import Signer
 from quorate.ports.clock import Clock
+from quorate.service.accounting_link import record_news
 from quorate.service.auth import Doorkeeper
 from quorate.service.config import Configuration
 from quorate.service.config_values import Address
@@ -124,6 +125,9 @@ class Daemon:
             hall = WatchHall(office)
             oidc = None if configuration.oidc is None else OidcTrust(configuration.oidc)
             doorkeeper = Doorkeeper(office.token, clock, oidc)
+            if not configuration.waldur_links:
+                # Nobody will say that what was once told is too old.
+                await office.run(lambda engine: record_news(engine, (), frozenset()))
             self._server = self._http(office, doorkeeper, hall)
             for surface in self._extras.surfaces:
                 where = await stack.enter_async_context(

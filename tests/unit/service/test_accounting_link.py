@@ -16,7 +16,7 @@ from quorate.model.events import Allowance, BudgetFellBack, BudgetReported
 from quorate.model.specs import Owner
 from quorate.ports.accounting import Consumption
 from quorate.ports.errors import AccountingDownError, AccountingError
-from quorate.service.accounting_link import SINK, Pace
+from quorate.service.accounting_link import SINK, Pace, record_news
 from quorate.service.consumption import HUNDREDTH_MS, body_of, months_until, read_body
 from quorate.testing.outbox import MemoryOutbox
 from tests.oracles.accounts import CHEMISTRY, LINKS, PACE, PHYSICS, Figure, LinkWorld
@@ -198,6 +198,19 @@ def test_an_owner_that_is_unlinked_counts_by_the_ledger_and_is_told_no_more() ->
     assert "chemistry" not in world.engine.view.reports
     assert not any(resource == CHEMISTRY.resource for resource, _, _ in bank.figures)
     world.complete(name)
+
+
+def test_where_nobody_is_linked_any_more_nothing_that_was_told_counts() -> None:
+    world, bank = new_world()
+    bank.granted_ms = 0
+    world.pass_time(MINUTE_MS)
+    assert world.used("physics") == 1_000
+    record_news(world.engine, (), frozenset())
+    assert not world.engine.view.reports
+    assert world.used("physics") == 0
+    head = world.store.head()
+    record_news(world.engine, (), frozenset())
+    assert world.store.head() == head
 
 
 def test_an_owner_that_is_not_there_yet_is_linked_when_it_comes() -> None:

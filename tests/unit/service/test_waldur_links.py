@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -88,3 +90,14 @@ def test_a_token_is_alone_in_a_file_of_its_own(tmp_path: Path) -> None:
         file.write_text(text, encoding="utf-8")
         with pytest.raises(CommandError, match="must have one token"):
             read_token(file)
+
+
+def test_nobody_who_is_not_linked_loads_the_client() -> None:
+    code = """
+import sys
+sys.modules["waldur_api_client"] = None  # As where it is not installed.
+import quorate.cli.main, quorate.cli.serve, quorate.cli.waldur
+import quorate.service.daemon, quorate.service.waldur
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
