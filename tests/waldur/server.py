@@ -215,10 +215,15 @@ def gone(handler: Handler) -> bool:
     return True
 
 
-def held(until: Event) -> Fault:
-    """Return a fault that answers nothing until it is let go, and nothing then."""
+def held(until: Event, method: str = "") -> Fault:
+    """Return a fault that answers nothing until it is let go, and nothing then.
+
+    With a ``method``, to requests by that one only.
+    """
 
     def answer(handler: Handler) -> bool:
+        if method not in {"", handler.command}:
+            return False
         until.wait(30)
         return gone(handler)
 

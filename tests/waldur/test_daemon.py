@@ -187,7 +187,7 @@ def test_killed_between_send_and_acknowledge_it_tells_everything_once(
     wait_for(lambda: waldur.told)
     for _ in range(KILLS):
         until, told = Event(), len(waldur.told)
-        waldur.fault_after = held(until)
+        waldur.fault_after = held(until, "POST")
         wait_for(lambda told=told: len(waldur.told) > told)  # type: ignore[misc]
         # Waldur has it, and the service does not know that.
         serve.kill()
