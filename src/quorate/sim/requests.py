@@ -1,4 +1,4 @@
-"""What comes over a network: submits with an idempotency key, some of them again, and tokens.
+"""What comes over a network: submits with an idempotency key, tokens, and told budgets.
 
 Drawn from a stream of chance of its own, so that the rest of a world is the same with it.
 """
@@ -14,19 +14,23 @@ from msgspec.structs import replace
 
 from quorate.core.commands import (
     Command,
+    FallBack,
     IssueToken,
     Keyed,
     RemoveOwner,
+    ReportBudget,
     RevokeToken,
     Submit,
 )
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.events import TokenRole
+from quorate.model.events import Allowance, TokenRole
 from quorate.sim.demand import START_MS, TEAMS, Arrival, Size, Wish, one_in
 from quorate.sim.world import World
 
 _TENANTS: Final = ("", "", *TEAMS, "newt", "owl", "guest", "nobody")
 _WISHES_PER_TOKEN: Final = 10
+_WISHES_PER_REPORT: Final = 15
+_SOURCE: Final = "accounting"
 _AGAIN_AFTER_MS: Final = (MINUTE_MS, HOUR_MS, 6 * HOUR_MS, 26 * HOUR_MS)
 """How long after the first a request may come again: soon, or when it is long forgotten."""
 
@@ -40,7 +44,7 @@ class Requests:
 
 
 def draw_requests(chance: Random, size: Size, world: World) -> Requests:
-    """Return submits with a key for some arrivals; some come again, some changed. And tokens."""
+    """Return submits with a key for some arrivals; some come again, some changed. And the rest."""
     submits: dict[str, Keyed] = {}
     wishes: list[Wish] = []
     for arrival in world.arrivals:
@@ -55,6 +59,7 @@ def draw_requests(chance: Random, size: Size, world: World) -> Requests:
             wishes.append(Wish(arrival.at_ms + after_ms, _again(chance, first, arrival)))
     wishes += _token_wishes(chance, size, world.until_ms)
     wishes += _last_tokens(chance, world)
+    wishes += _told_budgets(chance, size, world.until_ms)
     return Requests(submits, tuple(sorted(wishes, key=lambda wish: wish.at_ms)))
 
 
@@ -87,6 +92,26 @@ def _last_tokens(chance: Random, world: World) -> Iterator[Wish]:
             role = chance.choice((TokenRole.TENANT_ADMIN, TokenRole.USER))
             token, tenant = f"last{number:03d}", wish.command.name
             yield Wish(at_ms, IssueToken(token, _digest(chance), role, tenant, "user"))
+
+
+def _told_budgets(chance: Random, size: Size, until_ms: int) -> Iterator[Wish]:
+    """Yield what an accounting system tells of owners, and that it tells nothing any more."""
+    for _ in range(2 + size.wishes // _WISHES_PER_REPORT):
+        at_ms, owner = chance.randrange(START_MS, until_ms), chance.choice((*TEAMS, "nobody"))
+        told = ReportBudget(owner, _SOURCE, _allowance(chance), _allowance(chance))
+        yield Wish(at_ms, told)
+        if one_in(chance, 3):
+            yield Wish(at_ms + chance.randrange(HOUR_MS), told)
+        if one_in(chance, 2):
+            silent = FallBack(owner, _SOURCE, "no answer", is_linked=not one_in(chance, 3))
+            yield Wish(at_ms + chance.randrange(12 * HOUR_MS), silent)
+
+
+def _allowance(chance: Random) -> Allowance | None:
+    if one_in(chance, 3):
+        return None
+    granted_ms = chance.choice((0, 1, 40, 4_000)) * HOUR_MS
+    return Allowance(granted_ms, granted_ms * chance.randrange(-30, 101) // 100)
 
 
 def _issue(chance: Random, token: str, at_ms: int) -> IssueToken:
