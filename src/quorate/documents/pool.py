@@ -9,7 +9,7 @@ from quorate.documents.head import Head
 from quorate.documents.place import pool_selector
 from quorate.documents.reader import At, Fields, fields_of
 from quorate.documents.times import any_duration, duration, positive_duration
-from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS, PPM
+from quorate.model.amounts import DAY_MS, HOUR_MS, PPM, SECOND_MS
 from quorate.model.meters import KEPT_MS
 from quorate.model.specs import Discipline, Placement, Pool, System
 
@@ -36,8 +36,9 @@ _WEIGHTS: Final = frozenset({"instantShare"})
 _DISCIPLINE: Final = values.choice(Discipline)
 _PLACEMENT: Final = values.choice(Placement)
 _COLLATERAL: Final = values.whole(low=1, high=values.COUNT_MAX)
-_MINUTE_UP: Final = duration(low_ms=MINUTE_MS)
-"""Shorter ones would let runs end each other before any of them has done anything."""
+_SECOND_UP: Final = duration(low_ms=SECOND_MS)
+"""Seconds are for whoever tries things out. What keeps runs from ending each other in turn, before
+any of them has done anything, is the cool-down, which is never below a minute."""
 _PERIOD_DAYS: Final = values.whole(low=1, high=KEPT_MS // DAY_MS)
 _HALF_LIFE: Final = duration(low_ms=HOUR_MS)
 _PART: Final = values.decimal_of(factor=PPM, unit="millionth", low=0, high=PPM)
@@ -59,8 +60,8 @@ def read_pool(spec: object, at: At, head: Head) -> Pool | None:
         round_ms=fields.optional("roundLength", positive_duration, unset.round_ms),
         placement=fields.optional("placement", _PLACEMENT, unset.placement),
         whole_nodes=fields.optional("wholeNodes", values.truth, default=False),
-        notice_ms=fields.optional("reservationNotice", _MINUTE_UP, unset.notice_ms),
-        runtime_min_ms=fields.maybe("minRuntime", _MINUTE_UP),
+        notice_ms=fields.optional("reservationNotice", _SECOND_UP, unset.notice_ms),
+        runtime_min_ms=fields.maybe("minRuntime", _SECOND_UP),
         cool_down_ms=fields.maybe("coolDown", any_duration),
         grace_max_ms=fields.optional("maxGrace", any_duration, unset.grace_max_ms),
         disruption_gpu_ms_per_day=fields.maybe("disruptionGPUHoursPerDay", values.gpu_hours),

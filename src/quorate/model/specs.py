@@ -191,16 +191,18 @@ class Pool(Spec, frozen=True, kw_only=True):
     def least_runtime_ms(self) -> int:
         """How long a bundle runs before it enters a lottery: unless stated, four notices.
 
-        Never less than a minute: two runs could end each other in turn and nothing would be done.
+        Never less than a second, and a minute where nobody stated it. That two runs do not end each
+        other in turn is seen to by ``pause_ms``.
         """
-        stated_ms = 4 * self.notice_ms if self.runtime_min_ms is None else self.runtime_min_ms
-        return max(MINUTE_MS, stated_ms)
+        if self.runtime_min_ms is None:
+            return max(MINUTE_MS, 4 * self.notice_ms)
+        return max(SECOND_MS, self.runtime_min_ms)
 
     @property
     def pause_ms(self) -> int:
         """How long after a cut a run may not ask for one itself: unless stated, eight notices.
 
-        Never less than a minute.
+        Never less than a minute: two runs could end each other in turn and nothing would be done.
         """
         stated_ms = 8 * self.notice_ms if self.cool_down_ms is None else self.cool_down_ms
         return max(MINUTE_MS, stated_ms)

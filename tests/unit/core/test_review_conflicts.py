@@ -35,7 +35,7 @@ from quorate.ledger.chain import open_blocks
 from quorate.ledger.snapshot import restore, take
 from quorate.loop.driver import Driver
 from quorate.loop.engine import Engine
-from quorate.model.amounts import HOUR_MS, MINUTE_MS
+from quorate.model.amounts import HOUR_MS, MINUTE_MS, SECOND_MS
 from quorate.model.apply import apply_all
 from quorate.model.events import ConflictOutcome, ConflictResolved, Event, LotteryCommitted
 from quorate.model.records import Phase
@@ -342,8 +342,8 @@ def test_a_conflict_that_nobody_can_settle_is_due_once() -> None:
 
 
 @pytest.mark.parametrize("field", ["reservationNotice", "minRuntime"])
-@pytest.mark.parametrize(("text", "accepted"), [("0s", False), ("59999ms", False), ("1m", True)])
-def test_a_notice_or_a_minimum_below_a_minute_is_refused(
+@pytest.mark.parametrize(("text", "accepted"), [("0s", False), ("999ms", False), ("1s", True)])
+def test_a_notice_or_a_minimum_below_a_second_is_refused(
     field: str, text: str, *, accepted: bool
 ) -> None:
     head = "apiVersion: quorate.dev/v1\nkind: Pool\nmetadata: {name: a}\n"
@@ -352,20 +352,25 @@ def test_a_notice_or_a_minimum_below_a_minute_is_refused(
     assert [(each.path, each.message, each.remedy) for each in found] == (
         []
         if accepted
-        else [(f"spec.{field}", f'must be at least 1m, got "{text}"', "use 1m or more")]
+        else [(f"spec.{field}", f'must be at least 1s, got "{text}"', "use 1s or more")]
     )
 
 
-def test_a_pool_of_the_model_never_has_a_minimum_below_a_minute() -> None:
-    for pool in (
-        Pool(name="p", notice_ms=0),
-        Pool(name="p", runtime_min_ms=0, cool_down_ms=0),
-    ):
-        assert (pool.least_runtime_ms, pool.pause_ms) == (MINUTE_MS, MINUTE_MS)
+def test_a_pool_of_the_model_never_has_a_cool_down_below_a_minute() -> None:
+    unstated = Pool(name="p", notice_ms=0)
+    assert (unstated.least_runtime_ms, unstated.pause_ms) == (MINUTE_MS, MINUTE_MS)
+    stated = Pool(name="p", runtime_min_ms=0, cool_down_ms=0)
+    assert (stated.least_runtime_ms, stated.pause_ms) == (SECOND_MS, MINUTE_MS)
 
 
-def test_two_runs_do_not_end_each_other_in_turn_without_notice() -> None:
-    pool = Pool(name="default", notice_ms=0, disruption_gpu_ms_per_day=1_000 * HOUR_MS)
+@pytest.mark.parametrize("runtime_min_ms", [None, SECOND_MS])
+def test_two_runs_do_not_end_each_other_in_turn_without_notice(runtime_min_ms: int | None) -> None:
+    pool = Pool(
+        name="default",
+        notice_ms=0,
+        runtime_min_ms=runtime_min_ms,
+        disruption_gpu_ms_per_day=1_000 * HOUR_MS,
+    )
     ledger = Ledger(fleet({"A": 8}), rich("ada", "ben"), pool)
     ledger.do(Submit(run("x", 8, "ada", expected_duration_ms=LONG_MS)))
     ledger.do(Submit(run("y", 8, "ben", expected_duration_ms=LONG_MS)))
