@@ -14,13 +14,23 @@ from typing import IO, Any
 
 import pytest
 
-from quorate.cli.demo_stage import MovableClock
 from quorate.cli.main import main
 from quorate.cli.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 NOW_MS = 1_800_000_000_000
+
+
+@dataclass(slots=True)
+class MovableClock:
+    """A clock that stands still until it is moved."""
+
+    at_ms: int
+
+    def now_ms(self) -> int:
+        """Return the time it was set to."""
+        return self.at_ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,10 @@ import pytest
 
 from quorate.adapters.clock_system import SystemClock
 from quorate.adapters.store_sqlite import SqliteStore
-from quorate.cli.demo_stage import MovableClock
 from quorate.cli.main import quorate
 from quorate.core.commands import IssueToken
 from quorate.loop.engine import Engine
-from tests.cli.shell import EXAMPLES, Shell, process
+from tests.cli.shell import EXAMPLES, MovableClock, Shell, process
 
 pytestmark = pytest.mark.slow  # Every example is a process of its own.
 

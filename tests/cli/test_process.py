@@ -203,31 +203,3 @@ def test_calc_answers_what_the_library_answers(tmp_path: Path) -> None:
     assert (bad.code, bad.out) == (3, "")
     assert bad.err.startswith("error: nodes")
     assert process(tmp_path, "calc", "topology", stdin=b"{").code == 3
-
-
-@pytest.mark.slow
-def test_the_demo_shows_everything_and_its_bill_adds_up(tmp_path: Path) -> None:
-    said = process(tmp_path, "demo", "--dir", "tour", env={"QUORATE_LEDGER": "mine.db"})
-    assert said.code == 0, said.err
-    assert "\x1b" not in said.out
-    bill = said.out.partition("$ quorate get charges\n")[2].splitlines()
-    rows = [line.split() for line in bill[1 : bill.index("")]]
-    hundredths = [round(float(row[-1]) * 100) for row in rows]
-    assert rows[-1][0] == "TOTAL"
-    assert sum(hundredths[:-1]) == hundredths[-1] == 25_600
-    for shown in (
-        "owned",
-        "shared",
-        "borrowed",
-        "waits: ",
-        "(exit code 5)",
-        "checkpoint.json agrees",
-    ):
-        assert shown in said.out
-    assert not (tmp_path / "mine.db").exists()
-    tail = said.out.partition("== Try next\n")[2].splitlines()
-    assert len(tail) == 4
-    for line in tail[1:]:
-        assert process(tmp_path / "tour", *line.split()[1:]).code == 0
-    again = process(tmp_path, "demo", "--dir", "tour")
-    assert (again.code, "exists already" in again.err) == (1, True)

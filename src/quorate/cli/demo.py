@@ -1,4 +1,4 @@
-"""``quorate demo``: the whole life of a few runs, every step typed and shown as it was printed."""
+"""``quorate demo``: five scenes on this machine, every step typed and shown as it was printed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from quorate.cli.settings import Settings, examples
 )
 @click.pass_obj
 def demo(settings: Settings, folder: str | None) -> None:
-    """Show the whole life of a few runs.
+    """Show five scenes of the life of a fleet, with real processes.
 
-    In a fresh folder: a fleet of three domains, a family of teams with budgets and a sponsor; runs
-    that start, share, borrow and wait; why they wait and what helps; who paid; and a ledger in
-    which one flipped bit is found. Every command is carried out as shown. Takes a few seconds.
+    In a fresh folder, against a service of its own: a run that is paid for before it is placed; one
+    that is refused with numbers, and the command that starts it; a node that dies; a lottery, drawn
+    again by another program; an event of the ledger edited in a copy, and found. And who paid.
+
+    Every command is carried out as shown. Takes about half a minute, and leaves nothing running.
     """
-    from quorate.cli.demo_stage import open_stage
+    from quorate.cli.demo_place import open_stage
     from quorate.cli.demo_story import tell
     from quorate.cli.session import on_file
 

@@ -1,146 +1,139 @@
-"""Where the demo plays: a folder of its own, a clock that can be moved, and a keyboard.
-
-Commands run in this process through the same ``main`` that a shell starts, so what is shown is
-what they print. Only the clock is the demo's: it begins three hours ago and is
-moved to now, so that hours can pass.
-"""
+"""What the demo is seen on: paragraphs, commands with what they print, and the fleet in bars."""
 
 from __future__ import annotations
 
-import io
-import json
 import shlex
-import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
-from importlib.resources import files
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from quorate.answers.exits import CommandError, Exit
-from quorate.cli.main import main
-from quorate.cli.session import clock_of
-from quorate.cli.settings import LEDGER_DEFAULT, Settings
-from quorate.model.amounts import HOUR_MS
+from quorate.cli.demo_bars import Screen, bars, machines
+from quorate.cli.demo_keyboard import Keyboard, piped
+from quorate.cli.demo_service import Service
+from quorate.cli.settings import Settings
 
-HOURS_AGO: Final = 3
-_FILES: Final = "demo_files"
-
-
-@dataclass(slots=True)
-class MovableClock:
-    """A clock that stands still until it is moved."""
-
-    at_ms: int
-
-    def now_ms(self) -> int:
-        """Return the time it was set to."""
-        return self.at_ms
+COLUMNS: Final = 80
+POLL_S: Final = 0.15
+WAIT_S: Final = 60.0
+"""How long the demo waits for anything before it says that it did not happen."""
+BEAT_S: Final = 1.0
+_WRAPPER: Final = textwrap.TextWrapper(
+    width=COLUMNS - 1, break_on_hyphens=False, break_long_words=False
+)
 
 
-@dataclass(frozen=True, slots=True)
 class Stage:
-    """The demo's folder, clock and settings."""
+    """A folder, a service in it, and a screen; ``keyboard`` types to the service until it ends."""
 
-    folder: Path
-    clock: MovableClock
-    settings: Settings
+    def __init__(self, folder: Path, service: Service, environ: Mapping[str, str]) -> None:
+        self.folder = folder
+        self.service = service
+        self.keyboard = service.keyboard
+        self.screen = Screen(environ)
+        self._color = False if environ.get("NO_COLOR") else None
+        self._owners: dict[str, str] = {}
 
-    def say(self, text: str = "") -> None:
-        """Print a line of the story."""
-        click.echo(text)
+    # --- Telling ---
+
+    def say(self, text: str) -> None:
+        """Print a paragraph of the story."""
+        click.echo("\n" + _WRAPPER.fill(" ".join(text.split())))
 
     def title(self, text: str) -> None:
-        """Print the heading of a part."""
-        click.echo("\n" + click.style(f"== {text}", bold=True), color=self._color())
+        """Print the heading of a scene; on a terminal there is a moment to read what was before."""
+        began_s = time.monotonic()
+        if self.screen.is_live:
+            self.wait("the next scene", lambda: time.monotonic() - began_s > BEAT_S)
+        line = f"== {text} ".ljust(COLUMNS - 1, "=")
+        click.echo("\n" + click.style(line, bold=True, fg="green"), color=self._color)
 
-    def later(self, hours: int) -> None:
-        """Let hours pass."""
-        self.clock.at_ms += hours * HOUR_MS
-        click.echo(f"\n... {hours} {'hour' if hours == 1 else 'hours'} later ...")
+    def prompt(self, line: str) -> None:
+        """Show a command as it is typed."""
+        click.echo("\n" + click.style(f"$ {line}", bold=True), color=self._color)
 
-    def type(self, *words: str, expect: Exit = Exit.OK) -> str:
+    def show(self, text: str) -> None:
+        """Print what a command printed, if anything."""
+        if text:
+            click.echo(text, nl=not text.endswith("\n"))
+
+    def bars(self) -> None:
+        """Show who has which GPUs now."""
+        click.echo()
+        for line in self._bars(color=self.screen.is_live):
+            click.echo(line, color=self._color)
+
+    # --- Doing ---
+
+    def type(self, *words: str, pipe: Sequence[str] = (), expect: Exit = Exit.OK) -> str:
         """Carry out ``quorate`` with ``words``, show command and output, and return the output.
 
-        Raises ``CommandError`` when it does not end as it must: the demo never glosses over.
+        ``pipe`` is what its output goes through. Raises ``CommandError`` when it does not end as it
+        must: the demo never glosses over.
         """
-        click.echo(
-            "\n" + click.style(f"$ quorate {shlex.join(words)}", bold=True), color=self._color()
-        )
-        code, screen = self._run(words)
-        click.echo(screen, nl=False)
-        if code != expect:
+        line = shlex.join(["quorate", *words])
+        self.prompt(f"{line} | {shlex.join(pipe)}" if pipe else line)
+        typed = self.keyboard.run(words)
+        out = piped(typed.out, pipe) if pipe else typed.out
+        self.show(typed.err)
+        self.show(out)
+        if typed.code != expect:
             raise CommandError(
-                Exit.UNSOUND, f"the demo expected exit code {int(expect)} here, and got {code}"
+                Exit.UNSOUND,
+                f"the demo expected exit code {int(expect)} of that, and got {typed.code}",
             )
-        if code:
-            click.echo(f"(exit code {code})")
-        return screen
+        if typed.code:
+            click.echo(f"(exit code {typed.code})")
+        return typed.err + out
 
-    def ask(self, *words: str) -> Any:
-        """Return what ``quorate`` answers to ``words`` as a value, without showing it."""
-        code, screen = self._run((*words, "-o", "json"))
-        assert code == Exit.OK, screen
-        return json.loads(screen)
+    def python(self, *words: str, expect: int = 0) -> str:
+        """Run a file with this Python, show command and output, and return the output."""
+        self.prompt(shlex.join(["python", *words]))
+        done = subprocess.run(  # noqa: S603 - a file that the demo has put there
+            [sys.executable, *words], cwd=self.folder, capture_output=True, text=True, check=False
+        )
+        self.show(done.stdout + done.stderr)
+        self.check(done.returncode == expect, f"{words[0]} ended with {done.returncode}")
+        if done.returncode:
+            click.echo(f"(exit code {done.returncode})")
+        return done.stdout + done.stderr
 
-    def _run(self, words: tuple[str, ...]) -> tuple[int, str]:
-        screen = io.StringIO()
-        with redirect_stdout(screen), redirect_stderr(screen):
-            code = main(words, self.settings)
-        if code == Exit.INTERRUPTED:
-            raise KeyboardInterrupt
-        return int(code), screen.getvalue()
+    def wait(self, what: str, happened: Callable[[], bool]) -> None:
+        """Return when it has ``happened``; meanwhile a terminal shows the fleet.
 
-    def _color(self) -> bool | None:
-        return False if self.settings.environ.get("NO_COLOR") else None
+        Raises ``CommandError`` when it takes longer than anything here may take.
+        """
+        until_s = time.monotonic() + WAIT_S
+        try:
+            while not happened():
+                self.check(time.monotonic() < until_s, f"{WAIT_S:.0f} s were not enough: {what}")
+                if self.screen.is_live:
+                    self.screen.draw(["", f"  ... {what}", *self._bars(color=True)])
+                time.sleep(POLL_S)
+        finally:
+            self.screen.clear()
 
+    def check(self, is_so: bool, otherwise: str) -> None:
+        """Raise ``CommandError`` unless things are as they are told."""
+        if not is_so:
+            raise CommandError(Exit.UNSOUND, f"the demo did not go as it is told: {otherwise}")
 
-@contextmanager
-def open_stage(settings: Settings, folder: str | None) -> Iterator[Stage]:
-    """Make the folder with the demo's documents in it, and work there; it stays afterwards."""
-    place = Path(tempfile.mkdtemp(prefix="quorate-demo-")) if folder is None else _new(folder)
-    place = place.resolve()
-    for source in files("quorate.cli").joinpath(_FILES).iterdir():
-        if source.name.endswith(".yaml"):
-            (place / source.name).write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
-    clock = MovableClock(clock_of(settings).now_ms() - HOURS_AGO * HOUR_MS)
-    own = Settings(
-        environ={
-            "QUORATE_ACTOR": "demo",
-            "QUORATE_LEDGER": LEDGER_DEFAULT,
-            "NO_COLOR": settings.environ.get("NO_COLOR", ""),
-        },
-        clock=clock,
-    )
-    with chdir(place):
-        yield Stage(place, clock, own)
+    def end_service(self) -> int:
+        """Stop the service, and return its exit code; from then on the ledger's file is asked."""
+        code = self.service.stop()
+        self.keyboard = Keyboard(Settings(environ={"QUORATE_ACTOR": "demo", "NO_COLOR": "1"}))
+        return code
 
-
-def _new(folder: str) -> Path:
-    try:
-        Path(folder).mkdir()
-    except FileExistsError:
-        raise CommandError(
-            Exit.REFUSED, f"{folder} exists already and was left alone; choose another folder"
-        ) from None
-    except OSError as error:
-        raise CommandError(
-            Exit.UNUSABLE, f"{folder} cannot be created: {error.strerror}; choose another folder"
-        ) from None
-    return Path(folder)
-
-
-def flip_one_bit(original: Path, copy: Path, inside: bytes) -> str:
-    """Copy a ledger, change one bit of the stored word ``inside``, and return what was done."""
-    shutil.copyfile(original, copy)
-    data = bytearray(copy.read_bytes())
-    position = data.find(inside)
-    assert position >= 0, inside
-    was = data[position]
-    data[position] ^= 1
-    copy.write_bytes(data)
-    return f"byte {position} of {copy.name}: 0x{was:02x} is now 0x{data[position]:02x}"
+    def _bars(self, *, color: bool) -> list[str]:
+        leases = self.keyboard.items("leases")
+        if any(lease["status"]["run"] not in self._owners for lease in leases):
+            runs = self.keyboard.items("runs")
+            self._owners = {run["metadata"]["name"]: run["spec"]["owner"] for run in runs}
+        fleet = machines(self.keyboard.items("nodes"), leases, self._owners)
+        return bars(fleet, self._owners.values(), color=color)

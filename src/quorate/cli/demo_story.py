@@ -1,109 +1,145 @@
-"""What the demo tells, step by step, and what it checks on the way."""
+"""What the demo tells: five scenes, and what it checks on the way."""
 
 from __future__ import annotations
 
+import re
 import shlex
-from decimal import Decimal
+from typing import Final
 
-from quorate.answers.exits import CommandError, Exit
-from quorate.cli.demo_stage import Stage, flip_one_bit
-from quorate.cli.settings import LEDGER_DEFAULT
+import click
+
+from quorate.cli.demo_draw import draw_a_lottery
+from quorate.cli.demo_place import interpreter
+from quorate.cli.demo_proof import edit_history, pay, recall
+from quorate.cli.demo_service import WORDS
+from quorate.cli.demo_stage import Stage
+
+_STEP: Final = re.compile(r"^\w+ step (\d+), ")
+_STEPS_SEEN: Final = 2
+"""How many steps of a log tell that work goes on."""
+_STEP_SAVED: Final = 6
+"""A step that comes after the first checkpoint, which train.py saves after five."""
 
 
 def tell(stage: Stage) -> None:
-    """Play all parts; raises ``CommandError`` where something is not as it is told."""
-    stage.say(f"Everything below happens in {stage.folder}; nothing else is touched.")
-    _declare(stage)
-    _start(stage)
-    _wait(stage)
-    _help(stage)
-    _pay(stage)
-    _verify(stage)
-    stage.title("Try next")
-    stage.say(f"cd {shlex.quote(str(stage.folder))}")
-    stage.say("quorate describe run finetune")
-    stage.say("quorate submit --like pretrain --name pretrain-2 --dry-run")
-    stage.say("quorate ledger log --run speech")
+    """Play all scenes; raises ``CommandError`` where something is not as it is told."""
+    _open(stage)
+    _pay_first(stage)
+    why = _refuse(stage)
+    _lose_a_node(stage)
+    lottery = draw_a_lottery(stage, submit=typed_run)
+    receipt = _close(stage, lottery.victim)
+    edit_history(stage, lottery, receipt)
+    bill = pay(stage)
+    recall(stage, bill, why, lottery)
 
 
-def _declare(stage: Stage) -> None:
-    stage.title("A ledger, a fleet of three domains, a family of teams and their sponsor")
-    stage.type("init")
-    stage.type("apply", "-f", "fleet.yaml", "-f", "teams.yaml")
-    stage.type("get", "domains")
-    stage.type("get", "envelopes")
+def typed_run(name: str, team: str) -> tuple[str, ...]:
+    """Return the words that submit the toy for ``team``, on one node of four GPUs."""
+    what = ("--name", name, "--team", team, "--gpus", "4", "--flavor", "A100")
+    return ("submit", *what, "--processes", "node", "--", interpreter(), "train.py")
 
 
-def _start(stage: Stage) -> None:
-    stage.title("Runs start: placed and paid for in one commit")
-    stage.say("48 GPUs in groups of 32. No domain has 48, so the groups go to two of them.")
+def steps_in(lines: list[str]) -> list[int]:
+    """Return the numbers of the steps that a log tells of, in its order."""
+    return [int(found[1]) for line in lines if (found := _STEP.match(line))]
+
+
+def _open(stage: Stage) -> None:
+    stage.say(
+        """This is Quorate, which shares a fleet of GPUs among teams by what they may spend.
+        Everything below happens now, on this machine: a service, and runs that are real processes
+        of train.py, a toy that learns one number. The GPUs are only declared. All of it is in"""
+    )
+    click.echo(f"  {stage.folder}")
+    stage.prompt(f"quorate {shlex.join(WORDS)} &")
+    stage.show(stage.service.said.partition("a token")[0])
+    stage.prompt(f"export QUORATE_SERVER={stage.service.url} QUORATE_TOKEN=...")
+    stage.say(
+        """Seven machines of four GPUs; four teams that each have an envelope of money; and a lab
+        that lends. The three teams on A100 have more money than there are A100 together, which
+        is worth a warning, and scene 4."""
+    )
+    stage.type("apply", "-f", "fleet.yaml", "-f", "teams.yaml", pipe=("tail", "-n", "2"))
+
+
+def _pay_first(stage: Stage) -> None:
+    stage.title("1. Paid before placed")
+    stage.say(
+        """The team language wants 12 GPUs in groups of 8, each group inside one domain (machines
+        that share a fast network), and 4 GPUs in reserve for each group. It has money for 8 at a
+        time, and may borrow from the lab. All of it is paid for and placed, or none of it."""
+    )
     stage.type("submit", "-f", "pretrain.yaml")
-    stage.say("\nvision can pay for 8 of 16 itself; its sibling audio shares the rest.")
-    stage.type("submit", "-f", "detector.yaml")
-    stage.say("\nlanguage has 4 left and the family nothing; the lab lends up to 4.")
-    stage.type("submit", "-f", "finetune.yaml")
-    stage.type("get", "domains")
+    leases = stage.keyboard.items("leases")
+    payers = {lease["status"]["payer"] for lease in leases}
+    stage.check(payers == {"language/west", "lab/west"}, f"paid by {payers}")
+    stage.wait("pretrain begins", lambda: _works(stage.keyboard.log("pretrain")))
+    stage.say("It runs: three processes, one on each node, that talk to each other.")
+    stage.type("logs", "pretrain", pipe=("head", "-n", "4"))
+    stage.say(
+        """One letter is one GPU: L language, V vision, S speech, R robotics; a small letter is a
+        spare, a dot is free, x is on a node that died."""
+    )
+    stage.bars()
 
 
-def _wait(stage: Stage) -> None:
-    stage.title("Runs wait, and are told why, with the numbers")
-    stage.type("submit", "-f", "speech.yaml")
-    stage.type("submit", "-f", "sweep.yaml")
-    stage.type("get", "queue")
-
-
-def _help(stage: Stage) -> None:
-    stage.title("What would start it? Each answer was tried before it is printed")
-    screen = stage.type("explain", "speech")
+def _refuse(stage: Stage) -> str:
+    """Play the second scene; return why the run waited."""
+    stage.title("2. Refused with numbers, and what would help")
+    stage.say("The team vision wants 4 GPUs. There is room for 8; its money is for 2.")
+    stage.type(*typed_run("detect", "vision"))
+    stage.say("Why does it wait, and what would start it? Each answer was tried on a copy first.")
+    screen = stage.type("explain", "detect")
+    reason = next(line.strip() for line in screen.splitlines() if "insufficient-funds" in line)
     proposed = [
         shlex.split(line) for line in screen.splitlines() if line.startswith("  quorate patch ")
     ]
-    if not proposed:
-        raise CommandError(Exit.UNSOUND, "the demo expected a change of a budget that helps")
-    stage.say("\nThe change of the budget, typed as it is printed:")
-    stage.type(*proposed[0][1:])
-    if stage.ask("get", "run", "speech")["status"]["phase"] != "Running":
-        raise CommandError(Exit.UNSOUND, "the change that explain printed did not start the run")
+    stage.check(bool(proposed), "explain did not offer to change the budget")
+    stage.say("Whoever looks after the money types the last one, as it is printed:")
+    stage.type(*proposed[-1][1:])
+    phase = stage.keyboard.ask("get", "run", "detect")["status"]["phase"]
+    stage.check(phase == "Running", f"after what explain had printed detect is {phase}")
+    return reason
 
 
-def _pay(stage: Stage) -> None:
-    stage.title("Time passes, and whoever paid is on the bill")
-    stage.later(2)
-    stage.say("The detector is done; what it held and did not use is released. sweep was waiting.")
-    stage.type("complete", "detector")
-    stage.later(1)
-    stage.say("speech has outlived what was held for it; its envelope has money, so it goes on.")
-    stage.type("tick")
-    stage.type("get", "runs")
-    screen = stage.type("get", "charges")
-    spent_ms = _check_bill(stage, screen)
-    stage.say("\nThe rows add up to the total, and to what the envelopes have spent:")
-    stage.say(f"{spent_ms} GPU-milliseconds.")
-
-
-def _check_bill(stage: Stage, screen: str) -> int:
-    """Return the GPU-milliseconds charged; raises unless table, charges and envelopes agree."""
-    shown = [Decimal(line.split()[-1]) for line in screen.splitlines()[1:]]
-    charges = stage.ask("get", "charges")["items"]
-    envelopes = stage.ask("get", "envelopes")["items"]
-    charged_ms = sum(int(item["status"]["spentGPUMs"]) for item in charges)
-    spent_ms = sum(int(item["status"]["spentGPUMs"]) for item in envelopes)
-    if sum(shown[:-1]) != shown[-1] or charged_ms != spent_ms:
-        raise CommandError(
-            Exit.UNSOUND,
-            f"who paid does not add up: rows {sum(shown[:-1])}, total {shown[-1]}; "
-            f"charged {charged_ms} GPU-ms, spent {spent_ms} GPU-ms",
-        )
-    return spent_ms
-
-
-def _verify(stage: Stage) -> None:
-    stage.title("The ledger proves itself")
-    stage.type("ledger", "checkpoint", "--out", "checkpoint.json")
-    done = flip_one_bit(
-        stage.folder / LEDGER_DEFAULT, stage.folder / "tampered.db", inside=b"pretrain"
+def _lose_a_node(stage: Stage) -> None:
+    stage.title("3. A node dies, and the run goes on")
+    stage.say("pretrain has saved a checkpoint. Then node a1 breaks, and a monitor says so:")
+    log = stage.keyboard.log
+    stage.wait("pretrain saves a checkpoint", lambda: steps_in(log("pretrain"))[-1] >= _STEP_SAVED)
+    stage.type("logs", "pretrain", pipe=("tail", "-n", "2"))
+    reached = steps_in(log("pretrain"))[-1]
+    stage.type("node", "fail", "a1")
+    stage.wait("pretrain goes on", lambda: _went_on(log("pretrain")))
+    stage.say(
+        """The spare machine a3 has taken its place, in the same domain and paid for all along.
+        What ran on a1 is lost; the rest was started again, and went on from the checkpoint:"""
     )
-    stage.say(f"\nOne bit of a copy is flipped: {done}.")
-    stage.type("--ledger", "tampered.db", "ledger", "verify", expect=Exit.UNSOUND)
-    stage.say("\nThe original verifies, down to every invariant, and is what was signed:")
-    stage.type("ledger", "verify", "--deep", "--against", "checkpoint.json")
+    shown = stage.type("logs", "pretrain", pipe=("grep", "-A", "3", "start 2"))
+    first = steps_in(shown.splitlines())[0]
+    stage.check(1 < first <= reached + 1, f"after step {reached} it went on with step {first}")
+    stage.bars()
+
+
+def _went_on(lines: list[str]) -> bool:
+    places = [at for at, line in enumerate(lines) if "goes on from its checkpoint" in line]
+    return bool(places) and _works(lines[places[-1] :])
+
+
+def _works(lines: list[str]) -> bool:
+    return len(steps_in(lines)) >= _STEPS_SEEN
+
+
+def _close(stage: Stage, victim: str) -> str:
+    """End all runs and the service; return the receipt of the last command that wrote."""
+    stage.say(
+        """Enough. The runs are cancelled, the one that waits first; each has its moment to save,
+        and its end is recorded when its last process is gone. Then the service is stopped."""
+    )
+    others = [run for run in ("detect", "listen", "grasp", "pretrain") if run != victim]
+    said = [stage.type("cancel", run, pipe=("tail", "-n", "1")) for run in (victim, *others)]
+    stage.wait("the last process ends", lambda: not stage.keyboard.items("leases"))
+    click.echo("\n(Ctrl-C in the terminal of the service)")
+    stage.check(stage.end_service() == 0, "the service did not end well")
+    return said[-1].split()[-1]

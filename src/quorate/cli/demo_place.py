@@ -1,0 +1,109 @@
+"""Where the demo plays: a new folder with its documents, and a service that ends with it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, NoReturn
+
+import quorate
+from quorate.answers.exits import CommandError, Exit
+from quorate.cli.demo_service import Service
+from quorate.cli.demo_stage import Stage
+from quorate.cli.settings import Settings
+
+CHECKER: Final = "verify_lottery.py"
+"""The program that draws lotteries again, and shares no code with the rest."""
+_FILES: Final = "demo_files"
+_SERVICE_NEEDS: Final = ("starlette", "uvicorn", "uvloop")
+
+
+@contextmanager
+def open_stage(settings: Settings, folder: str | None) -> Iterator[Stage]:
+    """Make the folder and serve in it; the folder stays, and nothing that was started does.
+
+    However it is left: at the end, by an error, by Ctrl-C, or because somebody ends the process.
+    """
+    missing = [name for name in _SERVICE_NEEDS if find_spec(name) is None]
+    if missing:
+        raise CommandError(
+            Exit.UNUSABLE,
+            f"the demo starts a service, and {missing[0]} is not installed; install it with: "
+            "pip install 'quorate[service]'",
+        )
+    place = Path(tempfile.mkdtemp(prefix="quorate-demo-")) if folder is None else _new(folder)
+    place = place.resolve()
+    _write_files(place)
+    with _ended_by_signals(), chdir(place):
+        service = Service(place, settings.environ)
+        try:
+            service.wait_ready()
+            yield Stage(place, service, settings.environ)
+        finally:
+            # Whoever is impatient now would leave processes behind.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            service.clear()
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let whoever ends or hangs up the process interrupt it instead, so that it clears up."""
+
+    def interrupt(number: int, frame: object) -> NoReturn:
+        del number, frame
+        raise KeyboardInterrupt
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _write_files(place: Path) -> None:
+    source = files("quorate.cli").joinpath(_FILES)
+    for file in source.iterdir():
+        if file.name.endswith((".yaml", ".py")):
+            (place / file.name).write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
+    if not (place / CHECKER).exists():
+        # It comes with an installed package; here it is where it is kept.
+        tools = Path(quorate.__file__).parents[2] / "tools"
+        (place / CHECKER).write_text((tools / CHECKER).read_text(encoding="utf-8"))
+    run = place / "pretrain.yaml"
+    text = run.read_text(encoding="utf-8")
+    run.write_text(
+        text.replace("[python,", f"[{json.dumps(interpreter())},").replace(
+            "workingDir: .", f"workingDir: {json.dumps(str(place))}"
+        ),
+        encoding="utf-8",
+    )
+
+
+def interpreter() -> str:
+    """Return how work calls the Python that runs the demo: shortly, where that is enough."""
+    return "python" if (Path(sys.executable).parent / "python").exists() else sys.executable
+
+
+def _new(folder: str) -> Path:
+    try:
+        Path(folder).mkdir()
+    except FileExistsError:
+        raise CommandError(
+            Exit.REFUSED, f"{folder} exists already and was left alone; choose another folder"
+        ) from None
+    except OSError as error:
+        raise CommandError(
+            Exit.UNUSABLE, f"{folder} cannot be created: {error.strerror}; choose another folder"
+        ) from None
+    return Path(folder)
