@@ -11,12 +11,16 @@ from pathlib import Path
 import quorate
 from tests.tidy.tree import ROOT, SOURCE, project_files
 
+_SCRIPTS = SOURCE / "quorate" / "cli" / "demo_files"
+"""What the demo copies and runs; nothing imports it."""
 _MODULE_NAME = re.compile(r"quorate(?:\.\w+)+")
 
 
 def _modules() -> dict[str, Path]:
     found: dict[str, Path] = {}
     for path in project_files():
+        if path.is_relative_to(_SCRIPTS):
+            continue
         if path.suffix == ".py" and path.is_relative_to(SOURCE):
             parts = path.relative_to(SOURCE).with_suffix("").parts
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path

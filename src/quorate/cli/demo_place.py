@@ -13,14 +13,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NoReturn
 
-import quorate
 from quorate.answers.exits import CommandError, Exit
 from quorate.cli.demo_service import Service
 from quorate.cli.demo_stage import Stage
 from quorate.cli.settings import Settings
 
 CHECKER: Final = "verify_lottery.py"
-"""The program that draws lotteries again, and shares no code with the rest."""
+"""The program that draws lotteries again: that of tools/, to which a link leads from here."""
 _FILES: Final = "demo_files"
 _SERVICE_NEEDS: Final = ("starlette", "uvicorn", "uvloop")
 
@@ -76,10 +75,6 @@ def _write_files(place: Path) -> None:
     for file in source.iterdir():
         if file.name.endswith((".yaml", ".py")):
             (place / file.name).write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
-    if not (place / CHECKER).exists():
-        # It comes with an installed package; here it is where it is kept.
-        tools = Path(quorate.__file__).parents[2] / "tools"
-        (place / CHECKER).write_text((tools / CHECKER).read_text(encoding="utf-8"))
     run = place / "pretrain.yaml"
     text = run.read_text(encoding="utf-8")
     run.write_text(

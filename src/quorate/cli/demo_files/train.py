@@ -106,4 +106,5 @@ def main() -> None:
         time.sleep(STEP_S)
 
 
-main()
+if __name__ == "__main__":
+    main()

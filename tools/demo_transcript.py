@@ -1,0 +1,98 @@
+"""Play the demo, and write docs/demo.txt and docs/demo.svg: ``python -m tools.demo_transcript``.
+
+With ``--picture`` the demo is not played, and only the picture is made anew from the text.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from tools.demo_picture import picture
+
+TRANSCRIPT: Final = Path("docs/demo.txt")
+PICTURE: Final = Path("docs/demo.svg")
+SECONDS_MAX: Final = 180
+_MASKS: Final = (
+    (r"\b\d{4}-\d\d-\d\dT[\d:.]+Z", "<time>"),
+    (r"\((?:in )?\d+(?:ms|s|m|h)(?: \d+\w)?(?: ago)?\)", "(<span>)"),
+    (r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{8,64}\b", "<hash>"),
+    (r"127\.0\.0\.1:[1-9]\d*", "127.0.0.1:<port>"),
+    (r"^  (cd )?'?/.*$", r"  \1<folder>"),
+    (r"\bsequence \d+(?:-\d+)?", "sequence <n>"),
+    (r"\bblock \d+", "block <n>"),
+    (r"\b(?:\d+ events in )?\d+ blocks", "<n> blocks"),
+    (r"(receipt|--receipt) \d+:", r"\1 <n>:"),
+    (r"\bstep \d+(, loss [\d.]+)?", "step <n>"),
+    (r"\b\d+(?= GPU-milliseconds)", "<n>"),
+    (r"\b\d+\.\d{3}\b", "<x.xxx>"),
+    (r"\b\d+\.\d\d\b(?! %)", "<x.xx>"),
+    (r"\b[01]\.\d{4}\b", "<score>"),
+    (r"(?<= )\d+s(?= )", "<s>"),
+)
+"""What differs from one time to the next. Tables stay as wide as they are."""
+_DRAWN: Final = "$ quorate get resolveroutcomes"
+_PAID: Final = "== Who paid"
+_CUT: Final = "  Who was cut?\n"
+
+
+def play(folder: Path, *, python: str = sys.executable) -> str:
+    """Return what the demo prints, played in the new folder ``demo`` below ``folder``."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("QUORATE_")}
+    done = subprocess.run(  # noqa: S603 - this project's own command
+        [python, "-m", "quorate", "demo", "--dir", "demo"],
+        cwd=folder,
+        env={**environ, "NO_COLOR": "1", "COLUMNS": "80"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    if done.returncode:
+        sys.exit(f"{done.stdout}\nthe demo ended with exit code {done.returncode}")
+    return done.stdout
+
+
+def victim_of(transcript: str) -> tuple[str, str]:
+    """Return the run that was drawn and its owner."""
+    found = re.search(r"The lot fell on (\w+) of (\w+)", " ".join(transcript.split()))
+    assert found is not None, "the transcript has no lottery"
+    return found[1], found[2]
+
+
+def masked(transcript: str) -> str:
+    """Return it without what chance and time decide; who was drawn is called the victim."""
+    victim, owner = victim_of(transcript)
+    other, other_owner = ("listen", "speech") if victim == "detect" else ("detect", "vision")
+    roles = {victim: "VICTIM", owner: "LOSER_", other: "SPARED", other_owner: "WINNER"}
+    before, drawn, rest = transcript.partition(_DRAWN)
+    proof, paid, end = rest.partition(_PAID)
+    end, cut, answer = end.partition(_CUT)
+    proof = re.sub(r"(?<=A100 )\[[VSR ]+\]", "[<who>]", proof)
+    text = before + drawn + _called(proof, roles) + paid + end + cut + _called(answer, roles)
+    for pattern, name in _MASKS:
+        text = re.sub(pattern, name, text, flags=re.MULTILINE)
+    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+
+
+def _called(text: str, roles: dict[str, str]) -> str:
+    return re.sub(r"\b(?:" + "|".join(roles) + r")\b", lambda found: roles[found[0]], text)
+
+
+def main() -> None:
+    """Write the files."""
+    if sys.argv[1:] != ["--picture"]:
+        with TemporaryDirectory(prefix="quorate-") as folder:
+            TRANSCRIPT.write_text(play(Path(folder)), encoding="utf-8")
+    PICTURE.write_text(picture(TRANSCRIPT.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
