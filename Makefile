@@ -14,6 +14,9 @@ SEEDS ?= 0-499
 MUTANTS ?= 400
 ONLY ?=
 
+# Where `make serve` keeps the token of its first start.
+TOKEN := quorate.db.token
+
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 RUNTIME := $(VENV)/.installed-runtime
@@ -25,11 +28,15 @@ DEV := $(VENV)/.installed-dev
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
-demo: $(RUNTIME) ## install, then show the whole life of a few runs
+demo: $(RUNTIME) ## install, then tell the story of a fleet in five scenes, with real processes
 	$(BIN)/quorate demo $(ARGS)
 
-serve: $(RUNTIME) ## install, then serve the ledger quorate.db, made if there is none
-	$(BIN)/quorate serve $(ARGS)
+serve: $(RUNTIME) ## install, then serve quorate.db, made if there is none, and run its work here
+	@echo "In another terminal, in this folder, type:"
+	@echo "  . $(BIN)/activate && quorate context set here --server http://127.0.0.1:8414 --token-file $(TOKEN)"
+	@echo "  quorate apply -f examples/fleet.yaml -f examples/teams.yaml"
+	@echo "  quorate submit --gpus 4 --team rai --flavor H100 -- python -c 'print(\"it runs\")'"
+	$(BIN)/quorate serve --executor local --token-file $(TOKEN) $(ARGS)
 
 test: $(DEV) ## every test, repeatable
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)

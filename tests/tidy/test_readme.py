@@ -1,18 +1,20 @@
-"""The README's tour does what it says, typed as a newcomer would."""
+"""The tours of the README and of docs/tour.md do what they say, typed as a newcomer would."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.tidy.tour import Step, faults, masked, play, steps_of
+from tests.tidy.tour import Step, faults, masked, play, seen_from, steps_of
 from tests.tidy.tree import ROOT, fenced_blocks
 
 _README = ROOT / "README.md"
+_LISTEN = "127.0.0.1:8414"
 _PLAIN = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
 
 
@@ -30,15 +32,39 @@ def _newcomer(home: Path) -> dict[str, str]:
     }
 
 
+def _steps(page: Path) -> list[Step]:
+    steps = steps_of(fenced_blocks(page.read_text(encoding="utf-8"), "console"))
+    assert steps, f"{page.name} has no ```console block: its tour cannot be checked"
+    return steps
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(not _README.is_file(), reason="README.md is missing; test_house.py says so")
-def test_the_tour_shows_what_the_readme_says(tmp_path: Path) -> None:
-    steps = steps_of(fenced_blocks(_README.read_text(encoding="utf-8"), "console"))
-    assert steps, "README.md has no ```console block: its tour cannot be checked"
-    if (ROOT / "examples").is_dir():
-        shutil.copytree(ROOT / "examples", tmp_path / "examples")
+def test_the_tour_of_a_file_shows_what_its_page_says(tmp_path: Path) -> None:
+    steps = _steps(ROOT / "docs" / "tour.md")
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
     shown = play(steps, folder=tmp_path, environment=_newcomer(tmp_path))
     assert not faults(steps, shown), "\n\n".join(faults(steps, shown))
+
+
+@pytest.mark.slow
+def test_the_tour_with_a_service_and_real_jobs_shows_what_the_readme_says(tmp_path: Path) -> None:
+    here = f"127.0.0.1:{_free_port()}"
+    steps = [step.at(_LISTEN, here) for step in _steps(_README)]
+    shown = play(steps, folder=tmp_path, environment=_newcomer(tmp_path))
+    found = faults(steps, seen_from(tmp_path, shown))
+    assert not found, "\n\n".join(found)
+
+
+def test_the_tour_with_a_service_takes_ten_commands_at_most() -> None:
+    readme = _README.read_text(encoding="utf-8").partition("\n## Ten commands")[2]
+    installing = fenced_blocks(readme, "sh")[0].splitlines()
+    assert len(installing) + len(_steps(_README)) <= 10
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+    return port
 
 
 def test_steps_are_read_as_a_shell_shows_them() -> None:

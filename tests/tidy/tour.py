@@ -4,19 +4,25 @@ In a block, ``$ `` starts a command and ``> `` continues it, as a shell would sh
 else is what the screen said. A line of ``...`` stands for any number of lines. Times and hashes
 are masked on both sides. A command may fail only if the next one is ``echo $?``. Blocks marked
 ``sh`` are for reading and are not run.
+
+``quorate serve`` is typed into a terminal of its own, where it stays until the tour is over; the
+other commands wait until it has said what the README says it does.
 """
 
 from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 _MARK: Final = "<<<status>>>"
 _SECONDS_MAX: Final = 120
+_STAYS: Final = "quorate serve"
 _MASKS: Final = (
     (
         re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)?"),
@@ -25,6 +31,7 @@ _MASKS: Final = (
     (re.compile(r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{8,128}\b"), "<hash>"),
     (re.compile(r"\b\d+(?:\.\d+)? ?(?:ms|us)\b|\b\d+\.\d+ ?s\b"), "<duration>"),
     (re.compile(r"\b\d+[smhd] ago\b"), "<age>"),
+    (re.compile(r"(?<= )\d+\.\d\d$"), "<hours>"),
 )
 
 
@@ -34,6 +41,16 @@ class Step:
 
     command: str
     expected: tuple[str, ...]
+
+    def at(self, address: str, other: str) -> Step:
+        """Return the step where a service listens at ``other``; it is told so."""
+        command = self.command.replace(address, other)
+        if command.startswith(_STAYS):
+            command += f" --listen {other}"
+        return Step(
+            command=command,
+            expected=tuple(line.replace(address, other) for line in self.expected),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +72,7 @@ def steps_of(blocks: list[str]) -> list[Step]:
                 if command:
                     steps.append(Step(command="\n".join(command), expected=tuple(expected)))
                 command, expected = [line[2:]], []
-            elif line.startswith("> ") and not expected:
+            elif (line == ">" or line.startswith("> ")) and not expected:
                 command.append(line[2:])
             else:
                 assert command, f"a console block starts with a command, not with {line!r}"
@@ -64,7 +81,48 @@ def steps_of(blocks: list[str]) -> list[Step]:
 
 
 def play(steps: list[Step], *, folder: Path, environment: Mapping[str, str]) -> list[Shown]:
-    """Return what each step shows when all are typed into one shell in ``folder``."""
+    """Return what each step shows when all are typed into one shell in ``folder``.
+
+    A service comes first, and is typed into another.
+    """
+    first, *others = steps
+    if not first.command.startswith(_STAYS):
+        return _typed(steps, folder, environment)
+    with _staying(first, folder, environment) as screen:
+        shown = _typed(others, folder, environment)
+        lines = tuple(screen.read_text(encoding="utf-8").splitlines())
+    return [Shown(status=0, lines=lines), *shown]
+
+
+@contextmanager
+def _staying(step: Step, folder: Path, environment: Mapping[str, str]) -> Iterator[Path]:
+    """Type a command that does not end; yield what it writes to, once it has said enough."""
+    screen = folder / "screen.txt"
+    with (
+        screen.open("wb") as output,
+        (folder / "errors.txt").open("wb") as errors,
+        subprocess.Popen(
+            ["bash", "--noprofile", "--norc", "-c", f"exec {step.command}"],
+            cwd=folder,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors,
+        ) as service,
+    ):
+        try:
+            until_s = time.monotonic() + _SECONDS_MAX
+            while len(screen.read_text(encoding="utf-8").splitlines()) < len(step.expected):
+                assert service.poll() is None, (folder / "errors.txt").read_text(encoding="utf-8")
+                assert time.monotonic() < until_s, f"$ {step.command} says too little"
+                time.sleep(0.05)
+            yield screen
+        finally:
+            service.terminate()
+            service.wait(_SECONDS_MAX)
+
+
+def _typed(steps: list[Step], folder: Path, environment: Mapping[str, str]) -> list[Shown]:
     script = "".join(
         f"{step.command}\nstatus=$?; printf '\\n%s %d\\n' '{_MARK}' $status; (exit $status)\n"
         for step in steps
@@ -84,6 +142,17 @@ def play(steps: list[Step], *, folder: Path, environment: Mapping[str, str]) -> 
     return [
         Shown(status=int(status), lines=tuple(text.rstrip("\n").splitlines()))
         for text, status in zip(parts[0::2], parts[1::2], strict=False)
+    ]
+
+
+def seen_from(home: Path, shown: list[Shown]) -> list[Shown]:
+    """Return what was shown as somebody sees it whose home folder is not this one."""
+    return [
+        Shown(
+            status=real.status,
+            lines=tuple(line.replace(str(home), "~") for line in real.lines),
+        )
+        for real in shown
     ]
 
 

@@ -25,7 +25,9 @@ PAUSE_S: Final = 0.5
     )
 )
 @click.argument("run", shell_complete=names_of("run"))
-@click.option("-f", "--follow", is_flag=True, help="Go on until the run is over.")
+@click.option(
+    "-f", "--follow", is_flag=True, help="Go on until the run is over; wait where it has not begun."
+)
 @click.option("--prefix", is_flag=True, help="Say which rank, node and stream wrote each line.")
 @click.option(
     "--from", "first", metavar="N", type=click.IntRange(min=0), default=0, help="Begin at line N."
@@ -44,8 +46,11 @@ def logs(settings: Settings, *, run: str, follow: bool, prefix: bool, first: int
 
     name = run_name(run)
     if settings.is_table:
-        for line in _lines(settings, name, first, follow=follow):
+        number = first
+        for number, line in enumerate(_lines(settings, name, first, follow=follow), start=1):
             click.echo(f"{_prefix(line)} {line.text}" if prefix else line.text)
+        if not number:
+            click.echo(f"note: {name!r} has written nothing yet; quorate explain {name}", err=True)
         return
     if follow or prefix:
         raise click.UsageError("-f and --prefix print lines; leave out -o, or them")

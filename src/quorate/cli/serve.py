@@ -67,6 +67,11 @@ def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
 @ledger_options
 @click.option("--config", metavar="FILE", help="A TOML file.  [env: QUORATE_SERVE_CONFIG]")
 @click.option("--init", "make", is_flag=True, help="Create the ledger if it is missing.")
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    help="Keep the token of the first start in this new file, which only you can read.",
+)
 @click.option("--insecure", is_flag=True, help="Listen without TLS where others can connect.")
 @click.option(
     "--metrics-public", is_flag=True, help="Tell metrics to whoever asks, without a token."
@@ -80,6 +85,7 @@ def serve(
     *,
     config: str | None,
     make: bool,
+    token_file: str | None,
     insecure: bool,
     metrics_public: bool,
     show: bool,
@@ -117,7 +123,7 @@ def serve(
         _show(settings, made)
         return
     _make_ledger(settings, made.ledger, make=make)
-    _serve(made)
+    _serve(made, token_file)
 
 
 def _show(settings: Settings, made: Configuration) -> None:
@@ -157,7 +163,7 @@ def _make_ledger(settings: Settings, ledger: str, *, make: bool) -> None:
     click.echo(f"created ledger {ledger_id} in {path}, as there was none")
 
 
-def _serve(made: Configuration) -> None:
+def _serve(made: Configuration, token_file: str | None) -> None:
     """Run the daemon until it is told to stop."""
     import asyncio
 
@@ -169,18 +175,37 @@ def _serve(made: Configuration) -> None:
     set_up(made.log_format, made.log_level)
 
     def tell(address: Address, token: str | None) -> None:
-        scheme = "https" if made.tls_cert else "http"
-        click.echo(f"serving {made.ledger} at {scheme}://{address}")
-        if token is not None:
-            click.echo("a token for an admin, shown this once:")
-            click.echo(f"  {token}")
-            click.echo(
-                f"  try it: curl -H 'Authorization: Bearer {token}' "
-                f"{scheme}://{address}/api/v1/whoami"
-            )
+        url = f"{'https' if made.tls_cert else 'http'}://{address}"
+        click.echo(f"serving {made.ledger} at {url}")
+        if token is None:
+            return
+        if token_file is not None and _keep(token, token_file):
+            click.echo(f"a token for an admin is in {token_file}; in another terminal type:")
+            click.echo(f"  quorate context set here --server {url} --token-file {token_file}")
+            return
+        click.echo("a token for an admin, shown this once:")
+        click.echo(f"  {token}")
+        click.echo(f"  try it: curl -H 'Authorization: Bearer {token}' {url}/api/v1/whoami")
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(Daemon(made, _extras(made)).run(tell))
+
+
+def _keep(token: str, path: str) -> bool:
+    """Write the token to a new file for its owner alone, and return whether that was possible.
+
+    What is there already is left alone; the token is shown then, for it cannot be had again.
+    """
+    import os
+
+    try:
+        place = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        with os.fdopen(place, "w", encoding="utf-8") as file:
+            file.write(token + "\n")
+    except OSError as error:
+        click.echo(f"warning: --token-file: {path}: {error.strerror}", err=True)
+        return False
+    return True
 
 
 def _extras(made: Configuration) -> Extras:

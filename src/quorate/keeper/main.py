@@ -175,7 +175,8 @@ class Keeper:
             return False
         self._status = status
         ranks = ranks_of(wanted.work, wanted.slots, _free_port(), generation)
-        self._say(f"start {generation}: {len(ranks)} processes on {len(wanted.slots)} GPUs")
+        gpus = _counted(len(wanted.slots), "GPU", "s")
+        self._say(f"start {generation}: {_counted(len(ranks), 'process', 'es')} on {gpus}")
         self._work = _Work(Gang(life=wanted.life, slots=frozenset(wanted.slots)))
         self._start_ranks(self._work, ranks)
         return True
@@ -393,6 +394,10 @@ def _free_port() -> int:
 
 def _soon_ms() -> int:
     return _now_ms() + round(AGAIN_S * 1_000)
+
+
+def _counted(count: int, one: str, ending: str) -> str:
+    return f"{count} {one}" + (ending if count != 1 else "")
 
 
 def _now_ms() -> int:

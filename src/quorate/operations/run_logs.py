@@ -37,17 +37,21 @@ def run_logs(desk: Desk, asked: RunLogs, operation: Operation) -> Answer:
             fault=NO_LOGS,
         )
     found = desk.logs.read(name, first=asked.from_, limit=asked.limit)
-    if found is None:
+    notes: tuple[str, ...] = ()
+    if found is None and record.phase in TERMINAL:
         raise CommandError(
-            Exit.REFUSED,
-            f"run {name!r} has written nothing that was kept; ask when it has started",
-            fault=NO_LOGS,
+            Exit.REFUSED, f"run {name!r} has written nothing that was kept", fault=NO_LOGS
         )
+    if found is None:
+        # Whoever follows it sees it begin.
+        found = Output(lines=(), first=asked.from_, is_last=True)
+        notes = (f"note: run {name!r} has written nothing yet; why: quorate explain {name}",)
     # Nobody writes for a run that is over: its leases have ended, and nothing is left of it.
     ended = found.is_last and record.phase in TERMINAL
     return Answer(
         tree=lambda: _tree(name, found, ended=ended),
         lines=lambda _: [line.text for line in found.lines],
+        notes=notes,
     )
 
 

@@ -85,7 +85,6 @@ def test_the_end_of_output_is_told_with_its_last_line(engine: Engine) -> None:
     ("caller", "logs", "fault"),
     [
         (ANN, None, "no-logs"),
-        (ANN, MemoryLogs(), "no-logs"),
         (BOB, MemoryLogs(), "unknown-name"),
         (BOB, None, "unknown-name"),
     ],
@@ -96,6 +95,16 @@ def test_output_that_is_not_there_or_not_theirs_is_refused(
     with pytest.raises(CommandError) as caught:
         _logs(engine, caller, logs)
     assert caught.value.fault == fault
+
+
+def test_a_run_that_has_written_nothing_yet_can_be_followed(engine: Engine) -> None:
+    found = _logs(engine, ANN, MemoryLogs(), from_=3)
+    assert found.tree() == {"run": "mine", "lines": [], "next": 3, "ended": False}
+    assert "has written nothing yet" in found.notes[0]
+    engine.execute(Complete("mine"), actor="test")
+    with pytest.raises(CommandError) as caught:
+        _logs(engine, ANN, MemoryLogs())
+    assert caught.value.fault == "no-logs"
 
 
 def test_a_tenant_sees_the_use_of_others_without_their_names(engine: Engine) -> None:
