@@ -22,6 +22,7 @@ _MASKS: Final = (
     (r"\b\d{4}-\d\d-\d\dT[\d:.]+Z", "<time>"),
     (r"\((?:in )?\d+(?:ms|s|m|h)(?: \d+\w)?(?: ago)?\)", "(<span>)"),
     (r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{8,64}\b", "<hash>"),
+    (r"\S*python[\d.]*(?= (?:train|verify_lottery)\.py)", "python"),
     (r"127\.0\.0\.1:[1-9]\d*", "127.0.0.1:<port>"),
     (r"^  (cd )?'?/.*$", r"  \1<folder>"),
     (r"\bsequence \d+(?:-\d+)?", "sequence <n>"),

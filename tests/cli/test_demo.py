@@ -116,6 +116,13 @@ def test_a_folder_that_exists_is_left_alone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_does_not_go_as_told_ends_it_with_a_message_and_nothing_left(tmp_path: Path) -> None:
+    said = process(tmp_path, "demo", "--dir", "demo", env={"PATH": ""})
+    assert (said.code, said.err) == (4, "error: the demo needs tail; install it\n")
+    assert "$ quorate apply" in said.out
+    assert list(processes_of(tmp_path)) == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_broken_off_on_a_terminal_it_clears_up(tmp_path: Path, number: signal.Signals) -> None:
     screen, side = pty.openpty()

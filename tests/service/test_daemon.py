@@ -124,6 +124,36 @@ def test_the_first_start_makes_the_default_ledger_and_prints_a_token_once(tmp_pa
         assert second.end(signal.SIGINT) == 0
 
 
+def test_the_first_token_is_kept_in_a_file_for_its_owner_alone(tmp_path: Path) -> None:
+    kept = tmp_path / "token"
+    with program(tmp_path, "--token-file", "token") as first:
+        url = first.wait_ready()
+        deadline = time.monotonic() + START_S
+        while "quorate context set here" not in first.out:
+            assert time.monotonic() < deadline, first.out
+            time.sleep(0.05)
+        assert "qt_" not in first.out + first.err
+        assert kept.stat().st_mode & 0o777 == 0o600
+        with client(url, kept.read_text().strip()) as asking:
+            assert asking.get("/api/v1/whoami").json()["role"] == "admin"
+        assert first.end() == 0
+
+
+def test_a_token_that_cannot_be_kept_is_shown_instead(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("mine")
+    with program(tmp_path, "--token-file", "token") as first:
+        url = first.wait_ready()
+        deadline = time.monotonic() + START_S
+        while "try it: curl" not in first.out:
+            assert time.monotonic() < deadline, first.out
+            time.sleep(0.05)
+        assert "warning: --token-file: token: File exists" in first.err
+        with client(url, first.token) as asking:
+            assert asking.get("/api/v1/whoami").json()["role"] == "admin"
+        assert first.end() == 0
+    assert (tmp_path / "token").read_text() == "mine"
+
+
 def test_nothing_that_was_acknowledged_is_lost_by_a_kill(tmp_path: Path) -> None:
     with program(tmp_path) as first:
         url, token = first.wait_ready(), first.token

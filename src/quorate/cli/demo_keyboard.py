@@ -6,9 +6,11 @@ import io
 import json
 import shlex
 import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from quorate.answers.exits import CommandError, Exit
@@ -56,6 +58,11 @@ class Keyboard:
         """Return what the work of a run has written; nothing where it has not begun."""
         typed = self.run(("logs", run))
         return typed.out.splitlines() if typed.code == Exit.OK else []
+
+
+def interpreter() -> str:
+    """Return how work calls the Python that runs the demo: shortly, where that is enough."""
+    return "python" if (Path(sys.executable).parent / "python").exists() else sys.executable
 
 
 def piped(text: str, into: Sequence[str]) -> str:

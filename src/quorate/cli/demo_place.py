@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from quorate.answers.exits import CommandError, Exit
+from quorate.cli.demo_keyboard import interpreter
 from quorate.cli.demo_service import Service
 from quorate.cli.demo_stage import Stage
 from quorate.cli.settings import Settings
@@ -83,11 +83,6 @@ def _write_files(place: Path) -> None:
         ),
         encoding="utf-8",
     )
-
-
-def interpreter() -> str:
-    """Return how work calls the Python that runs the demo: shortly, where that is enough."""
-    return "python" if (Path(sys.executable).parent / "python").exists() else sys.executable
 
 
 def _new(folder: str) -> Path:

@@ -14,6 +14,7 @@ import click
 from quorate.answers.exits import Exit
 from quorate.cli.demo_draw import EXPORT, Lottery
 from quorate.cli.demo_forgery import hash_anew, rename_in_event
+from quorate.cli.demo_keyboard import interpreter
 from quorate.cli.demo_place import CHECKER
 from quorate.cli.demo_stage import Stage
 from quorate.cli.settings import LEDGER_DEFAULT
@@ -118,7 +119,7 @@ def recall(stage: Stage, bill: Bill, why: str, lottery: Lottery) -> None:
             "Who was cut?",
             f"{lottery.victim} of {lottery.owner}, by lot, one of two, to let grasp start",
         ),
-        ("Can I prove it?", f"yes: python {CHECKER} {EXPORT}, and quorate ledger verify"),
+        ("Can I prove it?", f"yes: {interpreter()} {CHECKER} {EXPORT}, and quorate ledger verify"),
     ):
         click.echo(f"  {question}\n      {answer}")
     stage.say("Nothing runs any more, and everything is still there. Look around:")

@@ -15,7 +15,7 @@ import click
 
 from quorate.answers.exits import CommandError, Exit
 from quorate.cli.demo_bars import Screen, bars, machines
-from quorate.cli.demo_keyboard import Keyboard, piped
+from quorate.cli.demo_keyboard import Keyboard, interpreter, piped
 from quorate.cli.demo_service import Service
 from quorate.cli.settings import Settings
 
@@ -94,7 +94,7 @@ class Stage:
 
     def python(self, *words: str, expect: int = 0) -> str:
         """Run a file with this Python, show command and output, and return the output."""
-        self.prompt(shlex.join(["python", *words]))
+        self.prompt(shlex.join([interpreter(), *words]))
         done = subprocess.run(  # noqa: S603 - a file that the demo has put there
             [sys.executable, *words], cwd=self.folder, capture_output=True, text=True, check=False
         )

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from quorate.cli.demo_draw import draw_a_lottery
-from quorate.cli.demo_place import interpreter
+from quorate.cli.demo_keyboard import interpreter
 from quorate.cli.demo_proof import edit_history, pay, recall
 from quorate.cli.demo_service import WORDS
 from quorate.cli.demo_stage import Stage
