@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from quorate.cli.demo_place import CHECKER
 from quorate.cli.demo_stage import Stage
 
-EXPORT = "export.jsonl"
+EXPORT: Final = "export.jsonl"
+_ODDS: Final = 4
+"""How often the plan says one in two: for each of two teams, and for the run of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +30,17 @@ def draw_a_lottery(stage: Stage, *, submit: Callable[[str, str], tuple[str, ...]
     stage.title("4. A lottery, and the proof")
     stage.say("The team speech takes the A100 that are left. Now robotics wants 4, and can pay.")
     stage.type(*submit("listen", "speech"), pipe=("head", "-n", "2"))
+    stage.wait(
+        "listen begins", lambda: any(" step " in line for line in stage.keyboard.log("listen"))
+    )
     stage.type(*submit("grasp", "robotics"))
     stage.say(
         """Nobody has priority here, so nobody can be told to go because somebody is more
         important. Whoever is in the way when a promised start is due enters a lottery, and
         everybody knows the odds before it is drawn:"""
     )
-    stage.type("plan", "grasp", pipe=("grep", "-A", "9", "whom it could cost"))
+    odds = stage.type("plan", "grasp", pipe=("grep", "-A", "9", "whom it could cost"))
+    stage.check(odds.count("1/2 (50.0 %)") == _ODDS, "the odds were not told before the draw")
     stage.wait(
         "the lottery is drawn, and grasp starts", lambda: _phase(stage, "grasp") == "Running"
     )

@@ -17,7 +17,11 @@ from quorate.answers.exits import CommandError, Exit
 from quorate.cli.demo_keyboard import Keyboard
 from quorate.cli.settings import LEDGER_DEFAULT, Settings
 
-WORDS: Final = ("serve", "--init", "--executor", "local", "--listen", "127.0.0.1:0")
+TOKEN: Final = "token"  # noqa: S105 - the name of the file it is kept in
+WORDS: Final = (
+    *("serve", "--init", "--executor", "local"),
+    *("--listen", "127.0.0.1:0", "--token-file", TOKEN),
+)
 OUTPUT: Final = "serve.out"
 LOG: Final = "serve.log"
 START_S: Final = 60.0
@@ -25,7 +29,7 @@ STOP_S: Final = 20.0
 CLEAR_S: Final = 8.0
 """How long work has to end when the demo is broken off; then it is killed."""
 POLL_S: Final = 0.05
-_TOLD: Final = re.compile(r"serving \S+ at (http://\S+)\n.*?\n\s+(\S+)\n", re.DOTALL)
+_TOLD: Final = re.compile(r"serving \S+ at (http://\S+)\n.*\n  quorate context set .*\n")
 
 
 class Service:
@@ -36,8 +40,6 @@ class Service:
         own = {name: value for name, value in environ.items() if not name.startswith("QUORATE_")}
         # Work that says `python` gets the one that runs the demo.
         path = f"{Path(sys.executable).parent}{os.pathsep}{environ.get('PATH', os.defpath)}"
-        # What it says on its screen has a token in it.
-        (folder / OUTPUT).touch(mode=0o600)
         with (folder / OUTPUT).open("wb") as output, (folder / LOG).open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 - this program itself
                 [sys.executable, "-P", "-m", "quorate", *WORDS],
@@ -63,7 +65,8 @@ class Service:
             self.said = (self._folder / OUTPUT).read_text()
             told = _TOLD.search(self.said)
             if told is not None:
-                self.url, self.token = told.groups()
+                self.url = told[1]
+                self.token = (self._folder / TOKEN).read_text().strip()
                 return
             time.sleep(POLL_S)
         last = (self._folder / LOG).read_text().strip().splitlines()[-1:]

@@ -11,7 +11,7 @@ import click
 from quorate.cli.demo_draw import draw_a_lottery
 from quorate.cli.demo_keyboard import interpreter
 from quorate.cli.demo_proof import edit_history, pay, recall
-from quorate.cli.demo_service import WORDS
+from quorate.cli.demo_service import TOKEN, WORDS
 from quorate.cli.demo_stage import Stage
 
 _STEP: Final = re.compile(r"^\w+ step (\d+), ")
@@ -53,8 +53,8 @@ def _open(stage: Stage) -> None:
     )
     click.echo(f"  {stage.folder}")
     stage.prompt(f"quorate {shlex.join(WORDS)} &")
-    stage.show(stage.service.said.partition("a token")[0])
-    stage.prompt(f"export QUORATE_SERVER={stage.service.url} QUORATE_TOKEN=...")
+    stage.show(stage.service.said)
+    stage.prompt(f"export QUORATE_SERVER={stage.service.url} QUORATE_TOKEN=$(cat {TOKEN})")
     stage.say(
         """Seven machines of four GPUs; four teams that each have an envelope of money; and a lab
         that lends. The three teams on A100 have more money than there are A100 together, which
