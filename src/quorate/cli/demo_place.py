@@ -21,6 +21,7 @@ from quorate.cli.settings import Settings
 CHECKER: Final = "verify_lottery.py"
 """The program that draws lotteries again: that of tools/, to which a link leads from here."""
 _FILES: Final = "demo_files"
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SERVICE_NEEDS: Final = ("starlette", "uvicorn", "uvloop")
 
 
@@ -47,7 +48,8 @@ def open_stage(settings: Settings, folder: str | None) -> Iterator[Stage]:
             yield Stage(place, service, settings.environ)
         finally:
             # Whoever is impatient now would leave processes behind.
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            for number in _SIGNALS:
+                signal.signal(number, signal.SIG_IGN)
             service.clear()
 
 
@@ -59,9 +61,8 @@ def _ended_by_signals() -> Iterator[None]:
         del number, frame
         raise KeyboardInterrupt
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.getsignal(number) for number in numbers}
-    for number in numbers:
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    for number in _SIGNALS:
         signal.signal(number, interrupt)
     try:
         yield
