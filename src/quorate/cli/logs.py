@@ -46,10 +46,11 @@ def logs(settings: Settings, *, run: str, follow: bool, prefix: bool, first: int
 
     name = run_name(run)
     if settings.is_table:
-        number = first
-        for number, line in enumerate(_lines(settings, name, first, follow=follow), start=1):
+        is_silent = first == 0
+        for line in _lines(settings, name, first, follow=follow):
             click.echo(f"{_prefix(line)} {line.text}" if prefix else line.text)
-        if not number:
+            is_silent = False
+        if is_silent:
             click.echo(f"note: {name!r} has written nothing yet; quorate explain {name}", err=True)
         return
     if follow or prefix:

@@ -19,7 +19,11 @@ from quorate.answers.exits import CommandError, Exit
 from quorate.cli.settings import Settings, actor_option, ledger_options, output_option
 
 COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
-    "demo": ("quorate.cli.demo", "demo", "Show the whole life of a few runs."),
+    "demo": (
+        "quorate.cli.demo",
+        "demo",
+        "Show five scenes of the life of a fleet, with real processes.",
+    ),
     "init": (
         "quorate.cli.init",
         "init",
