@@ -27,12 +27,12 @@ from quorate.adapters.store_sqlite import SqliteStore
 from quorate.ledger.chain import Block, Head, open_block
 from quorate.loop.driver import EXECUTOR_ACTOR
 from quorate.model.events import LeaseEnded, LeaseEnding, LeaseStarted
-from quorate.ports.executor import Order, Report
+from quorate.ports.executor import LeaseGone, Order, Report, RunExited
 from quorate.service.config import configured
 from quorate.service.daemon import Daemon, Extras
 
 DEATHS: Final = "deaths.txt"
-PASSED_MAX: Final = 5
+PASSED_MAX: Final = 3
 """How many chances to die are let pass, at most, so that each life has done something."""
 
 
@@ -44,15 +44,27 @@ class Instant(StrEnum):
 
 
 PLACES: Final = {
-    Instant.COMMIT_ACT: ("committed", "ordered", "written"),
-    Instant.ACT_RECORD: ("started", "reported", "recording"),
+    Instant.COMMIT_ACT: (
+        "start-committed",
+        "stop-committed",
+        "end-committed",
+        "ordered",
+        "written",
+    ),
+    Instant.ACT_RECORD: ("started", "exit-reported", "gone-reported", "recording"),
 }
 """Where it dies, in turn.
 
-A block with leases is durable; its orders were taken; what is wanted is in its file, and no keeper
-was started. A keeper has just been started; something has ended, and the ledger's thread was told;
-it is about to be appended.
+A block is durable with a start, a stop or an end in it; its orders were taken; what is wanted is in
+its file, and no keeper was started. A keeper has just been started; a run has exited or a lease has
+gone, and the ledger's thread was told; that is about to be appended.
 """
+_COMMITTED: Final = {
+    LeaseStarted: "start-committed",
+    LeaseEnding: "stop-committed",
+    LeaseEnded: "end-committed",
+}
+_REPORTED: Final = {RunExited: "exit-reported", LeaseGone: "gone-reported"}
 
 
 @dataclass
@@ -85,8 +97,8 @@ class DoomedStore(SqliteStore):
         if any(event.actor == EXECUTOR_ACTOR for event in events):
             self.doom.meet("recording")
         super().append(block, expected=expected)
-        if any(isinstance(event, LeaseStarted | LeaseEnding | LeaseEnded) for event in events):
-            self.doom.meet("committed")
+        for place in {_COMMITTED.get(type(event), "") for event in events}:
+            self.doom.meet(place)
 
 
 class DoomedKeepers(Keepers):
@@ -123,8 +135,8 @@ class DoomedExecutor(LocalExecutor):
     def reports(self) -> Sequence[Report]:
         """Return what is to be reported, unless it is its turn to die."""
         found = super().reports()
-        if found:
-            self._doom.meet("reported")
+        for place in {_REPORTED.get(type(report), "") for report in found}:
+            self._doom.meet(place)
         return found
 
 

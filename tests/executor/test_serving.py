@@ -101,13 +101,14 @@ def asked(tmp_path: Path) -> Iterator[Asking]:
 
 
 def test_a_failed_node_is_empty_at_once_though_its_run_only_waits_again(asked: Asking) -> None:
-    asked.submit("r", 4, STUBBORN, locality={"groupGPUs": 4})
+    promised = {"checkpoint": "4s", "expectedDuration": "1h"}
+    asked.submit("r", 4, STUBBORN, locality={"groupGPUs": 4}, runtime=promised)
     asked.until(lambda: asked.is_up("r", 4), "all work")
     node = next(iter(asked.ranks("r").values()))["QUORATE_NODE"]
     others = [pid for pid, env in asked.ranks("r").items() if env["QUORATE_NODE"] != node]
     asked.post(f"nodes/{node}/fail")
     gone = lambda: all(env["QUORATE_NODE"] != node for env in asked.ranks("r").values())  # noqa: E731
-    asked.until(gone, "the node is empty", 1.5)
+    asked.until(gone, "the node is empty", 3)
     # The others have the time that they were promised, and then it starts on other nodes.
     asked.until(lambda: not any(is_alive(pid) for pid in others), "they are gone")
     asked.until(lambda: asked.is_up("r", 8), "it starts again")
