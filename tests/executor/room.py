@@ -174,8 +174,10 @@ def room(folder: Path) -> Iterator[Room]:
     try:
         yield found
     finally:
-        found.executor.close()
-        sweep(folder)
+        try:
+            found.executor.close()
+        finally:
+            sweep(folder)
 
 
 def sweep(folder: Path) -> None:
