@@ -180,6 +180,7 @@ LINES: Final = {
     "sbatch": [f"sbatch {DRY} job.sh"],
     "queue": ["queue"],
     "top": ["top"],
+    "waldur status": ["waldur status"],
     "plan": ["plan promised", f"plan -f {EXAMPLES / 'train.yaml'} {DRY}"],
     "explain": ["explain promised"],
     "watch": ["watch --count 2 --interval 500ms"],

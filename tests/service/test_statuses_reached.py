@@ -12,6 +12,9 @@ from typing import Any, Final
 import httpx
 import pytest
 
+from quorate.adapters.keepers import run_folder, work_folder
+from quorate.keeper.output import OutputWriter
+from quorate.keeper.wanted import OUTPUT
 from quorate.operations.operation import Area, Effect, Operation
 from quorate.operations.table import OPERATIONS
 from quorate.service.daemon import Extras
@@ -23,7 +26,6 @@ from tests.service.worlds import run_tree
 
 NOWHERE: Final = "nowhere"
 UNREACHED: Final = {
-    ("run-logs", 200): "nothing keeps the output of runs before an executor starts processes",
     ("verify-lottery", 409): "the ledger would have to be forged: tests/cli/test_ledger.py does",
 }
 """What no request to a sound service leads to, and why."""
@@ -67,6 +69,10 @@ def rooms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rooms]:
     }
     slow = {"limits.requests_per_s": "100000", "limits.slow_client_s": "0.2"}
     one, two, three = (new_ledger(tmp_path_factory.mktemp(name)) for name in ("w", "n", "s"))
+    # As an executor has left it that ran the work before.
+    written = OutputWriter(run_folder(work_folder(str(one)), "steady") / OUTPUT)
+    written.say("start 1", at_ms=0)
+    written.close()
     with serving(three, slow, Extras()) as served:
         unfinished = _unfinished(served)
         with served.client(served.token) as client:

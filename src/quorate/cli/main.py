@@ -47,7 +47,11 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "fail": ("quorate.cli.finish", "fail", "Record that a run's work has ended badly."),
     "cancel": ("quorate.cli.finish", "cancel", "Stop a run, or withdraw it from the queue."),
     "shrink": ("quorate.cli.shrink", "shrink", "Let a malleable run go on with fewer GPUs."),
-    "node": ("quorate.cli.node", "node", "Say that a node failed, is back, or is to be emptied."),
+    "node": (
+        "quorate.cli.node",
+        "node",
+        "Say that a node failed, is back, or is to be emptied; or what this machine is.",
+    ),
     "claim": (
         "quorate.cli.claim",
         "claim",
