@@ -17,8 +17,10 @@ import pytest
 from quorate.adapters.exec_local import LocalExecutor
 from quorate.adapters.keepers import run_folder, work_folder
 from quorate.adapters.logs_local import LocalLogs
+from quorate.answers.exits import CommandError
 from quorate.service.config import configured
 from quorate.service.daemon import Daemon, Extras
+from tests.cli.shell import process
 from tests.executor.room import PYTHON, is_alive, marked, sweep
 from tests.executor.test_ends import SAVING
 from tests.executor.test_training import documents
@@ -213,6 +215,11 @@ def test_a_service_is_replaced_while_its_work_goes_on(tmp_path: Path) -> None:
             assert first.end() == 0
             assert "1 runs go on working" in first.err
         assert all(is_alive(pid) for pid in pids)
+        # Meanwhile nobody gives its GPUs away, on the file or by a service that runs nothing.
+        said = process(tmp_path, "--ledger", "l.db", "cancel", "r")
+        assert (said.code, "1 run: r" in said.err) == (1, True), said
+        with pytest.raises(CommandError, match="serve with `local`"):
+            serving(tmp_path / "l.db", {"executor": "none"}).__enter__()
         with program(tmp_path, *words) as second:
             with client(second.wait_ready(), token) as found:
                 asked = Asking(found, tmp_path / "l.db")

@@ -38,6 +38,15 @@ def run_folder(root: Path, name: str) -> Path:
     return root / RUNS / name
 
 
+def kept_runs(root: Path) -> list[str]:
+    """Return the runs below ``root`` that somebody keeps now, whoever has started them."""
+    try:
+        names = sorted(path.name for path in (root / LIVE).iterdir())
+    except FileNotFoundError:
+        return []
+    return [name for name in names if _is_locked(run_folder(root, name) / LOCK_FILE)]
+
+
 class Keepers:
     """For one thread at a time."""
 
@@ -79,7 +88,7 @@ class Keepers:
         if code is None:
             return True
         self._started.pop(name, None)
-        if self._is_locked(name):
+        if _is_locked(run_folder(self._root, name) / LOCK_FILE):
             # Perhaps by another one, which an earlier service has started, and which ended ours.
             self._deaths.pop(name, None)
             return True
@@ -87,19 +96,6 @@ class Keepers:
             self._deaths[name] = self._deaths.get(name, 0) + 1
             log = run_folder(self._root, name) / KEEPER_LOG
             _LOG.warning("the keeper of run %s has ended with %d: %s", name, code, log)
-        return False
-
-    def _is_locked(self, name: str) -> bool:
-        try:
-            lock = os.open(run_folder(self._root, name) / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(lock)
         return False
 
     def forget(self, name: str) -> None:
@@ -150,6 +146,21 @@ class Keepers:
         finally:
             os.close(poke)
         return True
+
+
+def _is_locked(path: Path) -> bool:
+    """Return whether somebody has the lock; the kernel lets go of it when its holder dies."""
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
 
 
 def _make_fifo(path: Path) -> None:

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -23,8 +24,12 @@ from quorate.core.scribe import Scribe
 from quorate.core.settle import settle_holds
 from quorate.model.events import RunRequeued
 from quorate.model.view import StateView
+from quorate.model.words import counted
 from quorate.ports.clock import Clock
 from quorate.ports.errors import LedgerNotFoundError
+
+NAMES_MAX: Final = 3
+"""How many runs are named that keep a command from writing."""
 
 
 def clock_of(settings: Settings) -> Clock:
@@ -70,7 +75,30 @@ def open_to_write(settings: Settings) -> SqliteStore:
     check_file(settings)
     wait_s = settings.lock_timeout_s()
     with _advised(settings):
-        return SqliteStore.open(Path(settings.ledger), wait_s=wait_s)
+        store = SqliteStore.open(Path(settings.ledger), wait_s=wait_s)
+    try:
+        _check_kept(settings)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _check_kept(settings: Settings) -> None:
+    """Raise ``CommandError`` while work of the ledger goes on that its service has started.
+
+    Nobody here could see its processes go, and their GPUs would be given away.
+    """
+    from quorate.adapters.keepers import kept_runs, work_folder
+
+    kept = kept_runs(work_folder(settings.ledger))
+    if kept:
+        raise CommandError(
+            Exit.REFUSED,
+            f"work of this ledger goes on here ({counted(len(kept), 'run')}: "
+            f"{', '.join(kept[:NAMES_MAX])}), and only its service sees it go; start it: quorate "
+            "serve --executor local",
+        )
 
 
 @contextmanager

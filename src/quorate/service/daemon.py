@@ -21,7 +21,7 @@ import uvicorn
 
 from quorate.adapters.clock_system import SystemClock
 from quorate.adapters.exec_local import LocalExecutor
-from quorate.adapters.keepers import work_folder
+from quorate.adapters.keepers import kept_runs, work_folder
 from quorate.adapters.logs_local import LocalLogs
 from quorate.adapters.store_pages import PagedReader
 from quorate.adapters.store_sqlite import SqliteStore
@@ -72,6 +72,17 @@ def _work_folder(configuration: Configuration) -> Path:
     return work_folder(configuration.ledger)
 
 
+def _check_kept(configuration: Configuration) -> None:
+    """Raise ``CommandError`` where work goes on that nobody would look after."""
+    kept = kept_runs(_work_folder(configuration))
+    if kept and configuration.executor != "local":
+        raise CommandError(
+            Exit.REFUSED,
+            f"executor: {', '.join(kept[:3])} still work on this machine; serve with `local` until "
+            "they have ended",
+        )
+
+
 def _logs(configuration: Configuration) -> LocalLogs | None:
     """Return who keeps the output of runs; None where none was ever run here."""
     folder = _work_folder(configuration)
@@ -97,6 +108,7 @@ class Daemon:
         """Serve until told to stop; ``tell`` is given the address and the first token, if any."""
         configuration = self._configuration
         check_tls(configuration)
+        _check_kept(configuration)
         hooks = sealed(configuration.webhooks)
         listening = bind(configuration.listen)
         clock = self._extras.clock
