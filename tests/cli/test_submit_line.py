@@ -141,3 +141,15 @@ def test_a_script_has_to_be_there(shell: Shell) -> None:
     said = shell("sbatch", Path("nowhere.sh"))
     assert said.code == 4
     assert "there is no file nowhere.sh" in said.err
+
+
+@pytest.mark.parametrize(
+    ("variable", "times"),
+    [("HF_TOKEN=abc", 1), ("API_KEYS=a", 1), ("HF_TOKEN_FILE=/t", 0), ("TOKEN=", 0)],
+)
+def test_what_looks_like_a_secret_is_warned_of(shell: Shell, variable: str, times: int) -> None:
+    words = ("--gpus", "8", "--team", "rai", "--flavor", "H100", "--env", variable)
+    said = shell("submit", *words, "--dry-run", "--", "true")
+    assert said.code == 0
+    assert said.err.count("is recorded for ever") == times
+    assert "abc" not in said.err

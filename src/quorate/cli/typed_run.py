@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
+
+import click
 
 from quorate.answers.exits import CommandError, Exit
 from quorate.cli.asking import tree_asked
@@ -11,6 +14,9 @@ from quorate.cli.settings import Settings
 from quorate.client.run_document import NoFlavorError, only_flavor
 from quorate.documents import Invalid, parse_tree
 from quorate.operations.asked import ListThings, Nothing
+
+_SECRET: Final = re.compile(r"(TOKEN|KEY|SECRET|PASSWORD|CREDENTIAL)S?$", re.IGNORECASE)
+"""What a variable is called whose value had better not be read by others."""
 
 
 def domain_statuses(settings: Settings) -> list[dict[str, Any]]:
@@ -44,7 +50,7 @@ def team_or_own(settings: Settings, typed: str | None) -> str | None:
 
 
 def variables(typed: Sequence[str]) -> dict[str, str]:
-    """Return the environment that ``NAME=VALUE`` words make."""
+    """Return the environment that ``NAME=VALUE`` words make; warns of what looks like a secret."""
     found: dict[str, str] = {}
     for each in typed:
         name, equals, value = each.partition("=")
@@ -55,6 +61,12 @@ def variables(typed: Sequence[str]) -> dict[str, str]:
         if name in found:
             raise CommandError(Exit.USAGE, f"--env {name}: is given twice; keep one of them")
         found[name] = value
+        if value and _SECRET.search(name):
+            click.echo(
+                f"warning: --env {name}: its value is recorded for ever, and your tenant can read "
+                f"it; if it is a secret, name a file instead: --env {name}_FILE=PATH",
+                err=True,
+            )
     return found
 
 
