@@ -17,10 +17,9 @@ from msgspec import Struct
 
 from quorate.answers.exits import CommandError, Exit
 from quorate.loop.engine import Engine
-from quorate.operations.answering import answer
+from quorate.operations.answering import answer, check_role
 from quorate.operations.caller import Caller, Role
 from quorate.operations.desk import Desk
-from quorate.operations.following import follow
 from quorate.operations.operation import JSON_LINES, Operation
 from quorate.service.grpc_protocol import message_class
 from quorate.service.grpc_schema import Method, name_of, schema
@@ -80,7 +79,8 @@ class Counter:
             for line in found.stream():
                 yield msgspec.json.decode(line)
             return
-        follower = follow(desk, operation, asked)
+        check_role(caller, operation)
+        follower = operation.handle()(desk, asked, operation)
         while True:
             for _, tree in follower.read(limit=10):
                 yield tree
