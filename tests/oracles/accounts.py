@@ -53,6 +53,7 @@ class LinkWorld:
         self.engine = memory_engine(self.store, self.clock)
         self.accounting, self.outbox, self.pace = accounting, outbox, pace
         self.links: Sequence[LinkedOwner] = LINKS
+        self.links_ever: list[LinkedOwner] = []
         self.runs = 0
         quota = Quota(gpu_ms_budget=1_000 * HOUR_MS)
         names = ("physics", "chemistry", "loner")
@@ -69,7 +70,13 @@ class LinkWorld:
         self.link = self.begin()
 
     def begin(self) -> Link:
-        """Return a new link, as when the service starts: it knows what is stored, and no more."""
+        """Return a new link, as when the service starts: it knows what is stored, and no more.
+
+        Where nobody is linked the service says so at its start, and has none that does anything.
+        """
+        self.links_ever += [link for link in self.links if link not in self.links_ever]
+        if not self.links:
+            record_news(self.engine, (), {})
         ends = Ends(
             accounting=self.accounting,
             outbox=self.outbox,
@@ -117,15 +124,18 @@ class LinkWorld:
 
     def truth(self, until_ms: int) -> dict[Figure, int]:
         """Return what was used by then since the link began, in milliseconds."""
-        return truth(self.events(), self.links, until_ms)
+        return truth(self.events(), self.links_ever, until_ms)
 
 
 def truth(  # noqa: C901 - as plain as can be
     events: Iterable[Event], links: Sequence[LinkedOwner], until_ms: int
 ) -> dict[Figure, int]:
-    """Return what was used by then since the link began, in milliseconds."""
+    """Return what was used by then while each link was the owner's, in milliseconds.
+
+    ``links`` are all there ever were.
+    """
     owners: dict[str, str] = {}
-    since: dict[str, int] = {}
+    linked: list[tuple[int, str, str]] = []
     spans: list[tuple[LeaseStarted, int]] = []
     open_: dict[str, LeaseStarted] = {}
     for event in events:
@@ -133,7 +143,7 @@ def truth(  # noqa: C901 - as plain as can be
             case RunSubmitted():
                 owners[event.run.name] = event.run.owner
             case BudgetReported() | BudgetFellBack():
-                since.setdefault(event.owner, event.at_ms)
+                linked.append((event.at_ms, event.owner, event.resource))
             case LeaseStarted():
                 open_[event.lease] = event
             case LeaseEnded():
@@ -143,11 +153,13 @@ def truth(  # noqa: C901 - as plain as can be
     spans += [(fact, until_ms) for fact in open_.values()]
     found: dict[Figure, int] = {}
     for link in links:
-        begin_ms = since.get(link.owner, until_ms)
+        changes = [(ms, name) for ms, owner, name in linked if owner == link.owner]
+        ends = [ms for ms, _ in changes[1:]] + [until_ms]
         mine = [
-            (max(fact.start_ms, begin_ms), min(end_ms, until_ms), fact)
+            (max(fact.start_ms, begin_ms), min(end_ms, stop_ms), fact)
             for fact, end_ms in spans
-            if owners[fact.run] == link.owner
+            for (begin_ms, name), stop_ms in zip(changes, ends, strict=False)
+            if owners[fact.run] == link.owner and name == link.resource
         ]
         for from_ms, to_ms, fact in mine:
             for month, ms in by_month(from_ms, to_ms):

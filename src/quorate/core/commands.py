@@ -192,6 +192,8 @@ class ReportBudget:
     source: str
     gpu: Allowance | None
     node: Allowance | None
+    resource: str = ""
+    """What the owner is linked to there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +204,8 @@ class FallBack:
     source: str
     note: str
     is_linked: bool = True
+    resource: str = ""
+    """What the owner is linked to there."""
 
 
 @dataclass(frozen=True, slots=True)

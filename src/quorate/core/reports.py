@@ -25,8 +25,8 @@ def report_budget(scribe: Scribe, command: ReportBudget) -> Decision:
     if refusal is not None:
         return Decision(refusals=(refusal,))
     known = scribe.view.reports.get(command.owner)
-    told = (command.source, command.gpu, command.node)
-    if known is None or (known.source, known.gpu, known.node) != told:
+    told = (command.source, command.gpu, command.node, command.resource)
+    if known is None or (known.source, known.gpu, known.node, known.resource) != told:
         scribe.write(
             BudgetReported(
                 at_ms=scribe.now_ms,
@@ -35,6 +35,7 @@ def report_budget(scribe: Scribe, command: ReportBudget) -> Decision:
                 source=command.source,
                 gpu=command.gpu,
                 node=command.node,
+                resource=command.resource,
             )
         )
     return Decision()
@@ -48,7 +49,8 @@ def fall_back(scribe: Scribe, command: FallBack) -> Decision:
     known = scribe.view.reports.get(command.owner)
     is_so = known is None
     if command.is_linked:
-        is_so = known is not None and not known.answers and known.source == command.source
+        told = (command.source, command.resource)
+        is_so = known is not None and not known.answers and (known.source, known.resource) == told
     if not is_so:
         scribe.write(
             BudgetFellBack(
@@ -58,6 +60,7 @@ def fall_back(scribe: Scribe, command: FallBack) -> Decision:
                 source=command.source,
                 is_linked=command.is_linked,
                 note=command.note,
+                resource=command.resource,
             )
         )
     return Decision()

@@ -159,14 +159,18 @@ def _budget_reported(state: State, event: e.BudgetReported) -> None:
     since_ms = known.since_ms if known is not None and has_answered else event.at_ms
     state.report(
         event.owner,
-        ReportRecord(event.source, since_ms, event.at_ms, event.gpu, event.node, ""),
+        ReportRecord(
+            event.source, since_ms, event.at_ms, event.gpu, event.node, "", event.resource
+        ),
     )
 
 
 def _budget_fell_back(state: State, event: e.BudgetFellBack) -> None:
     known = state.reports.get(event.owner)
     told_ms = None if known is None or known.source != event.source else known.told_ms
-    record = ReportRecord(event.source, event.at_ms, told_ms, None, None, event.note)
+    record = ReportRecord(
+        event.source, event.at_ms, told_ms, None, None, event.note, event.resource
+    )
     assert event.owner in state.owners, event
     state.report(event.owner, record if event.is_linked else None)
 

@@ -305,24 +305,28 @@ class BudgetReported(Fact, frozen=True, tag="budget-reported/1"):
     """An accounting system told what is left to an owner; that counts, not the ledger's own figure.
 
     Until it tells otherwise, or ``budget-fell-back``. None where it says nothing of such hours.
+    ``resource`` is what the owner is linked to there; empty in ledgers of before it was noted.
     """
 
     owner: str
     source: str
     gpu: Allowance | None
     node: Allowance | None
+    resource: str = ""
 
 
 class BudgetFellBack(Fact, frozen=True, tag="budget-fell-back/1"):
     """The ledger's own figures count for an owner: nobody tells what is left to it.
 
     Its accounting system is linked and does not answer, or (not ``is_linked``) no longer linked.
+    ``resource`` is as in ``BudgetReported``, and empty where it is linked to none.
     """
 
     owner: str
     source: str
     is_linked: bool
     note: str
+    resource: str = ""
 
 
 class BudgetApplied(Fact, frozen=True, tag="budget-applied/1"):

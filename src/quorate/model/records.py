@@ -377,6 +377,7 @@ class ReportRecord(Record):
 
     ``gpu`` and ``node`` are None where it told nothing of such hours; both are while it does not
     answer, for which ``note`` says why. ``since_ms`` is since when it answers, or does not.
+    ``resource`` is what the owner is linked to there; empty where that was not noted.
     """
 
     source: str
@@ -385,6 +386,7 @@ class ReportRecord(Record):
     gpu: Allowance | None
     node: Allowance | None
     note: str
+    resource: str = ""
 
     @property
     def answers(self) -> bool:

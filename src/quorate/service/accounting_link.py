@@ -7,7 +7,7 @@ told goes through the outbox; what was answered goes into the ledger, if it is n
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +17,7 @@ from quorate.ledger.chain import GENESIS, open_blocks
 from quorate.loop.engine import Engine
 from quorate.model.events import Allowance
 from quorate.model.records import ReportRecord
-from quorate.ports.accounting import Accounting, LinkStatus
+from quorate.ports.accounting import Accounting, Amount, LinkStatus
 from quorate.ports.errors import AccountingDownError, AccountingError
 from quorate.ports.outbox import WAITING_MAX, Outbox, Parcel
 from quorate.ports.store import EventStore
@@ -44,12 +44,15 @@ class Pace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ends:
-    """What a link joins. ``record`` has news recorded where it is any, on the ledger's thread."""
+    """What a link joins. ``record`` has news recorded where it is any, on the ledger's thread.
+
+    It is told what each owner is linked to.
+    """
 
     accounting: Accounting
     outbox: Outbox
     reading: Callable[[], EventStore]
-    record: Callable[[Sequence[News], frozenset[str]], None]
+    record: Callable[[Sequence[News], Mapping[str, str]], None]
 
 
 class Link:
@@ -61,7 +64,7 @@ class Link:
         self._pace = pace
         self._ledgering = Ledgering()
         self._head = GENESIS
-        self._told: dict[str, object] = {}
+        self._told: dict[str, tuple[Amount, ...]] = {}
         self._waiting: dict[str, str] = {}
         self._ask_ms = self._report_ms = 0
         self.status = LinkStatus()
@@ -96,27 +99,30 @@ class Link:
             except AccountingError as error:
                 # Whoever does not answer one will not answer the next; a refusal is of one.
                 down = str(error) if isinstance(error, AccountingDownError) else ""
-                silent = self._silent(link.owner, now_ms, str(error))
+                silent = self._silent(link, now_ms, str(error))
                 news += [] if silent is None else [silent]
             else:
                 self.status.answers += 1
                 self.status.answered_ms[link.owner] = now_ms
                 self.status.troubles.pop(link.owner, None)
                 news.append(_reported(link, told))
-        self._ends.record(news, frozenset(link.owner for link in self._owners))
+        self._ends.record(news, {link.owner: link.resource for link in self._owners})
 
-    def _silent(self, owner: str, now_ms: int, why: str) -> FallBack | None:
+    def _silent(self, link: LinkedOwner, now_ms: int, why: str) -> FallBack | None:
         """Return that the ledger's own figures count, where what was answered is too old."""
+        owner = link.owner
         if self.status.troubles.get(owner) != why:
             _LOG.warning("what is left to %s was not told: %s", owner, why)
         self.status.failures += 1
         self.status.troubles[owner] = why
         known_ms = self.status.answered_ms.get(owner)
         if known_ms is None:
-            return FallBack(owner, SINK, f"it has not answered since the service started: {why}")
-        if now_ms - known_ms < self._pace.stale_ms:
+            note = f"it has not answered since the service started: {why}"
+        elif now_ms - known_ms < self._pace.stale_ms:
             return None
-        return FallBack(owner, SINK, f"it has not answered for {age(now_ms - known_ms)}: {why}")
+        else:
+            note = f"it has not answered for {age(now_ms - known_ms)}: {why}"
+        return FallBack(owner, SINK, note, resource=link.resource)
 
     # --- What was used ---
 
@@ -140,39 +146,42 @@ class Link:
                 self._head = head
         finally:
             store.close()
-        parcels = [each for link in self._owners for each in self._changed(link, now_ms)]
+        parcels = list(self._changed(now_ms))
         self._ends.outbox.take_in(SINK, parcels, self._head.seq)
         for parcel in parcels:
             self._waiting[parcel.line] = parcel.key
 
-    def _changed(self, link: LinkedOwner, now_ms: int) -> Iterator[Parcel]:
-        for month, consumption in self._ledgering.consumed(link, now_ms):
-            line = f"{link.owner}/{month.name}"
-            what = (consumption.resource, consumption.amounts)
+    def _changed(self, now_ms: int) -> Iterator[Parcel]:
+        for link, month, consumption in self._ledgering.consumed(self._owners, now_ms):
+            # Of the resource, not of the owner: whoever is linked to it replaces the same figure.
+            line = f"{link.resource}/{month.name}"
+            what = consumption.amounts
             if self._told.get(line) == what or line in self._waiting:
                 continue
             if line not in self._told and not any(each.hundredths for each in consumption.amounts):
                 continue
             self._told[line] = what
-            amounts = "-".join(f"{each.component}={each.hundredths}" for each in what[1])
-            key = f"{line}/{link.resource}/{now_ms}/{amounts}"
+            amounts = "-".join(f"{each.component}={each.hundredths}" for each in what)
+            key = f"{line}/{now_ms}/{amounts}"
             yield Parcel(
                 key=key, line=line, body=body_of(consumption), seq=self._head.seq, at_ms=now_ms
             )
 
     def _deliver(self, now_ms: int) -> None:
-        """Tell what waits, the first of each month of each owner, until there is no answer."""
+        """Tell what waits, the first of each month of each resource, until there is no answer."""
         outbox = self._ends.outbox
         for parcel in outbox.due(SINK, now_ms, DELIVERIES_MAX):
+            told = read_body(parcel.body)
             try:
-                self._ends.accounting.report(read_body(parcel.body))
+                self._ends.accounting.report(told)
             except AccountingError as error:
                 self.status.delivery_failures += 1
                 level = logging.DEBUG if parcel.attempts else logging.WARNING
-                _LOG.log(level, "what %s used was not taken yet: %s", parcel.line, error)
+                _LOG.log(level, "%s: %s was not taken yet: %s", told.note, parcel.line, error)
                 outbox.failed(SINK, parcel.key, now_ms, str(error))
                 if isinstance(error, AccountingDownError):
                     return  # Whoever does not answer one will not answer the next.
+                self._drop_former(parcel, told.resource)
                 continue
             outbox.delivered(SINK, parcel.key)
             self.status.deliveries += 1
@@ -181,15 +190,29 @@ class Link:
                 # What was used meanwhile is told next, not only when its time comes.
                 self._report_ms = min(self._report_ms, now_ms + self._pace.refresh_ms)
 
+    def _drop_former(self, parcel: Parcel, resource: str) -> None:
+        """Give up what a resource refuses that nobody is linked to any more: it may be gone."""
+        if any(link.resource == resource for link in self._owners):
+            return
+        _LOG.warning(
+            "the last of %s, which nobody is linked to any more, is not told until the next start",
+            parcel.line,
+        )
+        self._ends.outbox.given_up(SINK, parcel.key)
+        self._waiting.pop(parcel.line, None)
+
 
 def _reported(link: LinkedOwner, told: Sequence[Allowance]) -> ReportBudget:
     left = list(told)
     gpu = left.pop(0) if link.gpu else None
-    return ReportBudget(link.owner, SINK, gpu, left.pop(0) if link.node else None)
+    node = left.pop(0) if link.node else None
+    return ReportBudget(link.owner, SINK, gpu, node, link.resource)
 
 
-def record_news(engine: Engine, news: Sequence[News], linked: frozenset[str]) -> None:
+def record_news(engine: Engine, news: Sequence[News], linked: Mapping[str, str]) -> None:
     """Have recorded what the ledger does not know yet; on the ledger's thread.
+
+    ``linked`` is what each owner is linked to.
 
     An owner that is linked no more falls back for good. One that is not there is passed over: it
     may come, and is linked then.
@@ -203,8 +226,8 @@ def record_news(engine: Engine, news: Sequence[News], linked: frozenset[str]) ->
     known = [each for each in news if each.owner in owners]
     told = {each.owner for each in known}
     begun: list[News] = [
-        FallBack(owner, SINK, "it is linked, and has not been asked yet")
-        for owner in sorted(linked)
+        FallBack(owner, SINK, "it is linked, and has not been asked yet", resource=resource)
+        for owner, resource in sorted(linked.items())
         if owner in owners and owner not in reports and owner not in told
     ]
     fresh = [*gone, *begun, *(e for e in known if is_news(reports.get(e.owner), e))]
@@ -216,9 +239,10 @@ def record_news(engine: Engine, news: Sequence[News], linked: frozenset[str]) ->
 def is_news(record: ReportRecord | None, news: News) -> bool:
     """Return whether the ledger does not know that yet."""
     if isinstance(news, FallBack):
-        return record is None or record.answers
-    return record is None or (record.source, record.gpu, record.node) != (
+        return record is None or record.answers or record.resource != news.resource
+    return record is None or (record.source, record.gpu, record.node, record.resource) != (
         news.source,
         news.gpu,
         news.node,
+        news.resource,
     )

@@ -139,7 +139,7 @@ class Daemon:
             doorkeeper = Doorkeeper(office.token, clock, oidc)
             if not configuration.waldur_links:
                 # Nobody will say that what was once told is too old.
-                await office.run(lambda engine: record_news(engine, (), frozenset()))
+                await office.run(lambda engine: record_news(engine, (), {}))
             self._server = self._http(office, doorkeeper, hall)
             for surface in self._extras.surfaces:
                 where = await stack.enter_async_context(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Event, Thread
@@ -147,7 +147,7 @@ class Worker:
             self._office.metrics.accounting.stands(link.status, owners, self._reported, now_ms)
             self._stopping.wait(max(0.0, min(SLEEP_S_MAX, wait_s)))
 
-    def _record(self, news: Sequence[News], linked: frozenset[str]) -> None:
+    def _record(self, news: Sequence[News], linked: Mapping[str, str]) -> None:
         """Have news recorded on the ledger's thread; returns when they are durable."""
         assert self._loop is not None, "started first"
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -17,12 +18,20 @@ from quorate.model.specs import Owner
 from quorate.ports.accounting import Consumption
 from quorate.ports.errors import AccountingDownError, AccountingError
 from quorate.service.accounting_link import SINK, Pace, record_news
-from quorate.service.consumption import HUNDREDTH_MS, body_of, months_until, read_body
+from quorate.service.consumption import (
+    HUNDREDTH_MS,
+    Ledgering,
+    body_of,
+    months_until,
+    read_body,
+)
+from quorate.service.waldur_links import LinkedOwner
 from quorate.testing.outbox import MemoryOutbox
 from tests.oracles.accounts import CHEMISTRY, LINKS, PACE, PHYSICS, Figure, LinkWorld
 from tests.oracles.effort import examples
 
 GRANTED = 1_000 * HOUR_MS
+ANOTHER = "00000000-0000-0000-0000-000000000003"
 SLOW = Pace(refresh_ms=4 * HOUR_MS, stale_ms=12 * HOUR_MS, report_ms=6 * HOUR_MS)
 
 
@@ -200,16 +209,108 @@ def test_an_owner_that_is_unlinked_counts_by_the_ledger_and_is_told_no_more() ->
     world.complete(name)
 
 
+def used_for_hours(world: LinkWorld, owner: str, hours: int) -> None:
+    """Let a run of 8 GPUs of ``owner`` work for so long, and be told."""
+    name = world.submit(owner, 8)
+    world.pass_time(hours * HOUR_MS)
+    world.complete(name)
+    world.pass_time(HOUR_MS)
+
+
+def relinked(world: LinkWorld, *links: LinkedOwner) -> None:
+    """Start the service anew with other links."""
+    world.links = links
+    world.begin()
+    world.pass_time(MINUTE_MS)
+
+
+def gpu_hours(bank: Bank) -> dict[str, int]:
+    """Return the GPU-hours that were told of each resource, in all months."""
+    found: dict[str, int] = {}
+    for (resource, component, _), hundredths in bank.figures.items():
+        if component == "gpu":
+            found[resource] = found.get(resource, 0) + hundredths // 100
+    return found
+
+
+def test_a_start_without_the_link_takes_nothing_from_what_was_told() -> None:
+    world, bank = new_world()
+    world.pass_time(MINUTE_MS)
+    used_for_hours(world, "physics", 5)
+    assert gpu_hours(bank) == {PHYSICS.resource: 40}
+    relinked(world)
+    used_for_hours(world, "physics", 3)
+    relinked(world, *LINKS)
+    assert gpu_hours(bank) == {PHYSICS.resource: 40}, "what was used unlinked is not told"
+    used_for_hours(world, "physics", 1)
+    assert gpu_hours(bank) == {PHYSICS.resource: 48}
+    assert bank.figures == shown(world)
+
+
+def test_another_resource_begins_at_the_change_and_the_old_one_is_told_up_to_it() -> None:
+    world, bank = new_world()
+    world.pass_time(MINUTE_MS)
+    name = world.submit("physics", 8)
+    world.pass_time(5 * HOUR_MS + 10 * MINUTE_MS)
+    relinked(world, replace(PHYSICS, resource=ANOTHER), CHEMISTRY)
+    world.pass_time(HOUR_MS)
+    world.complete(name)
+    world.pass_time(HOUR_MS)
+    assert bank.figures == shown(world)
+    assert gpu_hours(bank) == {PHYSICS.resource: 41, ANOTHER: 8}
+    relinked(world, *LINKS)
+    used_for_hours(world, "physics", 1)
+    assert gpu_hours(bank) == {PHYSICS.resource: 49, ANOTHER: 8}
+    assert bank.figures == shown(world)
+
+
+def test_a_resource_that_goes_to_another_owner_keeps_the_hours_of_the_first() -> None:
+    world, bank = new_world()
+    alone = replace(PHYSICS, node="")
+    relinked(world, alone)
+    used_for_hours(world, "physics", 5)
+    relinked(world, replace(CHEMISTRY, resource=PHYSICS.resource))
+    used_for_hours(world, "chemistry", 1)
+    assert gpu_hours(bank) == {PHYSICS.resource: 48}
+
+
+def test_a_resource_that_is_gone_holds_up_nothing_when_it_is_left() -> None:
+    world, bank = new_world()
+    world.pass_time(MINUTE_MS)
+    used_for_hours(world, "physics", 5)
+    bank.refuses.add(PHYSICS.resource)
+    relinked(world, replace(PHYSICS, resource=ANOTHER), CHEMISTRY)
+    used_for_hours(world, "physics", 1)
+    assert gpu_hours(bank) == {PHYSICS.resource: 40, ANOTHER: 8}
+    assert world.outbox.waiting(SINK).parcels == 0
+
+
+def test_events_of_before_the_resource_was_noted_belong_to_the_first_that_is() -> None:
+    books = Ledgering()
+    world, _ = new_world()
+    relinked(world, PHYSICS)
+    used_for_hours(world, "physics", 5)
+    for event in world.events():
+        is_link = isinstance(event, BudgetReported | BudgetFellBack)
+        books.fold(msgspec.structs.replace(event, resource="") if is_link else event)
+    assert not list(books.consumed([PHYSICS], world.clock.ms))
+    allowance = Allowance(GRANTED, GRANTED)
+    named = BudgetReported(world.clock.ms, SINK, "physics", SINK, allowance, None, PHYSICS.resource)
+    books.fold(named)
+    ((_, _, told),) = books.consumed([PHYSICS], world.clock.ms)
+    assert [each.hours_text for each in told.amounts] == ["40.00", "5.00"]
+
+
 def test_where_nobody_is_linked_any_more_nothing_that_was_told_counts() -> None:
     world, bank = new_world()
     bank.granted_ms = 0
     world.pass_time(MINUTE_MS)
     assert world.used("physics") == 1_000
-    record_news(world.engine, (), frozenset())
+    record_news(world.engine, (), {})
     assert not world.engine.view.reports
     assert world.used("physics") == 0
     head = world.store.head()
-    record_news(world.engine, (), frozenset())
+    record_news(world.engine, (), {})
     assert world.store.head() == head
 
 
@@ -240,7 +341,7 @@ def test_bodies_come_back_as_they_were() -> None:
     world.complete(name)
     for event in world.events():
         world.link._ledgering.fold(event)
-    (found,) = [each for _, each in world.link._ledgering.consumed(PHYSICS, world.clock.ms)]
+    (found,) = [each for *_, each in world.link._ledgering.consumed([PHYSICS], world.clock.ms)]
     assert read_body(body_of(found)) == found
     assert [month.name for month in months_until(world.clock.ms)] == [
         "2023-09",
@@ -255,6 +356,7 @@ class Links(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world, self.bank = new_world(SLOW)
+        self.told: dict[Figure, int] = {}
         self.world.pass_time(SECOND_MS)
 
     @rule(owner=st.sampled_from(("physics", "chemistry", "loner")), gpus=st.sampled_from((1, 3, 8)))
@@ -285,6 +387,17 @@ class Links(RuleBasedStateMachine):
     def crash(self) -> None:
         self.world.begin()
 
+    @rule(physics=st.sampled_from((PHYSICS.resource, ANOTHER, None)), has_chemistry=st.booleans())
+    def relink(self, physics: str | None, *, has_chemistry: bool) -> None:
+        """Start anew with an owner unlinked, or linked to another resource."""
+        self.world.links = (
+            *([] if physics is None else [replace(PHYSICS, resource=physics)]),
+            *([CHEMISTRY] if has_chemistry else []),
+        )
+        self.world.begin()
+        # Whoever starts says at once what is linked: what passes before is as it was.
+        self.world.pass_time(0)
+
     @rule(ms=st.integers(1, DAY_MS))
     def stand_still(self, ms: int) -> None:
         self.world.clock.ms += ms
@@ -295,10 +408,18 @@ class Links(RuleBasedStateMachine):
         for key, hundredths in self.bank.figures.items():
             assert hundredths * HUNDREDTH_MS <= truth.get(key, 0), key
 
+    @invariant()
+    def what_was_told_never_shrinks(self) -> None:
+        for key, hundredths in self.told.items():
+            assert self.bank.figures[key] >= hundredths, key
+        self.told = dict(self.bank.figures)
+
     def teardown(self) -> None:
         """When all is well again, exactly what was used has been told."""
         self.bank.is_down = self.bank.forgets_to_answer = False
         self.bank.refuses = set()
+        self.world.links = LINKS
+        self.world.begin()
         settled(self.world)
         assert {k: n for k, n in self.bank.figures.items() if n} == shown(self.world)
         assert self.world.outbox.waiting(SINK).parcels == 0
