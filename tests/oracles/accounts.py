@@ -78,6 +78,7 @@ class LinkWorld:
         if not self.links:
             record_news(self.engine, (), {})
         ends = Ends(
+            ledger_id=self.engine.view.ledger_id,
             accounting=self.accounting,
             outbox=self.outbox,
             reading=lambda: self.store,

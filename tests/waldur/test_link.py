@@ -62,7 +62,7 @@ def told_is_true(world: LinkWorld, waldur: Waldur) -> None:
         if ms >= HUNDREDTH_MS
     }
     assert waldur.usage == truth
-    assert world.outbox.waiting(SINK).parcels == 0
+    assert world.outbox.waiting(world.link.sink).parcels == 0
     for key in truth:
         # Absolute amounts in the order of time: each at least as large as the one before.
         amounts = [amount for *which, amount in waldur.told if tuple(which) == key]

@@ -26,9 +26,10 @@ from quorate.ports.errors import (
 from quorate.ports.outbox import KEYS_KEPT_EVENTS, Parcel, Waiting, back_off_ms
 
 APPLICATION_ID: Final = 0x51554F58  # "QUOX"
-LAYOUT: Final = 1
+LAYOUT: Final = 2
 _SCHEMA: Final = (
-    "CREATE TABLE sink (name TEXT PRIMARY KEY, cursor INTEGER NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE sink (name TEXT PRIMARY KEY, cursor INTEGER NOT NULL,
+        head BLOB NOT NULL DEFAULT x'') WITHOUT ROWID""",
     # A number is never given twice, so that it orders what was taken in for ever.
     """CREATE TABLE parcel (id INTEGER PRIMARY KEY AUTOINCREMENT, sink TEXT NOT NULL,
         key TEXT NOT NULL, line TEXT NOT NULL, body BLOB NOT NULL, seq INTEGER NOT NULL,
@@ -41,6 +42,7 @@ _SCHEMA: Final = (
         PRIMARY KEY (sink, key)) WITHOUT ROWID""",
     "CREATE INDEX done_by_seq ON done (sink, seq)",
 )
+_FROM_LAYOUT_1: Final = "ALTER TABLE sink ADD COLUMN head BLOB NOT NULL DEFAULT x''"
 _DUE: Final = """SELECT key, parcel.line, body, seq, attempts, at_ms, since_ms FROM parcel
     LEFT JOIN failing ON failing.sink = parcel.sink AND failing.line = parcel.line
     WHERE parcel.sink = ? AND due_ms <= ? ORDER BY id LIMIT ?"""
@@ -104,13 +106,19 @@ class SqliteOutbox:
         with self._reading() as db:
             return _cursor(db, sink)
 
-    def take_in(self, sink: str, parcels: Sequence[Parcel], cursor: int) -> None:
-        """Keep ``parcels`` and ``cursor`` in one transaction; see ``Outbox``."""
+    def head(self, sink: str) -> bytes:
+        """Return the hash of the ledger at the cursor of ``sink``; see ``Outbox``."""
+        with self._reading() as db:
+            row = db.execute("SELECT head FROM sink WHERE name = ?", (sink,)).fetchone()
+        return b"" if row is None else bytes(row[0])
+
+    def take_in(self, sink: str, parcels: Sequence[Parcel], cursor: int, head: bytes = b"") -> None:
+        """Keep ``parcels``, ``cursor`` and ``head`` in one transaction; see ``Outbox``."""
         assert all(parcel.seq <= cursor for parcel in parcels), (sink, cursor)
         with self._writing() as db:
             known = _cursor(db, sink)
             assert cursor >= known, (sink, known, cursor)
-            db.execute("INSERT OR REPLACE INTO sink VALUES (?, ?)", (sink, cursor))
+            db.execute("INSERT OR REPLACE INTO sink VALUES (?, ?, ?)", (sink, cursor, head))
             for parcel in parcels:
                 db.execute(
                     _TAKE_IN,
@@ -259,6 +267,10 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
         for statement in _SCHEMA:
             db.execute(statement)
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version = {LAYOUT}")
+    (layout,) = db.execute("PRAGMA user_version").fetchone()
+    if layout == 1:
+        db.execute(_FROM_LAYOUT_1)
         db.execute(f"PRAGMA user_version = {LAYOUT}")
     db.execute("COMMIT")
     (layout,) = db.execute("PRAGMA user_version").fetchone()

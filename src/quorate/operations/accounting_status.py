@@ -55,7 +55,7 @@ def _tree(desk: Desk) -> dict[str, Any]:
         "items": [_item(desk, owner, desk.recorded.reports[owner]) for owner in _owners(desk)],
         "waiting": None if waiting is None else waiting.parcels,
         "waitingSince": None if since_ms is None else time_text(since_ms),
-        "trouble": "" if waiting is None else waiting.trouble,
+        "trouble": _told_trouble(desk),
     }
 
 
@@ -101,7 +101,17 @@ def _lines(desk: Desk, *, is_wide: bool) -> list[str]:
         if waiting.since_ms is not None:
             told += f", the oldest since {since(waiting.since_ms, now_ms)}"
         lines.append(f"{told}: {waiting.trouble}" if waiting.trouble else told)
+    if status is not None and status.trouble:
+        lines.append(f"nothing is told: {status.trouble}")
     return lines
+
+
+def _told_trouble(desk: Desk) -> str:
+    """Return why nothing is told, or why the last amount was not taken."""
+    status = desk.accounting
+    if status is None:
+        return ""
+    return status.trouble or ("" if status.waiting is None else status.waiting.trouble)
 
 
 def _left(told: Allowance | None) -> str:

@@ -42,7 +42,8 @@ class Consumption:
 class LinkStatus:
     """How a link stands, for metrics and people; read from any thread.
 
-    ``troubles`` says why an owner was not answered for when that was last asked.
+    ``troubles`` says why an owner was not answered for when that was last asked; ``trouble`` what
+    is wrong on this side, with its remedy, and keeps anything from being told.
     """
 
     answered_ms: dict[str, int] = field(default_factory=dict)
@@ -52,6 +53,7 @@ class LinkStatus:
     failures: int = 0
     deliveries: int = 0
     delivery_failures: int = 0
+    trouble: str = ""
 
 
 class Accounting(Protocol):

@@ -80,8 +80,12 @@ class Outbox(Protocol):
         """Return up to which event ``sink`` has taken in; 0 at first."""
         ...
 
-    def take_in(self, sink: str, parcels: Sequence[Parcel], cursor: int) -> None:
-        """Keep ``parcels`` and ``cursor`` in one transaction.
+    def head(self, sink: str) -> bytes:
+        """Return the hash of the ledger at the cursor of ``sink``; empty where none was kept."""
+        ...
+
+    def take_in(self, sink: str, parcels: Sequence[Parcel], cursor: int, head: bytes = b"") -> None:
+        """Keep ``parcels``, ``cursor`` and the ledger's hash there in one transaction.
 
         The cursor never goes back, and no parcel is of an event after it. A parcel whose key is
         known, waiting or delivered, is left as it is. Parcels begin with no attempt, due at once.

@@ -22,12 +22,13 @@ from quorate.ports.errors import AccountingDownError, AccountingError
 from quorate.ports.outbox import WAITING_MAX, Outbox, Parcel
 from quorate.ports.store import EventStore
 from quorate.service.consumption import Ledgering, body_of, read_body
+from quorate.service.outbox_place import check_place
 from quorate.service.waldur_links import LinkedOwner
 
 _LOG = logging.getLogger(__name__)
 
 SINK: Final = "waldur"
-"""The sink of the outbox, the source of what is told, and the actor of its events."""
+"""The source of what is told, the actor of its events, and with the ledger's id the sink."""
 DELIVERIES_MAX: Final = 100
 """How many parcels are delivered in one step."""
 News = ReportBudget | FallBack
@@ -49,6 +50,7 @@ class Ends:
     It is told what each owner is linked to.
     """
 
+    ledger_id: str
     accounting: Accounting
     outbox: Outbox
     reading: Callable[[], EventStore]
@@ -62,6 +64,9 @@ class Link:
         self._owners = tuple(owners)
         self._ends = ends
         self._pace = pace
+        # Another ledger in the same place begins anew: its sequences mean other events.
+        self.sink: Final = f"{SINK}/{ends.ledger_id}"
+        self._is_placed = False
         self._ledgering = Ledgering()
         self._head = GENESIS
         self._told: dict[str, tuple[Amount, ...]] = {}
@@ -72,17 +77,19 @@ class Link:
     def step(self, now_ms: int) -> int:
         """Do what is due at ``now_ms``; return when something is again.
 
-        Raises ``StoreError`` where the ledger or the outbox cannot be used; nothing is lost by it.
+        Raises ``StoreError`` where the ledger or the outbox cannot be used, or the outbox is of
+        another ledger; nothing is lost by it, and what is left is asked for all the same.
         """
         if now_ms >= self._ask_ms:
             self._ask(now_ms)
             self._ask_ms = now_ms + self._pace.refresh_ms
+        self._check_place()
         if now_ms >= self._report_ms:
             self._collect(now_ms)
             self._report_ms = now_ms + self._pace.report_ms
         self._deliver(now_ms)
-        self.status.waiting = self._ends.outbox.waiting(SINK)
-        due_ms = self._ends.outbox.next_due_ms(SINK)
+        self.status.waiting = self._ends.outbox.waiting(self.sink)
+        due_ms = self._ends.outbox.next_due_ms(self.sink)
         return min(ms for ms in (self._ask_ms, self._report_ms, due_ms) if ms is not None)
 
     # --- What is left ---
@@ -126,13 +133,23 @@ class Link:
 
     # --- What was used ---
 
+    def _check_place(self) -> None:
+        """See once that the outbox is of this ledger; nothing is told where it is not."""
+        if not self._is_placed:
+            store = self._ends.reading()
+            try:
+                check_place(self._ends.outbox, self.sink, store)
+            finally:
+                store.close()
+            self._is_placed = True
+
     def _collect(self, now_ms: int) -> None:
         """Put into the outbox what has changed since it was told.
 
         An amount is absolute, so one that waits stands for all before it: a month has one parcel
         that waits, and gets the next when that was delivered.
         """
-        waiting = self._ends.outbox.waiting(SINK)
+        waiting = self._ends.outbox.waiting(self.sink)
         if waiting.parcels >= WAITING_MAX:
             return
         if not waiting.parcels:
@@ -147,7 +164,7 @@ class Link:
         finally:
             store.close()
         parcels = list(self._changed(now_ms))
-        self._ends.outbox.take_in(SINK, parcels, self._head.seq)
+        self._ends.outbox.take_in(self.sink, parcels, self._head.seq, self._head.hash)
         for parcel in parcels:
             self._waiting[parcel.line] = parcel.key
 
@@ -170,7 +187,7 @@ class Link:
     def _deliver(self, now_ms: int) -> None:
         """Tell what waits, the first of each month of each resource, until there is no answer."""
         outbox = self._ends.outbox
-        for parcel in outbox.due(SINK, now_ms, DELIVERIES_MAX):
+        for parcel in outbox.due(self.sink, now_ms, DELIVERIES_MAX):
             told = read_body(parcel.body)
             try:
                 self._ends.accounting.report(told)
@@ -178,12 +195,12 @@ class Link:
                 self.status.delivery_failures += 1
                 level = logging.DEBUG if parcel.attempts else logging.WARNING
                 _LOG.log(level, "%s: %s was not taken yet: %s", told.note, parcel.line, error)
-                outbox.failed(SINK, parcel.key, now_ms, str(error))
+                outbox.failed(self.sink, parcel.key, now_ms, str(error))
                 if isinstance(error, AccountingDownError):
                     return  # Whoever does not answer one will not answer the next.
                 self._drop_former(parcel, told.resource)
                 continue
-            outbox.delivered(SINK, parcel.key)
+            outbox.delivered(self.sink, parcel.key)
             self.status.deliveries += 1
             if self._waiting.get(parcel.line) == parcel.key:
                 del self._waiting[parcel.line]
@@ -198,7 +215,7 @@ class Link:
             "the last of %s, which nobody is linked to any more, is not told until the next start",
             parcel.line,
         )
-        self._ends.outbox.given_up(SINK, parcel.key)
+        self._ends.outbox.given_up(self.sink, parcel.key)
         self._waiting.pop(parcel.line, None)
 
 

@@ -50,8 +50,9 @@ def linked_surface(
 
     async def surface(office: Office, doorkeeper: Doorkeeper) -> AsyncIterator[str]:
         del doorkeeper
+        ledger_id = await office.run(lambda engine: engine.view.ledger_id)
         worker = Worker(made, token, office, clock)
-        worker.start(asyncio.get_running_loop())
+        worker.start(asyncio.get_running_loop(), ledger_id)
         try:
             yield f"{len(made.waldur_links)} owners linked to {made.waldur_url}"
         finally:
@@ -81,12 +82,14 @@ class Worker:
         self._clock = clock
         self._stopping = Event()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._ledger_id = ""
         self._reported = 0
         self._thread = Thread(target=self._run, name="waldur", daemon=True)
 
-    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+    def start(self, loop: asyncio.AbstractEventLoop, ledger_id: str) -> None:
         """Begin; ``loop`` is the one that the office is asked in."""
         self._loop = loop
+        self._ledger_id = ledger_id
         self._thread.start()
 
     def stop(self) -> None:
@@ -104,6 +107,7 @@ class Worker:
             return
         accounting = WaldurAccounting(made.waldur_url, self._token, made.waldur_timeout_s)
         ends = Ends(
+            ledger_id=self._ledger_id,
             accounting=accounting,
             outbox=outbox,
             reading=lambda: PagedReader(ledger),
@@ -137,11 +141,16 @@ class Worker:
             now_ms = self._clock.now_ms()
             try:
                 wait_s = (link.step(now_ms) - now_ms) / _MS
+                link.status.trouble = ""
             except (CommandError, QuorateError, TimeoutError) as error:
-                _LOG.warning("the link to Waldur is tried again: %s", error)
+                # Said once, and shown for as long as it lasts.
+                if link.status.trouble != str(error):
+                    _LOG.warning("the link to Waldur is tried again: %s", error)
+                link.status.trouble = str(error)
                 wait_s = TROUBLE_S
-            except Exception:  # noqa: BLE001 - the link's top frame
+            except Exception as error:  # noqa: BLE001 - the link's top frame
                 _LOG.exception("the link to Waldur has a bug; it is tried again")
+                link.status.trouble = f"it has met a bug, which is in the log: {error!r}"
                 wait_s = SLEEP_S_MAX
             owners = len(self._made.waldur_links)
             self._office.metrics.accounting.stands(link.status, owners, self._reported, now_ms)

@@ -19,9 +19,9 @@ from quorate.ledger.chain import Block, Head, open_block
 from quorate.model.amounts import DAY_MS
 from quorate.model.events import Event
 from quorate.ports.clock import Clock
-from quorate.ports.errors import OutboxError
 from quorate.ports.outbox import WAITING_MAX, Outbox, Parcel, back_off_ms
 from quorate.ports.store import EventStore
+from quorate.service.outbox_place import check_place
 from quorate.service.reply import to_json
 from quorate.service.webhook import Seal, Webhook
 from quorate.service.webhook_counts import WebhookCounts
@@ -135,32 +135,29 @@ class WebhookSink:
     def _take_in(self) -> bool:
         """Read on, up to ``TAKEN_EVENTS_MAX`` events; return whether there are more."""
         store = self._source.reading()
-        end = store.head().seq
+        end = store.head()
         if self._cursor == 0:
+            check_place(self._outbox, self.name, store)
             self._cursor = self._outbox.cursor(self.name)
         if self._cursor == 0:
             # What happened before somebody asked to be told is not told.
-            self._cursor = end
-            self._outbox.take_in(self.name, (), end)
-        if self._cursor > end:
-            raise OutboxError(
-                f"webhook {self._hook.name!r} was told up to sequence {self._cursor}, and the "
-                f"ledger ends at {end}: an older one was put in its place; move the outbox beside "
-                "it away, and webhooks begin anew at its end"
-            )
-        if self._cursor == end or self._outbox.waiting(self.name).parcels >= WAITING_MAX:
-            return self._cursor < end
+            self._cursor = end.seq
+            self._outbox.take_in(self.name, (), end.seq, end.hash)
+        assert self._cursor <= end.seq, (self._cursor, end)
+        if self._cursor == end.seq or self._outbox.waiting(self.name).parcels >= WAITING_MAX:
+            return self._cursor < end.seq
         parcels: list[Parcel] = []
         began = cursor = self._cursor
+        head = b""
         for block in store.blocks(from_height=store.height_at(cursor + 1)):
             parcels += self._parcels(block)
-            cursor = block.head.seq
+            cursor, head = block.head.seq, block.head.hash
             if cursor - began >= TAKEN_EVENTS_MAX or self.is_stopping:
                 break
         if parcels or cursor - self._outbox.cursor(self.name) >= CURSOR_LAG_EVENTS:
-            self._outbox.take_in(self.name, parcels, cursor)
+            self._outbox.take_in(self.name, parcels, cursor, head)
         self._cursor = cursor
-        return cursor < end
+        return cursor < end.seq
 
     def _parcels(self, block: Block) -> Iterator[Parcel]:
         """Yield what the events of a block cause for this webhook."""

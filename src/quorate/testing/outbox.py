@@ -11,6 +11,7 @@ from quorate.ports.outbox import KEYS_KEPT_EVENTS, Parcel, Waiting, back_off_ms
 @dataclass
 class _Sink:
     cursor: int = 0
+    head: bytes = b""
     parcels: list[Parcel] = field(default_factory=list)
     due_ms: dict[str, int] = field(default_factory=dict)
     done: dict[str, int] = field(default_factory=dict)
@@ -27,12 +28,16 @@ class MemoryOutbox:
         """Return up to which event ``sink`` has taken in."""
         return self._of(sink).cursor
 
-    def take_in(self, sink: str, parcels: Sequence[Parcel], cursor: int) -> None:
-        """Keep ``parcels`` and ``cursor``."""
+    def head(self, sink: str) -> bytes:
+        """Return the hash of the ledger at the cursor of ``sink``."""
+        return self._of(sink).head
+
+    def take_in(self, sink: str, parcels: Sequence[Parcel], cursor: int, head: bytes = b"") -> None:
+        """Keep ``parcels``, ``cursor`` and ``head``."""
         box = self._of(sink)
         assert cursor >= box.cursor, (sink, box.cursor, cursor)
         assert all(parcel.seq <= cursor for parcel in parcels), (sink, cursor)
-        box.cursor = cursor
+        box.cursor, box.head = cursor, head
         for parcel in parcels:
             if parcel.key not in box.done and parcel.key not in box.due_ms:
                 box.parcels.append(replace(parcel, attempts=0, failing_since_ms=None))

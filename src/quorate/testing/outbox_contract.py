@@ -61,6 +61,7 @@ class OutboxContract(ABC):
     def test_new_sink_has_read_and_waits_for_nothing(self) -> None:
         outbox = self.make_outbox()
         assert outbox.cursor("s") == 0
+        assert outbox.head("s") == b""
         assert list(outbox.due("s", 0, MANY)) == []
         assert outbox.next_due_ms("s") is None
         assert outbox.waiting("s") == IDLE
@@ -85,6 +86,15 @@ class OutboxContract(ABC):
         outbox.take_in("s", [], 5)
         assert outbox.cursor("s") == 5
         assert outbox.waiting("s") == IDLE
+        outbox.close()
+
+    def test_the_hash_of_the_ledger_is_kept_with_the_cursor(self) -> None:
+        outbox = self.make_outbox()
+        outbox.take_in("s", [], 5, b"\x00five")
+        outbox = self.reopen(outbox)
+        assert (outbox.head("s"), outbox.head("t")) == (b"\x00five", b"")
+        outbox.take_in("s", [], 6, b"six")
+        assert outbox.head("s") == b"six"
         outbox.close()
 
     def test_a_known_key_is_left_as_it_is(self) -> None:

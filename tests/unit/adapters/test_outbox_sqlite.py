@@ -63,6 +63,23 @@ def test_an_outbox_of_a_later_layout_is_refused(tmp_path: Path) -> None:
         SqliteOutbox.open(path)
 
 
+def test_an_outbox_of_the_first_layout_is_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db.outbox"
+    with closing(SqliteOutbox.open(path)) as outbox:
+        outbox.take_in("s", [Parcel("a", "ml", b"x", 3)], 3)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("ALTER TABLE sink DROP COLUMN head")
+        db.execute("PRAGMA user_version = 1")
+        db.commit()
+    for _ in range(2):
+        with closing(SqliteOutbox.open(path)) as outbox:
+            assert (outbox.cursor("s"), outbox.head("s")) == (3, b"")
+            assert [one.key for one in outbox.due("s", 0, 9)] == ["a"]
+    with closing(SqliteOutbox.open(path)) as outbox:
+        outbox.take_in("s", [], 4, b"four")
+        assert outbox.head("s") == b"four"
+
+
 def test_an_empty_file_that_a_crash_left_is_laid_out(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db.outbox"
     path.touch()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -16,8 +17,8 @@ from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from quorate.model.events import Allowance, BudgetFellBack, BudgetReported
 from quorate.model.specs import Owner
 from quorate.ports.accounting import Consumption
-from quorate.ports.errors import AccountingDownError, AccountingError
-from quorate.service.accounting_link import SINK, Pace, record_news
+from quorate.ports.errors import AccountingDownError, AccountingError, OutboxError
+from quorate.service.accounting_link import SINK, Link, Pace, record_news
 from quorate.service.consumption import (
     HUNDREDTH_MS,
     Ledgering,
@@ -158,7 +159,7 @@ def test_an_answer_that_is_never_seen_is_sent_again_and_counts_once() -> None:
     world.begin()
     world.pass_time(HOUR_MS)
     assert bank.figures == shown(world)
-    assert world.outbox.waiting(SINK).parcels == 0
+    assert world.outbox.waiting(world.link.sink).parcels == 0
 
 
 def test_a_refused_owner_keeps_no_other_waiting() -> None:
@@ -282,7 +283,7 @@ def test_a_resource_that_is_gone_holds_up_nothing_when_it_is_left() -> None:
     relinked(world, replace(PHYSICS, resource=ANOTHER), CHEMISTRY)
     used_for_hours(world, "physics", 1)
     assert gpu_hours(bank) == {PHYSICS.resource: 40, ANOTHER: 8}
-    assert world.outbox.waiting(SINK).parcels == 0
+    assert world.outbox.waiting(world.link.sink).parcels == 0
 
 
 def test_events_of_before_the_resource_was_noted_belong_to_the_first_that_is() -> None:
@@ -299,6 +300,34 @@ def test_events_of_before_the_resource_was_noted_belong_to_the_first_that_is() -
     books.fold(named)
     ((_, _, told),) = books.consumed([PHYSICS], world.clock.ms)
     assert [each.hours_text for each in told.amounts] == ["40.00", "5.00"]
+
+
+def test_an_older_ledger_beside_the_outbox_is_found_and_nothing_is_told() -> None:
+    world, bank = new_world()
+    world.pass_time(MINUTE_MS)
+    used_for_hours(world, "physics", 5)
+    told = dict(bank.figures)
+    # Two that begin as the same one did: the first ends earlier, the second has gone on otherwise.
+    for runs, words in ((0, "an older one"), (100, "another one")):
+        restored = LinkWorld(bank, world.outbox)
+        for _ in range(runs):
+            restored.complete(restored.submit("chemistry", 1))
+        asked = bank.asked
+        for _ in range(2):
+            with pytest.raises(OutboxError, match=f"{words} was put in its place.*move the outbox"):
+                restored.link.step(restored.clock.ms)
+        assert bank.asked == asked + len(LINKS), "what is left is asked for all the same"
+        assert bank.figures == told
+
+
+def test_another_ledger_beside_the_outbox_is_another_sink() -> None:
+    world, bank = new_world()
+    world.pass_time(MINUTE_MS)
+    ends = replace(world.link._ends, ledger_id="another")
+    other = Link(world.links, ends, world.pace)
+    assert other.sink != world.link.sink
+    other.step(world.clock.ms)
+    assert not bank.figures
 
 
 def test_where_nobody_is_linked_any_more_nothing_that_was_told_counts() -> None:
@@ -422,7 +451,7 @@ class Links(RuleBasedStateMachine):
         self.world.begin()
         settled(self.world)
         assert {k: n for k, n in self.bank.figures.items() if n} == shown(self.world)
-        assert self.world.outbox.waiting(SINK).parcels == 0
+        assert self.world.outbox.waiting(self.world.link.sink).parcels == 0
 
 
 TestLinks = Links.TestCase

@@ -300,6 +300,20 @@ def test_an_older_ledger_in_the_place_of_this_is_found(world: World) -> None:
         sink.step()
 
 
+def test_an_older_ledger_that_has_grown_meanwhile_is_found_by_its_hash(world: World) -> None:
+    begun(world)
+    world.happens(2)
+    begun(world)
+    world.engine = new_engine(world.clock)
+    world.clock.ms += 1
+    told = world.got()
+    world.happens(5)
+    sink = world.sink()
+    with pytest.raises(OutboxError, match="another one was put in its place"):
+        sink.step()
+    assert world.got() == told
+
+
 def test_a_restart_tells_nothing_twice_that_was_taken(world: World) -> None:
     begun(world)
     names = world.happens(3)
