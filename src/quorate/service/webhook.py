@@ -10,9 +10,11 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -28,6 +30,7 @@ TIMEOUT_S: Final = 10.0
 """How long a receiver may take to answer where nothing is said."""
 _TIMEOUT_S_MAX: Final = 60.0
 _URL_CHARS_MAX: Final = 2_048
+_DIGEST_CHARS: Final = 16
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _PREFIX: Final = "whsec_"
 _KEY_BYTES: Final = range(24, 65)
@@ -44,6 +47,12 @@ class Webhook:
     tenant: str = ""
     kinds: tuple[NoticeKind, ...] = ()
     timeout_s: float = TIMEOUT_S
+
+    @property
+    def digest(self) -> str:
+        """Which webhook it is, beside its name: another for another receiver or other notices."""
+        what = [self.tenant, *sorted(self.kinds), self.url]
+        return sha256(json.dumps(what).encode()).hexdigest()[:_DIGEST_CHARS]
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,8 @@ class WebhookSink:
         self._clock = clock
         self._counts = counts
         # Another ledger in the same place begins anew: its sequences mean other events.
-        self.name: Final = f"webhook/{source.ledger_id}/{hook.name}"
+        # So does another webhook under the same name: what waits is not for its receiver.
+        self.name: Final = f"webhook/{source.ledger_id}/{hook.name}/{hook.digest}"
         self._cursor = 0
         self._failures = 0
         self._pause_until_ms = 0

@@ -58,7 +58,8 @@ class World:
         self.counts = WebhookCounts(self.registry)
 
     def sink(self, **more: object) -> WebhookSink:
-        hook = Webhook(name="ops", url=self.receiver.url, secret_file=NONE, **more)  # type: ignore[arg-type]
+        fields = {"name": "ops", "url": self.receiver.url, "secret_file": NONE, **more}
+        hook = Webhook(**fields)  # type: ignore[arg-type]
         source = Source(ledger_id="test", reading=lambda: self.engine.store, look_up=self.look_up)
         return WebhookSink(
             hook,
@@ -288,6 +289,29 @@ def test_nobody_at_the_address_is_said_in_words(world: World) -> None:
     world.receiver.close()
     sink.step()
     assert world.outbox.waiting(sink.name).trouble == "Connection refused"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"tenant": "other"}, {"url": "http://127.0.0.1:1/other"}, {"kinds": (NoticeKind.RUN_CUT,)}],
+)
+def test_what_waits_for_one_receiver_is_not_sent_to_another_under_its_name(
+    world: World, changed: dict[str, object]
+) -> None:
+    sink = begun(world, tenant="lab")
+    world.receiver.answer = lambda _: 503
+    world.happens(3)
+    sink.step()
+    tries = len(world.receiver.got)
+    world.receiver.answer = lambda _: 204
+    other = begun(world, **{"tenant": "lab", **changed})
+    world.clock.ms += HOUR_MS
+    other.step()
+    assert len(world.receiver.got) == tries, "it begins anew"
+    assert world.outbox.waiting(other.name).parcels == 0
+    assert world.outbox.waiting(sink.name).parcels > 0
+    world.sink(tenant="lab").step()
+    assert len(world.receiver.got) > tries, "changed back, it goes on"
 
 
 def test_an_older_ledger_in_the_place_of_this_is_found(world: World) -> None:
