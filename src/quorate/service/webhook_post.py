@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import http.client
+import re
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from threading import Event, Lock, Timer
-from typing import Final
+from typing import Any, BinaryIO, Final
 from urllib.parse import urlsplit
 
 _GONE: Final = 410
 _BUSY: Final = frozenset({408, 425, 429})
 """Statuses of a receiver that has no time now, whatever it was sent."""
 _AGENT: Final = "quorate-webhooks/1"
+CONNECT_PARTS: Final = 3
+"""One address of several may take this part of the time: behind it is one that answers, maybe."""
+_LINE_BYTES_MAX: Final = 65_536
+_STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9])( [^\r\n]*)?\r?\n")
+_INFORMS: Final = range(100, 200)
+_HEAD_LINES_MAX: Final = 1_000
+
+Found = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
+"""One address of a host, as ``getaddrinfo`` has it."""
+
+
+def addresses(host: str, port: int) -> Sequence[Found]:
+    """Return where ``host`` is found, the first to be tried first; raises ``OSError``."""
+    return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
 class Result(Enum):
@@ -42,16 +57,23 @@ class Poster:
     """Posts to one address, one body at a time, each on a connection of its own.
 
     Redirects are not followed: where they lead to was not configured. Proxies of the environment
-    are not used. ``timeout_s`` is for all of it, however slowly the receiver answers.
+    are not used. ``timeout_s`` is for all of it, however slowly the receiver answers. A whole
+    status line is an answer, whatever comes behind it. ``resolve`` finds the host's addresses.
     """
 
-    def __init__(self, url: str, timeout_s: float) -> None:
+    def __init__(
+        self,
+        url: str,
+        timeout_s: float,
+        resolve: Callable[[str, int], Sequence[Found]] = addresses,
+    ) -> None:
         parts = urlsplit(url)
         assert parts.hostname is not None, url
         self._host, self._port = parts.hostname, parts.port
         self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._timeout_s = timeout_s
+        self._resolve = resolve
         self._guard = Lock()
         self._open: http.client.HTTPConnection | None = None
         self._is_aborted = False
@@ -68,11 +90,11 @@ class Poster:
         timer.daemon = True
         timer.start()
         try:
+            self._connect(connection, late)
             sent = {"user-agent": _AGENT, "connection": "close", **headers}
             connection.request("POST", self._target, body=body, headers=sent)
-            status = connection.getresponse().status
-            # What was cut by the timer looks as if the other side had ended its answer there.
-            return self._late() if late.is_set() else _of_status(status)
+            with connection.sock.makefile("rb") as answer:
+                return _of_status(_status(answer))
         except TimeoutError:
             return self._late()
         except (OSError, http.client.HTTPException) as error:
@@ -98,6 +120,30 @@ class Poster:
             self._host, self._port, timeout=self._timeout_s, context=self._tls
         )
 
+    def _connect(self, connection: http.client.HTTPConnection, late: Event) -> None:
+        """Connect to the first address that takes it; raises ``OSError`` of the last."""
+        found = self._resolve(connection.host, connection.port)
+        part_s = self._timeout_s if len(found) == 1 else self._timeout_s / CONNECT_PARTS
+        trouble: OSError | None = None
+        for family, kind, protocol, _, address in found:
+            if late.is_set() or self._is_aborted:
+                raise TimeoutError
+            # Kept first, so that it can be cut while it is connecting.
+            connection.sock = reached = socket.socket(family, kind, protocol)
+            try:
+                reached.settimeout(part_s)
+                reached.connect(address)
+            except OSError as error:
+                reached.close()
+                trouble = error
+                continue
+            reached.settimeout(self._timeout_s)
+            reached.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
+                connection.sock = self._tls.wrap_socket(reached, server_hostname=self._host)
+            return
+        raise trouble or OSError("the host has no address")
+
     def _late(self) -> Posted:
         return Posted(Result.UNREACHABLE, f"no answer within {self._timeout_s:g} s")
 
@@ -110,6 +156,24 @@ class Poster:
                 found.shutdown(socket.SHUT_RDWR)
             except OSError:
                 return  # It has ended by itself meanwhile.
+
+
+def _status(answer: BinaryIO) -> int:
+    """Return the status that is answered; raises ``HTTPException`` where it is none, or cut off."""
+    while True:
+        line = answer.readline(_LINE_BYTES_MAX)
+        if not line:
+            raise http.client.RemoteDisconnected("it ended without an answer")
+        found = _STATUS_LINE.fullmatch(line)
+        if found is None:
+            raise http.client.BadStatusLine("what it answers is not HTTP/1.1")
+        status = int(found[1])
+        if status not in _INFORMS:
+            return status
+        # Another follows one that only informs, behind its headers.
+        for _ in range(_HEAD_LINES_MAX):
+            if answer.readline(_LINE_BYTES_MAX) in (b"\r\n", b"\n", b""):
+                break
 
 
 def _of_status(status: int) -> Posted:

@@ -6,13 +6,13 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 
 import pytest
 
-from quorate.service.webhook_post import Posted, Poster, Result
+from quorate.service.webhook_post import Found, Posted, Poster, Result, addresses
 from tests.service.receiver import receiving
 from tests.service.test_daemon import _certificate
 
@@ -102,6 +102,65 @@ def test_one_that_answers_a_byte_at_a_time_is_cut_off_in_time() -> None:
         took_s = time.monotonic() - began_s
     assert found == Posted(Result.UNREACHABLE, "no answer within 0.3 s")
     assert took_s < 5
+
+
+def test_a_whole_status_line_is_an_answer_however_slowly_the_rest_comes() -> None:
+    def drip(connection: socket.socket) -> None:
+        _read(connection)
+        connection.sendall(b"HTTP/1.1 102 Processing\r\nx: y\r\n\r\nHTTP/1.1 204 No Content\r\n")
+        with suppress(OSError):
+            for _ in range(100):
+                connection.sendall(b"x: y\r\n")
+                time.sleep(0.02)
+
+    with answering(drip) as url:
+        assert Poster(url, 0.3).post(HEADERS, b"{}") == Posted(Result.DELIVERED)
+
+
+@contextmanager
+def black_hole(port: int) -> Iterator[str]:
+    """Take no connection at an address: as many wait there as may, so nobody else is answered."""
+    host = "127.0.0.2"
+    with ExitStack() as stack:
+        hole = stack.enter_context(socket.socket())
+        hole.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        hole.bind((host, port))
+        hole.listen(0)
+        for _ in range(8):
+            waiting = stack.enter_context(socket.socket())
+            waiting.settimeout(0)
+            with suppress(BlockingIOError):
+                waiting.connect((host, port))
+        time.sleep(0.1)
+        yield host
+
+
+def found_at(*hosts: str) -> Callable[[str, int], list[Found]]:
+    """Return what finds every host at these addresses, in this order."""
+    return lambda _, port: [each for host in hosts for each in addresses(host, port)]
+
+
+def test_behind_an_address_that_nobody_answers_at_the_next_is_tried_in_time() -> None:
+    def answer(connection: socket.socket) -> None:
+        _read(connection)
+        connection.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+    with answering(answer) as url, black_hole(int(url.split(":")[2].split("/")[0])) as hole:
+        began_s = time.monotonic()
+        found = Poster(url, 1.5, found_at(hole, "127.0.0.1")).post(HEADERS, b"{}")
+        took_s = time.monotonic() - began_s
+    assert found == Posted(Result.DELIVERED)
+    assert took_s >= 0.4, "the first was not a black hole"
+
+
+def test_where_no_address_answers_that_is_said_in_time() -> None:
+    with answering(lambda _: None) as url, black_hole(int(url.split(":")[2].split("/")[0])) as hole:
+        began_s = time.monotonic()
+        found = Poster(url, 0.6, found_at(*[hole] * 20)).post(HEADERS, b"{}")
+        assert time.monotonic() - began_s < 5
+        with socket.create_connection(("127.0.0.1", int(url.split(":")[2].split("/")[0]))):
+            pass  # So that the one that answers ends.
+    assert found == Posted(Result.UNREACHABLE, "no answer within 0.6 s")
 
 
 def test_one_that_says_something_else_is_unreachable() -> None:
