@@ -23,7 +23,7 @@ from quorate.ports.errors import (
     NotALedgerError,
     OutboxError,
 )
-from quorate.ports.outbox import KEYS_KEPT_EVENTS, Parcel, Waiting, back_off_ms
+from quorate.ports.outbox import BACK_OFF_MS_MAX, KEYS_KEPT_EVENTS, Parcel, Waiting, back_off_ms
 
 APPLICATION_ID: Final = 0x51554F58  # "QUOX"
 LAYOUT: Final = 2
@@ -45,7 +45,7 @@ _SCHEMA: Final = (
 _FROM_LAYOUT_1: Final = "ALTER TABLE sink ADD COLUMN head BLOB NOT NULL DEFAULT x''"
 _DUE: Final = """SELECT key, parcel.line, body, seq, attempts, at_ms, since_ms FROM parcel
     LEFT JOIN failing ON failing.sink = parcel.sink AND failing.line = parcel.line
-    WHERE parcel.sink = ? AND due_ms <= ? ORDER BY id LIMIT ?"""
+    WHERE parcel.sink = ? AND (due_ms <= ? OR due_ms > ?) ORDER BY id LIMIT ?"""
 _TAKE_IN: Final = """INSERT INTO parcel (sink, key, line, body, seq, attempts, at_ms, due_ms)
     SELECT :sink, :key, :line, :body, :seq, 0, :at_ms, CASE WHEN EXISTS
         (SELECT 1 FROM parcel WHERE sink = :sink AND line = :line) THEN NULL ELSE 0 END
@@ -137,7 +137,9 @@ class SqliteOutbox:
     def due(self, sink: str, now_ms: int, limit: int) -> Sequence[Parcel]:
         """Return the first parcel of each line that is due; see ``Outbox``."""
         with self._reading() as db:
-            return [Parcel(*row) for row in db.execute(_DUE, (sink, now_ms, limit))]
+            latest_ms = now_ms + BACK_OFF_MS_MAX
+            found = db.execute(_DUE, (sink, now_ms, latest_ms, limit))
+            return [Parcel(*row) for row in found]
 
     def delivered(self, sink: str, key: str) -> None:
         """Forget the parcel and keep its key; see ``Outbox``."""

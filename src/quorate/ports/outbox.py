@@ -95,7 +95,8 @@ class Outbox(Protocol):
     def due(self, sink: str, now_ms: int, limit: int) -> Sequence[Parcel]:
         """Return the first parcel of each line, where it is due, oldest first; at most ``limit``.
 
-        Later ones of a line wait for it, however long it takes.
+        Later ones of a line wait for it, however long it takes. One that is due later than the
+        longest back-off from ``now_ms`` is due: the clock was set back since it failed.
         """
         ...
 

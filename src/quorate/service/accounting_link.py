@@ -71,7 +71,7 @@ class Link:
         self._head = GENESIS
         self._told: dict[str, tuple[Amount, ...]] = {}
         self._waiting: dict[str, str] = {}
-        self._ask_ms = self._report_ms = 0
+        self._ask_ms = self._report_ms = self._last_ms = 0
         self.status = LinkStatus()
 
     def step(self, now_ms: int) -> int:
@@ -80,6 +80,7 @@ class Link:
         Raises ``StoreError`` where the ledger or the outbox cannot be used, or the outbox is of
         another ledger; nothing is lost by it, and what is left is asked for all the same.
         """
+        self._note_time(now_ms)
         if now_ms >= self._ask_ms:
             self._ask(now_ms)
             self._ask_ms = now_ms + self._pace.refresh_ms
@@ -91,6 +92,15 @@ class Link:
         self.status.waiting = self._ends.outbox.waiting(self.sink)
         due_ms = self._ends.outbox.next_due_ms(self.sink)
         return min(ms for ms in (self._ask_ms, self._report_ms, due_ms) if ms is not None)
+
+    def _note_time(self, now_ms: int) -> None:
+        """Have everything due where the clock was set back: what was planned may be hours away."""
+        if now_ms < self._last_ms:
+            self._ask_ms = self._report_ms = now_ms
+            for owner, known_ms in self.status.answered_ms.items():
+                # It counts for as long as an answer of now does, and not until the clock is there.
+                self.status.answered_ms[owner] = min(known_ms, now_ms)
+        self._last_ms = now_ms
 
     # --- What is left ---
 

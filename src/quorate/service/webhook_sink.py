@@ -191,7 +191,8 @@ class WebhookSink:
         sent = 0
         while sent < DELIVERIES_MAX and not self.is_stopping:
             now_ms = self._clock.now_ms()
-            if now_ms < self._pause_until_ms:
+            # A pause that is longer than any is one of before the clock was set back.
+            if 0 < self._pause_until_ms - now_ms <= PAUSE_MS_MAX:
                 return
             due = self._outbox.due(self.name, now_ms, DUE_MAX)
             if not due:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from quorate.ports.outbox import KEYS_KEPT_EVENTS, Parcel, Waiting, back_off_ms
+from quorate.ports.outbox import BACK_OFF_MS_MAX, KEYS_KEPT_EVENTS, Parcel, Waiting, back_off_ms
 
 
 @dataclass
@@ -48,7 +48,8 @@ class MemoryOutbox:
     def due(self, sink: str, now_ms: int, limit: int) -> Sequence[Parcel]:
         """Return the first parcel of each line that is due."""
         box = self._of(sink)
-        found = [one for one in self._first(box) if box.due_ms[one.key] <= now_ms]
+        waits_ms = {one.key: box.due_ms[one.key] - now_ms for one in self._first(box)}
+        found = [one for one in self._first(box) if not 0 < waits_ms[one.key] <= BACK_OFF_MS_MAX]
         return [
             replace(one, failing_since_ms=box.failing.get(one.line, (None,))[0])
             for one in found[:limit]

@@ -97,6 +97,16 @@ class OutboxContract(ABC):
         assert outbox.head("s") == b"six"
         outbox.close()
 
+    def test_what_is_due_later_than_any_back_off_is_due_because_the_clock_was_set_back(
+        self,
+    ) -> None:
+        outbox = self.make_outbox()
+        outbox.take_in("s", [parcel("a")], 1)
+        due_ms = outbox.failed("s", "a", 10 * BACK_OFF_MS_MAX, "down")
+        assert keys(outbox.due("s", due_ms - BACK_OFF_MS_MAX, MANY)) == []
+        assert keys(outbox.due("s", due_ms - BACK_OFF_MS_MAX - 1, MANY)) == ["a"]
+        outbox.close()
+
     def test_a_known_key_is_left_as_it_is(self) -> None:
         outbox = self.make_outbox()
         outbox.take_in("s", [parcel("a"), parcel("b", "bio")], 1)

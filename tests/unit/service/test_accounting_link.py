@@ -330,6 +330,26 @@ def test_another_ledger_beside_the_outbox_is_another_sink() -> None:
     assert not bank.figures
 
 
+def test_a_clock_that_is_set_back_holds_up_nothing() -> None:
+    world, bank = new_world()
+    world.pass_time(MINUTE_MS)
+    name = world.submit("physics", 8)
+    bank.is_down = True
+    world.pass_time(5 * MINUTE_MS)
+    world.complete(name)
+    world.pass_time(15 * MINUTE_MS)
+    assert world.outbox.waiting(world.link.sink).parcels == 1
+    bank.is_down = False
+    world.pass_time(5 * MINUTE_MS)
+    assert world.engine.view.reports["physics"].answers
+    for is_down in (True, False):
+        bank.is_down = is_down
+        world.clock.ms -= 3 * HOUR_MS
+        world.pass_time(world.pace.stale_ms + 2 * MINUTE_MS)
+        assert world.engine.view.reports["physics"].answers is not is_down
+    assert world.outbox.waiting(world.link.sink).parcels == 0
+
+
 def test_where_nobody_is_linked_any_more_nothing_that_was_told_counts() -> None:
     world, bank = new_world()
     bank.granted_ms = 0

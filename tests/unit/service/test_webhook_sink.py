@@ -314,6 +314,18 @@ def test_what_waits_for_one_receiver_is_not_sent_to_another_under_its_name(
     assert len(world.receiver.got) > tries, "changed back, it goes on"
 
 
+def test_a_clock_that_is_set_back_holds_up_nothing(world: World) -> None:
+    sink = begun(world)
+    world.receiver.answer = lambda _: 503
+    names = world.happens(1)
+    sink.step()
+    world.receiver.answer = lambda _: 204
+    world.clock.ms -= 3 * HOUR_MS
+    tries = len(world.receiver.got)
+    sink.step()
+    assert world.got()[tries:] == names
+
+
 def test_an_older_ledger_in_the_place_of_this_is_found(world: World) -> None:
     begun(world)
     world.happens(2)
