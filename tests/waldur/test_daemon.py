@@ -19,6 +19,7 @@ import httpx
 import pytest
 
 from quorate.adapters.clock_system import SystemClock
+from quorate.adapters.outbox_sqlite import outbox_path
 from quorate.adapters.store_sqlite import SqliteStore
 from quorate.core.commands import Apply
 from quorate.ledger.chain import GENESIS, open_blocks
@@ -206,6 +207,29 @@ def test_killed_between_send_and_acknowledge_it_tells_everything_once(
     wait_for(lambda: waldur.usage == expected)
     time.sleep(2)
     assert waldur.usage == expected
+
+
+def test_an_older_ledger_beside_the_outbox_is_said_in_the_status(
+    serve: Serve, waldur: Waldur
+) -> None:
+    wait_for(lambda: any(isinstance(e, BudgetReported) for e in serve.events()))
+    serve.stop()
+    older = serve.ledger.read_bytes()
+    serve.start()
+    serve.submit("r1", "physics", 64)
+    wait_for(lambda: waldur.told)
+    serve.stop()
+    serve.ledger.write_bytes(older)
+    told = dict(waldur.usage)
+    serve.start()
+    wait_for(lambda: "was put in its place" in serve.ask("GET", "/accounting").json()["trouble"])
+    assert "move the outbox away" in serve.ask("GET", "/accounting").json()["trouble"]
+    assert waldur.usage == told
+    serve.stop()
+    outbox_path(serve.ledger).unlink()
+    serve.start()
+    wait_for(lambda: serve.ask("GET", "/accounting").json()["waiting"] is not None)
+    assert serve.ask("GET", "/accounting").json()["trouble"] == ""
 
 
 def test_what_waldur_pushes_is_applied_once_under_its_identity(
