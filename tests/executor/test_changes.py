@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from quorate.adapters.exec_local import LocalExecutor
-from quorate.adapters.keepers import KEEPER_LOG, LIVE
+from quorate.adapters.keepers import HOME, KEEPER_LOG, LIVE
 from quorate.keeper.main import LOSSES_MAX
 from quorate.keeper.wanted import OUTPUT, STATUS_FILE, WANTED_FILE, read_status
 from quorate.model.events import EndReason, Role, StartReason
@@ -28,6 +28,23 @@ from tests.executor.room import PROCESSES, Room, environ, is_alive, room, sweep
 
 WAITING = ("sh", "-c", "echo up $QUORATE_GENERATION $RANK/$WORLD_SIZE; exec sleep 1000")
 STUBBORN = ("sh", "-c", "trap '' TERM; echo up $RANK; while :; do sleep 0.05; done")
+LAUNCHER = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+node = int(os.environ["NODE_RANK"])
+worker = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)"
+for local in range(2):
+    # The ranks of its workers as it counts them, which are not those of the launchers.
+    env = {**os.environ, "RANK": str(1 - node + 2 * local), "LOCAL_RANK": str(local)}
+    started = subprocess.Popen([sys.executable, "-c", worker], env=env, start_new_session=True)
+    with open(f"workers-{node}", "a") as file:
+        file.write(f"{started.pid}\\n")
+bare = subprocess.Popen([sys.executable, "-c", worker], env={}, start_new_session=True)
+with open(f"workers-{node}", "a") as file:
+    file.write(f"{bare.pid}\\n")
+print("launched", node, flush=True)
+time.sleep(1000)
+"""
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "NNODES")
 
 
@@ -158,6 +175,22 @@ def test_a_node_that_fails_while_the_run_is_warned_is_empty_at_once(place: Room)
     assert place.reports() == []
     place.gone("r/0")
     place.gone("r/1")
+
+
+def test_what_a_launcher_has_started_is_lost_with_its_node_and_no_other(place: Room) -> None:
+    command = (sys.executable, "-c", LAUNCHER)
+    place.run("r", *command, processes=PROCESSES["node"])
+    place.start(lease_started("r/0", {"n1": [0, 1], "n2": [0, 1]}))
+    workers = []
+    for node in (0, 1):
+        place.said("r", f"launched {node}")
+        path = place.home("r") / HOME / f"workers-{node}"
+        workers.append([int(pid) for pid in path.read_text().split()])
+    place.executor.carry_out([FenceNode("n2")])
+    place.until(lambda: not any(map(is_alive, workers[1])), "the lost node is empty", 2.5)
+    assert _nodes(place) == {"n1"}
+    assert len(workers[0]) == 3
+    assert all(map(is_alive, workers[0]))
 
 
 def _nodes(place: Room) -> set[str]:

@@ -222,10 +222,9 @@ class Keeper:
             nodes = sorted({node for node, _ in lost})
             self._say(f"{', '.join(nodes)} was lost, and what ran there is killed")
         work.gang = replace(work.gang, lost=lost)
-        # A process that answers for several nodes is on the first of them.
-        there = [e for e in work.by_pid.values() if any(slot[0] == e.rank.node for slot in lost)]
-        groups = [each.pid for each in there if each.code is None]
-        work.is_dropping = bool(lost) and processes.kill_ranks([e.rank for e in there], groups)
+        there = [each for each in work.by_pid.values() if each.rank.is_hit(lost)]
+        pids = [each.pid for each in there if each.code is None]
+        work.is_dropping = bool(lost) and processes.kill_ranks([e.rank for e in there], pids)
 
     def _kill(self) -> None:
         work = self._work

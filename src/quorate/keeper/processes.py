@@ -12,11 +12,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from quorate.keeper.ranks import Rank
+from quorate.keeper.ranks import RANK, Rank
 from quorate.keeper.start_errors import check_folder, start_error
 from quorate.keeper.wanted import Work
 from quorate.runtime import FOLDER
@@ -139,7 +139,7 @@ def warn_all(groups: Iterable[int]) -> None:
     if not IS_LINUX:
         for group in groups:
             _signal_group(group, signal.SIGTERM)
-    for pid, _ in _descendants():
+    for pid, _ in _descendants({os.getpid()}):
         _signal(pid, signal.SIGTERM)
 
 
@@ -151,15 +151,27 @@ def kill_all(groups: Iterable[int]) -> None:
     """
     for group in groups:
         _signal_group(group, signal.SIGKILL)
-    _kill(_descendants())
+    _kill(_descendants({os.getpid()}))
 
 
-def kill_ranks(ranks: Iterable[Rank], groups: Iterable[int]) -> bool:
-    """End the processes of ``ranks`` and whatever they started; return whether there were any."""
-    marks = {f"RANK={rank.number}".encode() for rank in ranks}
-    for group in groups:
+def kill_ranks(ranks: Iterable[Rank], pids: Iterable[int]) -> bool:
+    """End the processes of ``ranks`` and whatever they started; return whether there were any.
+
+    ``pids`` are those of ranks that were not waited for yet. What has left them is found by the
+    mark of its rank, which is Quorate's own: launchers give their workers another ``RANK``.
+    """
+    marks = {f"{RANK}={rank.number}".encode() for rank in ranks}
+    roots = frozenset(pids)
+    # Looked for before any of it is killed: then what has cleared its environment still has the
+    # parent that it is known by.
+    below = {*roots, *(pid for pid, _ in _descendants(roots))}
+    found = [
+        each
+        for each in _descendants({os.getpid()})
+        if each[0] in below or not marks.isdisjoint(_environ(each[0]))
+    ]
+    for group in roots:
         _signal_group(group, signal.SIGKILL)
-    found = [each for each in _descendants() if not marks.isdisjoint(_environ(each[0]))]
     _kill(found)
     return bool(found)
 
@@ -216,8 +228,8 @@ def _all_pids() -> list[int]:
     return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
 
 
-def _descendants() -> list[tuple[int, int]]:
-    """Return (process, group) of all that descends from this process, parents first."""
+def _descendants(roots: Collection[int]) -> list[tuple[int, int]]:
+    """Return (process, group) of all that descends from ``roots``, parents first."""
     children: dict[int, list[tuple[int, int]]] = {}
     for pid in _all_pids():
         try:
@@ -229,7 +241,7 @@ def _descendants() -> list[tuple[int, int]]:
         if state not in (b"Z", b"X"):
             children.setdefault(int(parent), []).append((pid, int(group)))
     found: list[tuple[int, int]] = []
-    front = [(os.getpid(), 0)]
+    front = [(root, 0) for root in roots]
     while front:
         front = [child for parent, _ in front for child in children.get(parent, ())]
         found += front

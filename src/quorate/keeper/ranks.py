@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from quorate.keeper.wanted import Slot, Work
 
 LOOPBACK: Final = "127.0.0.1"
+RANK: Final = "QUORATE_RANK"
+"""The variable by which all that a process starts is known as its own, whatever it tells it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,10 @@ class Rank:
     node: str
     slots: tuple[Slot, ...]
     env: Mapping[str, str]
+
+    def is_hit(self, lost: Collection[Slot]) -> bool:
+        """Return whether it has lost what it works on; one for several nodes is on the first."""
+        return any(slot in lost for slot in self.slots if slot[0] == self.node)
 
 
 def ranks_of(work: Work, slots: Sequence[Slot], port: int, generation: int) -> list[Rank]:
@@ -53,6 +59,7 @@ def ranks_of(work: Work, slots: Sequence[Slot], port: int, generation: int) -> l
             "MASTER_PORT": port,
             "CUDA_VISIBLE_DEVICES": ",".join(str(each) for each in sorted(by_node[node])),
             "QUORATE_NODE": node,
+            RANK: number,
             "QUORATE_GENERATION": generation,
         }
         found.append(Rank(number, node, own_slots, {k: str(v) for k, v in env.items()}))

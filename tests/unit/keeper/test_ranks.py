@@ -40,3 +40,20 @@ def test_what_each_process_is_told(processes: str, told: list[tuple[object, ...]
     assert {rank.env["MASTER_PORT"] for rank in found} == {"4711"}
     assert {rank.env["QUORATE_GENERATION"] for rank in found} == {"2"}
     assert sorted(slot for rank in found for slot in rank.slots) == sorted(SLOTS)
+
+
+@pytest.mark.parametrize(
+    ("processes", "lost", "hit"),
+    [
+        ("gpu", [("a", 1), ("a", 2), ("a", 3)], [0, 1, 2]),
+        ("gpu", [("a", 2)], [1]),
+        ("node", [("a", 2)], [0]),
+        ("node", [("b", 0)], [1]),
+        ("run", [("a", 2)], [0]),
+        ("run", [("b", 0)], []),
+        ("gpu", [("c", 1)], []),
+    ],
+)
+def test_who_has_lost_what_it_works_on(processes: str, lost: list[Slot], hit: list[int]) -> None:
+    found = ranks_of(replace(WORK, processes=processes), SLOTS, 4711, 2)
+    assert [rank.number for rank in found if rank.is_hit(lost)] == hit
