@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from quorate.adapters.exec_local import LocalExecutor
-from quorate.adapters.keepers import HOME, KEEPER_LOG, LIVE
+from quorate.adapters.keepers import HOME, KEEPER_LOG, KEEPER_LOG_BYTES_MAX, LIVE
 from quorate.keeper.main import LOSSES_MAX
-from quorate.keeper.wanted import OUTPUT, STATUS_FILE, WANTED_FILE, read_status
+from quorate.keeper.wanted import OUTPUT, POKE_FIFO, STATUS_FILE, WANTED_FILE, read_status
 from quorate.model.events import EndReason, Role, StartReason
 from quorate.ports.errors import WorkFolderError
 from quorate.ports.executor import EndLease, FenceNode, LeaseGone, RunExited, StopLease
@@ -237,16 +237,53 @@ def test_work_whose_keeper_is_killed_goes_on_from_its_checkpoint_three_times(pla
 
 
 def test_a_run_whose_keeper_cannot_work_fails_and_says_where_to_look(place: Room) -> None:
-    place.home("r").mkdir(parents=True)
-    (place.home("r") / OUTPUT).write_text("in the way of the folder of this name")
+    (place.home("r") / POKE_FIFO).mkdir(parents=True)
     place.launch("r", *WAITING)
     found = place.exited("r")
     assert found.code == 126
     log = place.home("r") / KEEPER_LOG
     assert found.note == f"its keeper cannot work, and has died 5 times; see {log}"
-    assert "FileExistsError" in log.read_text()
+    assert "IsADirectoryError" in log.read_text()
     place.end("r/0")
     place.until(lambda: not any((place.folder / LIVE).iterdir()), "it is forgotten")
+
+
+def test_work_whose_keepers_all_die_fails_too_and_leaves_nothing(place: Room) -> None:
+    place.launch("r", "sh", "-c", "setsid sleep 1000 & echo up; exec sleep 1000")
+    place.said("r", "up")
+    place.until(lambda: len(place.ranks("r")) == 2, "both are there")
+    before = list(place.ranks("r"))
+    log = place.home("r") / KEEPER_LOG
+    log.write_bytes(b"x" * (KEEPER_LOG_BYTES_MAX + 1))
+    (place.home("r") / POKE_FIFO).unlink()
+    (place.home("r") / POKE_FIFO).mkdir()
+    (keeper,) = place.keepers("r")
+    os.kill(keeper, signal.SIGKILL)
+    found = place.exited("r")
+    assert (found.code, "has died 5 times" in found.note) == (126, True)
+    assert not any(map(is_alive, before))
+    assert log.stat().st_size < KEEPER_LOG_BYTES_MAX
+    place.end("r/0")
+    place.until(lambda: not any((place.folder / LIVE).iterdir()), "it is forgotten")
+
+
+def test_files_of_a_run_among_its_output_are_its_own(place: Room) -> None:
+    script = "cd $QUORATE_FOLDER/output; echo x > train.log; mkdir -p 7.log; echo up"
+    place.launch("r", "sh", "-c", f"{script} $QUORATE_GENERATION; exec sleep 1000")
+    place.said("r", "up 1")
+    (keeper,) = place.keepers("r")
+    os.kill(keeper, signal.SIGKILL)
+    place.said("r", "up 2")
+    assert place.said("r", "up 1")
+    assert (place.home("r") / OUTPUT / "train.log").read_text() == "x\n"
+
+
+def test_work_goes_on_without_its_output_where_that_cannot_be_kept(place: Room) -> None:
+    place.home("r").mkdir(parents=True)
+    (place.home("r") / OUTPUT).write_text("in the way of the folder of this name")
+    place.launch("r", "sh", "-c", "echo lost; exit 0")
+    assert place.exited("r").code == 0
+    assert "is not gone on with" in (place.home("r") / KEEPER_LOG).read_text()
 
 
 def test_two_keepers_at_once_are_one(place: Room) -> None:

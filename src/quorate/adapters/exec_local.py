@@ -267,14 +267,23 @@ class LocalExecutor:
             if not self._keepers.poke(name):
                 self._late[name] = monotonic() + AGAIN_S
         elif is_stray or _needs_keeper(wanted, status):
-            why_not = self._keepers.why_not(name)
-            if why_not and status is not None and not status.slots:
-                # It never got as far as to start anything: then nothing can be left of it.
-                exited = Exited(life=wanted.life, code=CODE_NOT_KEPT, note=why_not)
-                status = replace(status, exited=exited)
-            else:
-                self._keepers.start(name)
+            status = self._have_kept(name, wanted, status)
         return self._keep(name, wanted, status or Status()) or is_idle
+
+    def _have_kept(self, name: str, wanted: Wanted, status: Status | None) -> Status | None:
+        """Start a keeper, or give the run up where none can work; return what has become of it."""
+        why_not = self._keepers.why_not(name)
+        wait_s = self._keepers.wait_s(name)
+        if why_not and self._keepers.clear(name):
+            exited = Exited(life=wanted.life, code=CODE_NOT_KEPT, note=why_not)
+            return replace(status or Status(), slots=(), exited=exited)
+        if why_not:
+            wait_s = AGAIN_S
+        if wait_s:
+            self._late[name] = monotonic() + wait_s
+        else:
+            self._keepers.start(name)
+        return status
 
     def _read_status(self, name: str) -> Status | None:
         """Return what has become of a run; None where that is lost, and a keeper has to look."""

@@ -8,9 +8,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from time import monotonic
 from typing import Final
 
-from quorate.keeper.processes import bare
+from quorate.keeper.processes import bare, kill_leftovers
 from quorate.keeper.wanted import LOCK_FILE, POKE_FIFO, ROOM_FIFO, replace_file
 from quorate.runtime import FOLDER
 
@@ -22,8 +23,14 @@ LIVE: Final = "live"
 HOME: Final = "home"
 """The folder in which the work of a run starts that names none."""
 KEEPER_LOG: Final = "keeper.log"
+KEEPER_LOG_BYTES_MAX: Final = 1024 * 1024
+"""How long the log of a keeper may be when the next one starts; a longer one begins anew."""
 DEATHS_MAX: Final = 5
 """How often a keeper is started in vain, one time after another."""
+IN_VAIN_S: Final = 60.0
+"""A keeper that has lived longer was not started in vain."""
+AFTER_DEATH_S: Final = 0.1
+"""How long until another keeper is started; twice as long after each that was in vain."""
 LEDGER: Final = "ledger"
 """The file that says whose work lies here: runs of another ledger may have the same names."""
 
@@ -53,7 +60,9 @@ class Keepers:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._started: dict[str, subprocess.Popen[bytes]] = {}
+        self._started_s: dict[str, float] = {}
         self._deaths: dict[str, int] = {}
+        self._not_before_s: dict[str, float] = {}
 
     def open(self) -> None:
         """Make the folders that are missing."""
@@ -93,15 +102,28 @@ class Keepers:
             self._deaths.pop(name, None)
             return True
         if code:
-            self._deaths[name] = self._deaths.get(name, 0) + 1
+            self._note_death(name)
             log = run_folder(self._root, name) / KEEPER_LOG
             _LOG.warning("the keeper of run %s has ended with %d: %s", name, code, log)
         return False
+
+    def _note_death(self, name: str) -> None:
+        """Count a keeper that has died, and have the next one wait."""
+        is_in_vain = monotonic() - self._started_s.pop(name, 0.0) < IN_VAIN_S
+        deaths = self._deaths.get(name, 0) + 1 if is_in_vain else 1
+        self._deaths[name] = deaths
+        self._not_before_s[name] = monotonic() + AFTER_DEATH_S * 2 ** (deaths - 1)
+
+    def wait_s(self, name: str) -> float:
+        """Return how long until another keeper may be started."""
+        return max(0.0, self._not_before_s.get(name, 0.0) - monotonic())
 
     def forget(self, name: str) -> None:
         """Note that nobody keeps the run, and nobody has to."""
         (self._root / LIVE / name).unlink(missing_ok=True)
         self._deaths.pop(name, None)
+        self._not_before_s.pop(name, None)
+        self._started_s.pop(name, None)
 
     def why_not(self, name: str) -> str:
         """Return why no keeper can work for a run, if several have died one after another."""
@@ -110,10 +132,17 @@ class Keepers:
         log = run_folder(self._root, name) / KEEPER_LOG
         return f"its keeper cannot work, and has died {DEATHS_MAX} times; see {log}"
 
+    def clear(self, name: str) -> bool:
+        """End what dead keepers have left behind; return whether nothing was left any more."""
+        return kill_leftovers(run_folder(self._root, name)) == 0
+
     def start(self, name: str) -> None:
         """Start a keeper, which ends at once if there is another."""
         folder = run_folder(self._root, name)
-        with (folder / KEEPER_LOG).open("ab") as log:
+        path = folder / KEEPER_LOG
+        is_long = path.exists() and path.stat().st_size > KEEPER_LOG_BYTES_MAX
+        self._started_s[name] = monotonic()
+        with path.open("wb" if is_long else "ab") as log:
             self._started[name] = subprocess.Popen(  # noqa: S603 - this program's own module
                 [sys.executable, "-P", "-m", "quorate.keeper", str(folder)],
                 cwd=folder,

@@ -7,6 +7,7 @@ import os
 import selectors
 import signal
 import socket
+import sys
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -77,6 +78,8 @@ class Keeper:
         self._folder = folder
         self._before = processes.adopt()
         self._output = OutputWriter(folder / OUTPUT)
+        if self._output.trouble:
+            print(self._output.trouble, file=sys.stderr, flush=True)  # noqa: T201 - keeper.log
         self._selector = selectors.DefaultSelector()
         self._streams = Streams(self._output, self._selector)
         self._poke = os.open(folder / POKE_FIFO, os.O_RDWR | os.O_NONBLOCK)

@@ -18,6 +18,8 @@ SEGMENT_BYTES: Final = 4 * 1024 * 1024
 SEGMENTS_MAX: Final = 16
 LINE_BYTES_MAX: Final = 64 * 1024
 """A longer line is kept as several."""
+_DIGITS: Final = 15
+_NAME: Final = re.compile(rf"[0-9]{{{_DIGITS}}}\.log")
 _HEAD: Final = re.compile(rb"(\d+) (-?\d+) ([!-~]+) (out|err) (\d+) (\d+)\n")
 """When, rank, node, stream, how many lines, how many bytes."""
 
@@ -40,17 +42,30 @@ class OutputWriter:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._buffers: dict[tuple[int, str], bytes] = {}
-        folder.mkdir(parents=True, exist_ok=True)
-        last = segments(folder)[-1:]
-        self._next = int(last[0].stem) if last else 0
+        self._next = 0
         self._file: IO[bytes] | None = None
         self._bytes = 0
         self._lines_lost = 0
-        if last:
-            self._next, self._bytes = _counted(last[0])
-            self._file = last[0].open("r+b", buffering=0)
-            self._file.truncate(self._bytes)
-            self._file.seek(self._bytes)
+        self.trouble = ""
+        """Why what is there cannot be gone on with; empty when it can."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._go_on()
+        except OSError as error:
+            self.trouble = f"the output before this is not gone on with: {error}"
+
+    def _go_on(self) -> None:
+        """Open the last segment at the end of its last whole record."""
+        last = segments(self._folder)[-1:]
+        if not last:
+            return
+        # If it cannot be read, numbers go on behind it all the same: a line is a byte at least.
+        self._next = int(last[0].stem) + last[0].stat().st_size + 1
+        number, sound_bytes = _counted(last[0])
+        file = last[0].open("r+b", buffering=0)
+        file.truncate(sound_bytes)
+        file.seek(sound_bytes)
+        self._next, self._bytes, self._file = number, sound_bytes, file
 
     def take(self, source: tuple[int, str, str], data: bytes, at_ms: int) -> None:
         """Keep what (rank, node, stream) wrote; the last line waits until it is whole."""
@@ -116,7 +131,8 @@ class OutputWriter:
         if self._file is not None and self._bytes < SEGMENT_BYTES:
             return self._file
         self.close()
-        file = (self._folder / f"{self._next:015d}.log").open("wb", buffering=0)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        file = (self._folder / f"{self._next:0{_DIGITS}d}.log").open("wb", buffering=0)
         self._file, self._bytes = file, 0
         for path in segments(self._folder)[:-SEGMENTS_MAX]:
             path.unlink(missing_ok=True)
@@ -124,8 +140,9 @@ class OutputWriter:
 
 
 def segments(folder: Path) -> list[Path]:
-    """Return the segments in ``folder``, oldest first."""
-    return sorted(folder.glob("*.log"))
+    """Return the segments in ``folder``, oldest first; a run may have put other files beside."""
+    found = [path for path in folder.glob("*.log") if _NAME.fullmatch(path.name) and path.is_file()]
+    return sorted(found)
 
 
 def chunks(folder: Path, first: int) -> Iterator[Chunk]:
@@ -139,6 +156,8 @@ def chunks(folder: Path, first: int) -> Iterator[Chunk]:
                 yield from (chunk for chunk, _ in _records(file, int(path.stem), first))
         except FileNotFoundError:
             continue  # Left behind meanwhile.
+        except PermissionError:
+            continue  # Shut by the run itself: what comes after it can be read.
 
 
 def _counted(path: Path) -> tuple[int, int]:

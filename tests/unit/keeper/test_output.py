@@ -141,3 +141,31 @@ def test_lines_that_the_disk_does_not_take_are_counted_and_leave_no_half(tmp_pat
     writer.close()
     note = b"quorate: 3 lines were lost: the disk did not take them"
     assert lines(tmp_path) == [b"one", note, b"four"]
+
+
+def test_other_files_beside_the_segments_are_not_read_nor_left_behind(tmp_path: Path) -> None:
+    for name in ("train.log", "7.log", "\u00b2.log", "000000000000009.log.log"):
+        (tmp_path / name).write_text("its own\n")
+    (tmp_path / "000000000000009.log").mkdir()
+    writer = OutputWriter(tmp_path)
+    writer.take(A, b"one\n", 1)
+    writer.close()
+    writer = OutputWriter(tmp_path)
+    writer.take(A, b"two\n", 1)
+    writer.close()
+    assert writer.trouble == ""
+    assert lines(tmp_path) == [b"one", b"two"]
+    assert (tmp_path / "train.log").exists()
+
+
+def test_what_is_in_the_way_of_output_is_told_and_waited_for(tmp_path: Path) -> None:
+    folder = tmp_path / "output"
+    folder.write_text("in the way")
+    writer = OutputWriter(folder)
+    assert "is not gone on with" in writer.trouble
+    writer.take(A, b"lost\n", 1)
+    folder.unlink()
+    writer.take(A, b"two\n", 2)
+    writer.close()
+    note = b"quorate: 1 lines were lost: the disk did not take them"
+    assert lines(folder) == [note, b"two"]
