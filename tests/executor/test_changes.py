@@ -402,6 +402,42 @@ def test_files_of_another_version_are_understood(place: Room) -> None:
     place.gone(lease)
 
 
+@pytest.mark.parametrize("first", ["has ended", "goes on"])
+def test_another_run_of_the_same_name_begins_with_nothing(tmp_path: Path, first: str) -> None:
+    is_going = first == "goes on"
+    # A ledger that was restored knows nothing of the first one, nor of its leases.
+    with room(tmp_path / "work") as place:
+        script = "echo up $MINE; touch ../mine-$MINE;" + ("exec sleep 1000" if is_going else "")
+        lease = place.launch("r", "sh", "-c", script, nonce="one", env=(("MINE", "1"),))
+        place.said("r", "up 1")
+        if not is_going:
+            place.exited("r")
+            place.end(lease)
+            place.until(lambda: not any((place.folder / LIVE).iterdir()), "it is forgotten")
+        before = list(place.ranks("r"))
+        place.executor.close()
+        place.run("r", "sh", "-c", "echo up $MINE; ls ..", nonce="t/wo", env=(("MINE", "2"),))
+        place.open([place.order(lease_started(lease, {"n1": [0]}))])
+        assert place.exited("r").code == 0
+        assert not any(map(is_alive, before))
+        lines = place.lines("r")
+        assert "up 2" in lines
+        assert not {"up 1", "mine-1"} & set(lines)
+        assert (place.folder / "runs" / "r~one" / "mine-1").exists()
+        # And once more: nothing that was moved aside is lost.
+        place.end(lease)
+        place.until(lambda: not any((place.folder / LIVE).iterdir()), "it is forgotten")
+        place.launch("r", "true", nonce="one")
+        place.exited("r")
+        place.end(lease)
+        place.until(lambda: not any((place.folder / LIVE).iterdir()), "it is forgotten")
+        place.launch("r", "true", nonce="two")
+        place.exited("r")
+        names = {each.name for each in (place.folder / "runs").iterdir()}
+        assert len(names) == 4
+        assert names > {"r", "r~one", "r~one+"}
+
+
 def test_a_service_that_comes_and_goes_leaves_no_file_open(tmp_path: Path) -> None:
     fds = Path("/proc/self/fd")
     with room(tmp_path / "work") as place:

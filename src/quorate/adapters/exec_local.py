@@ -258,6 +258,12 @@ class LocalExecutor:
                     self._book.drop(name)
                 return is_idle
             wanted = nothing_wanted(name) if told is None else replace(told, parts=())
+        past = told or self._wanted_before(name)
+        if past is not None and past.is_of_another(wanted.nonce):
+            if not self._make_way(name, past):
+                self._late[name] = monotonic() + AGAIN_S
+                return is_idle
+            told = None
         is_alive = self._keepers.is_alive(name)
         if wanted != told or not is_alive:
             self._keepers.prepare(name)
@@ -269,6 +275,24 @@ class LocalExecutor:
         elif is_stray or _needs_keeper(wanted, status):
             status = self._have_kept(name, wanted, status)
         return self._keep(name, wanted, status or Status()) or is_idle
+
+    def _make_way(self, name: str, past: Wanted) -> bool:
+        """Move aside what another run of this name has left; return False while it still works.
+
+        A ledger that was restored may give its name, and those of its leases, to another run.
+        """
+        with self._lock:
+            self._status.pop(name, None)
+            self._exited.pop(name, None)
+        if self._keepers.is_alive(name):
+            write(run_folder(self._folder, name), replace(past, parts=()))
+            self._keepers.poke(name)
+            return False
+        if not self._keepers.clear(name):
+            return False
+        place = self._keepers.move_aside(name, past.nonce or "")
+        _LOG.warning("another run was called %s before; what it has left is now in %s", name, place)
+        return True
 
     def _have_kept(self, name: str, wanted: Wanted, status: Status | None) -> Status | None:
         """Start a keeper, or give the run up where none can work; return what has become of it."""

@@ -7,6 +7,8 @@ import logging
 import os
 import subprocess
 import sys
+from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from time import monotonic
 from typing import Final
@@ -31,6 +33,8 @@ IN_VAIN_S: Final = 60.0
 """A keeper that has lived longer was not started in vain."""
 AFTER_DEATH_S: Final = 0.1
 """How long until another keeper is started; twice as long after each that was in vain."""
+NONCE_MAX: Final = 64
+"""How long a nonce may be to be a part of a folder's name as it is."""
 LEDGER: Final = "ledger"
 """The file that says whose work lies here: runs of another ledger may have the same names."""
 
@@ -135,6 +139,19 @@ class Keepers:
     def clear(self, name: str) -> bool:
         """End what dead keepers have left behind; return whether nothing was left any more."""
         return kill_leftovers(run_folder(self._root, name)) == 0
+
+    def move_aside(self, name: str, nonce: str) -> Path:
+        """Make room for another run of this name; return where the folder of the old one is now.
+
+        No run is called like that, and nothing that was moved aside before is lost.
+        """
+        folder = run_folder(self._root, name)
+        is_plain = nonce.isascii() and nonce.replace("-", "").isalnum() and len(nonce) <= NONCE_MAX
+        kept = nonce if is_plain else sha256(nonce.encode()).hexdigest()[:16]
+        places = (folder.with_name(f"{name}~{kept}" + "+" * again) for again in count())
+        place = next(each for each in places if not each.exists())
+        folder.rename(place)
+        return place
 
     def start(self, name: str) -> None:
         """Start a keeper, which ends at once if there is another."""

@@ -50,7 +50,7 @@ class Book:
         for order in orders:
             for name in self._touched(order):
                 if name not in known:
-                    known[name] = self._known(name, before)
+                    known[name] = self._known(name, order, before)
             self._take_one(order)
         for name, (leases, life) in known.items():
             run = self._runs.get(name)
@@ -74,12 +74,15 @@ class Book:
             case _:
                 return []
 
-    def _known(self, name: str, before: Mapping[str, Wanted]) -> tuple[set[str], str]:
+    def _known(self, name: str, order: Order, before: Mapping[str, Wanted]) -> tuple[set[str], str]:
         """Return the leases of a run and its life as they were before a commit."""
         run, wanted = self._runs.get(name), before.get(name)
         if run is not None:
             return set(run.leases), run.life
-        return (set(), "") if wanted is None else ({p.lease for p in wanted.parts}, wanted.life)
+        nonce = order.run.nonce if isinstance(order, StartLease) else None
+        if wanted is None or wanted.is_of_another(nonce):
+            return set(), ""
+        return {part.lease for part in wanted.parts}, wanted.life
 
     def forget(self, keep: Iterable[str]) -> list[str]:
         """Drop all leases but those in ``keep``; return the runs that had others."""
@@ -120,7 +123,7 @@ class Book:
             processes=spec.processes.value,
             grace_ms=run.grace_ms,
         )
-        return Wanted(life=run.life, work=work, parts=tuple(parts))
+        return Wanted(life=run.life, work=work, parts=tuple(parts), nonce=spec.nonce)
 
     def stopping_idle(self, name: str) -> list[str]:
         """Return the leases that were told to stop and on which nothing ever runs."""
@@ -167,7 +170,7 @@ class Book:
         fact = order.lease
         run = self._runs.get(fact.run)
         if run is None:
-            run = _OpenRun(order.run, fact.lease, order.grace_ms)
+            run = _OpenRun(order.run, _begun(order.run, fact.lease), order.grace_ms)
             self._runs[fact.run] = run
         run.spec, run.grace_ms = order.run, order.grace_ms
         run.leases.setdefault(fact.lease, _Lease(fact))
@@ -200,7 +203,12 @@ def _life(run: _OpenRun, before: set[str], life: str) -> str:
         name in before or (before and lease.fact.reason in _GOES_ON)
         for name, lease in run.leases.items()
     )
-    return life if goes_on else next(iter(run.leases))
+    return life if goes_on else _begun(run.spec, next(iter(run.leases)))
+
+
+def _begun(spec: Run, lease: str) -> str:
+    """Return the life that begins with a lease; names of leases begin anew with a new run."""
+    return f"{spec.nonce}/{lease}"
 
 
 def _slots(fact: LeaseStarted) -> tuple[Slot, ...]:

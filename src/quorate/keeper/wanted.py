@@ -60,11 +60,16 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """All that is open of one run. ``life`` is another one after the run has been stopped."""
+    """All that is open of one run. ``life`` is another one after the run has been stopped.
+
+    ``nonce`` tells the run from others of its name, which a ledger that was restored may have; None
+    where that is not known.
+    """
 
     life: str
     work: Work
     parts: tuple[Part, ...] = ()
+    nonce: str | None = None
 
     @property
     def slots(self) -> tuple[Slot, ...]:
@@ -75,6 +80,10 @@ class Wanted:
     def all_slots(self) -> frozenset[Slot]:
         """The slots of everything that is open, but for those that were lost."""
         return frozenset(s for part in self.parts for s in part.slots if s not in part.lost)
+
+    def is_of_another(self, nonce: str | None) -> bool:
+        """Return whether this was wanted of another run than the one with ``nonce``."""
+        return None not in (self.nonce, nonce) and self.nonce != nonce
 
     @property
     def stands_still(self) -> bool:
@@ -152,6 +161,7 @@ def _wanted(found: Mapping[str, Any]) -> Wanted:
             Part(**each | {"slots": _slots(each["slots"]), "lost": _slots(each.get("lost", []))})
             for each in parts
         ),
+        nonce=found.get("nonce"),
     )
 
 

@@ -17,7 +17,8 @@ from quorate.testing.leases import lease_started, start_lease
 from quorate.testing.world import run
 
 ROOT = Path("/work")
-SPEC = run("r", 1, command=("train",))
+SPEC = run("r", 1, command=("train",), nonce="n")
+OTHER = run("r", 1, command=("train",), nonce="other")
 BARE = run("bare", 1)
 END = EndReason.END
 
@@ -55,7 +56,7 @@ def test_a_run_is_told_its_work_and_its_slots() -> None:
     found = book()
     assert found.take([start(0, 1, 3)], {}) == ["r"]
     asked = wanted(found)
-    assert asked.life == "r/0"
+    assert asked.life == "n/r/0"
     assert asked.slots == (("n1", 1), ("n1", 3))
     assert asked.work.command == ("train",)
     assert asked.work.working_dir == "/work/runs/r/home"
@@ -71,7 +72,7 @@ def test_a_rank_keeps_its_place_when_steps_come_and_go() -> None:
     assert leases(found) == ["r/0", "r/1", "r/4", "r/5"]
     found.take([EndLease("r/4", EndReason.SHRINK)], {})
     assert leases(found) == ["r/0", "r/1", "r/5"]
-    assert wanted(found).life == "r/0"
+    assert wanted(found).life == "n/r/0"
 
 
 def test_a_stop_is_told_and_heard_of_twice_changes_nothing() -> None:
@@ -91,7 +92,7 @@ def test_a_hand_over_goes_on_with_the_same_life() -> None:
     found = book()
     found.take([start(0, 0)], {})
     found.take([EndLease("r/0", EndReason.HANDOVER), start(1, 0, reason=StartReason.HANDOVER)], {})
-    assert wanted(found).life == "r/0"
+    assert wanted(found).life == "n/r/0"
     assert leases(found) == ["r/1"]
 
 
@@ -104,7 +105,7 @@ def test_a_swap_of_all_it_had_goes_on_with_the_same_life() -> None:
         start(1, node="n2", reason=StartReason.SWAP),
     ]
     assert found.take(orders, {}) == ["r"]
-    assert wanted(found).life == "r/0"
+    assert wanted(found).life == "n/r/0"
     assert wanted(found).slots == (("n2", 1),)
 
 
@@ -112,7 +113,7 @@ def test_one_that_is_put_back_and_started_in_one_commit_begins_another_life() ->
     found = book()
     found.take([start(0, 0)], {})
     found.take([EndLease("r/0", EndReason.FAIL), start(1, 0)], {})
-    assert wanted(found).life == "r/1"
+    assert wanted(found).life == "n/r/1"
 
 
 def test_one_that_starts_again_later_begins_another_life() -> None:
@@ -122,7 +123,7 @@ def test_one_that_starts_again_later_begins_another_life() -> None:
     assert wanted(found).parts == ()
     # A reason that would go on, with nothing to go on from.
     found.take([start(1, reason=StartReason.GROW)], {})
-    assert wanted(found).life == "r/1"
+    assert wanted(found).life == "n/r/1"
 
 
 def test_a_restart_loses_no_life_and_finds_one_that_began_meanwhile() -> None:
@@ -132,11 +133,11 @@ def test_a_restart_loses_no_life_and_finds_one_that_began_meanwhile() -> None:
     before = {"r": wanted(first)}
     # Killed before anything was done of what was committed last, or after it.
     for orders, life in (
-        ([start(0), start(1), start(2, bundle=1, reason=StartReason.GROW)], "r/0"),
-        ([start(1), start(0)], "r/0"),
-        ([start(3, reason=StartReason.HANDOVER)], "r/0"),
-        ([start(3, reason=StartReason.SWAP), start(1)], "r/0"),
-        ([start(3)], "r/3"),
+        ([start(0), start(1), start(2, bundle=1, reason=StartReason.GROW)], "n/r/0"),
+        ([start(1), start(0)], "n/r/0"),
+        ([start(3, reason=StartReason.HANDOVER)], "n/r/0"),
+        ([start(3, reason=StartReason.SWAP), start(1)], "n/r/0"),
+        ([start(3)], "n/r/3"),
     ):
         again = book()
         again.take(orders, before)
@@ -144,6 +145,19 @@ def test_a_restart_loses_no_life_and_finds_one_that_began_meanwhile() -> None:
     again = book()
     assert again.take([], before) == []
     assert again.wanted("r") is None
+
+
+def test_another_run_of_the_same_name_begins_a_life_of_its_own() -> None:
+    first = book()
+    first.take([start(0)], {})
+    before = {"r": wanted(first)}
+    again = book()
+    again.take([start(0, spec=OTHER)], before)
+    assert (wanted(again).life, wanted(again).nonce) == ("other/r/0", "other")
+    # An older version wrote no nonce: what it began goes on.
+    again = book()
+    again.take([start(0)], {"r": replace(before["r"], nonce=None, life="r/0")})
+    assert wanted(again).life == "r/0"
 
 
 def test_what_the_ledger_does_not_name_any_more_is_dropped() -> None:
@@ -210,7 +224,7 @@ class Model:
             before and any(o.lease.reason is not StartReason.START for o in self.open.values())
         )
         if self.open and not goes_on:
-            self.life = next(iter(self.open))
+            self.life = f"n/{next(iter(self.open))}"
 
     def standing(self) -> list[Order]:
         orders: list[Order] = []
