@@ -510,6 +510,26 @@ def test_work_of_one_ledger_is_not_mixed_with_that_of_another(tmp_path: Path) ->
     executor.close()
 
 
+def test_two_services_do_not_share_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    with room(folder) as place:
+        place.launch("r", *WAITING)
+        place.said("r", "up")
+        other = LocalExecutor(folder)
+        words = "is used by another service, which is running; stop that one, or name another"
+        with pytest.raises(WorkFolderError, match=words):
+            other.belong_to("one")
+        with pytest.raises(WorkFolderError, match=words):
+            other.resume([])
+        other.close()
+        assert only(place.ranks("r"))
+        # Keepers do not hold it: it is free as soon as the service has gone.
+        place.executor.close()
+        other = LocalExecutor(folder)
+        other.belong_to("one")
+        other.close()
+
+
 def test_no_report_names_a_life_that_is_over(place: Room) -> None:
     place.run("r", "sh", "-c", "echo up $QUORATE_GENERATION; read go < ../go$QUORATE_GENERATION")
     for number in (1, 2):

@@ -75,7 +75,7 @@ class LocalExecutor:
     def belong_to(self, ledger_id: str) -> None:
         """Be alone with the work of one ledger; raises ``WorkFolderError`` where that cannot be."""
         try:
-            self._keepers.open()
+            self._open()
             found = self._keepers.belong_to(ledger_id)
         except OSError as error:
             why = (error.strerror or str(error)).lower()
@@ -87,6 +87,15 @@ class LocalExecutor:
             raise WorkFolderError(
                 f"{self._folder} has the work of another ledger, {found}; move it away, or name "
                 "another one with --work-folder"
+            )
+
+    def _open(self) -> None:
+        """Have the folder for oneself, until ``close``."""
+        self._keepers.open()
+        if not self._keepers.be_alone():
+            raise WorkFolderError(
+                f"{self._folder} is used by another service, which is running; stop that one, or "
+                "name another folder with --work-folder"
             )
 
     @property
@@ -125,7 +134,7 @@ class LocalExecutor:
         """Take every open lease anew; what is not among them must go."""
         if self._room < 0:
             # Only now: whoever is given orders is alone with the ledger, and with this folder.
-            self._keepers.open()
+            self._open()
             self._room = os.open(self._folder / ROOM_FIFO, os.O_RDWR | os.O_NONBLOCK)
         with self._lock:
             self._told = {}

@@ -13,6 +13,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
+from quorate.keeper.locks import locked
 from quorate.keeper.processes import bare, kill_leftovers
 from quorate.keeper.wanted import LOCK_FILE, POKE_FIFO, ROOM_FIFO, replace_file
 from quorate.runtime import FOLDER
@@ -35,6 +36,8 @@ AFTER_DEATH_S: Final = 0.1
 """How long until another keeper is started; twice as long after each that was in vain."""
 NONCE_MAX: Final = 64
 """How long a nonce may be to be a part of a folder's name as it is."""
+SERVICE_LOCK: Final = "lock"
+"""The file that the one service which has this folder holds locked."""
 LEDGER: Final = "ledger"
 """The file that says whose work lies here: runs of another ledger may have the same names."""
 
@@ -63,6 +66,7 @@ class Keepers:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._lock = -1
         self._started: dict[str, subprocess.Popen[bytes]] = {}
         self._started_s: dict[str, float] = {}
         self._deaths: dict[str, int] = {}
@@ -73,6 +77,21 @@ class Keepers:
         for folder in (self._root, self._root / RUNS, self._root / LIVE):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _make_fifo(self._root / ROOM_FIFO)
+
+    def be_alone(self) -> bool:
+        """Hold the folder against other services until it is let go; return whether that is so.
+
+        A service that was killed may leave the lock to a keeper it was just starting, for an
+        instant.
+        """
+        if self._lock >= 0:
+            return True
+        lock = os.open(self._root / SERVICE_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if not locked(lock):
+            os.close(lock)
+            return False
+        self._lock = lock
+        return True
 
     def belong_to(self, ledger_id: str) -> str:
         """Have all this belong to a ledger, unless it does to one; return to which it does."""
@@ -171,11 +190,14 @@ class Keepers:
             )
 
     def let_go(self) -> None:
-        """Leave the keepers to themselves, as they are when this process ends."""
+        """Leave the keepers, and the folder, as they are when this process ends."""
         for started in self._started.values():
             # Nobody waits for them any more, and nobody has to be warned of that.
             started.returncode = started.poll() or 0
         self._started = {}
+        if self._lock >= 0:
+            os.close(self._lock)
+        self._lock = -1
 
     def poke(self, name: str) -> bool:
         """Have the keeper look; return False if it does not listen yet, or does no more."""

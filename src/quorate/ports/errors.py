@@ -73,7 +73,7 @@ class KeyFileError(QuorateError):
 
 
 class WorkFolderError(QuorateError):
-    """The folder of local work cannot be written, or belongs to another ledger."""
+    """The folder of local work cannot be written, or is another ledger's or service's."""
 
 
 class GpusUnknownError(QuorateError):
