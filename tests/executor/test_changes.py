@@ -236,6 +236,21 @@ def test_work_whose_keeper_is_killed_goes_on_from_its_checkpoint_three_times(pla
     assert not place.ranks("r")
 
 
+def test_what_has_cleared_its_environment_does_not_outlive_a_killed_keeper(place: Room) -> None:
+    script = "env -i sleep 1000 & echo $! >> pids; echo up $QUORATE_GENERATION; exec sleep 999"
+    place.launch("r", "sh", "-c", script)
+    place.said("r", "up 1")
+    (keeper,) = place.keepers("r")
+    os.kill(keeper, signal.SIGKILL)
+    place.said("r", "up 2")
+    first, second = map(int, (place.home("r") / HOME / "pids").read_text().split())
+    assert not is_alive(first)
+    assert is_alive(second)
+    place.stop("r/0", within_s=1)
+    place.gone("r/0")
+    assert not is_alive(second)
+
+
 def test_a_run_whose_keeper_cannot_work_fails_and_says_where_to_look(place: Room) -> None:
     (place.home("r") / POKE_FIFO).mkdir(parents=True)
     place.launch("r", *WAITING)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from quorate.keeper import processes
+from quorate.keeper import processes, sessions
 from quorate.keeper.output import OutputWriter
 from quorate.keeper.ranks import LOOPBACK, Rank, ranks_of
 from quorate.keeper.start_errors import StartError
@@ -144,7 +144,7 @@ class Keeper:
         if not status.slots:
             return
         exited = status.exited
-        if status.boot != processes.boot_id():
+        if status.boot != sessions.boot_id():
             self._say("the machine was started anew, and so is the work")
             self._status = replace(status, slots=())
             return
@@ -163,7 +163,7 @@ class Keeper:
         status = replace(
             self._status,
             life=wanted.life,
-            boot=processes.boot_id(),
+            boot=sessions.boot_id(),
             generation=generation,
             losses=losses,
             slots=wanted.slots,
@@ -171,6 +171,7 @@ class Keeper:
         try:
             for name in (NOTICE_FILE, DONE_FILE):
                 (self._folder / name).unlink(missing_ok=True)
+            sessions.note(self._folder)
             # Said before it is done: if this keeper dies now, the next one knows of a loss.
             write(self._folder, status)
         except OSError as error:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from quorate.keeper import sessions
 from quorate.keeper.ranks import RANK, Rank
 from quorate.keeper.start_errors import check_folder, start_error
 from quorate.keeper.wanted import Work
@@ -84,7 +85,9 @@ def start(work: Work, env: Mapping[str, str], before: Callable[[], None]) -> tup
             stdin=subprocess.DEVNULL,
             stdout=out_end,
             stderr=err_end,
-            start_new_session=True,
+            # Groups of their own in the keeper's session, by which those are known that are left
+            # behind with another environment.
+            process_group=0,
             preexec_fn=before,  # noqa: PLW1509 - a keeper has one thread
         )
     except (OSError, ValueError) as error:
@@ -179,11 +182,17 @@ def kill_ranks(ranks: Iterable[Rank], pids: Iterable[int]) -> bool:
 def kill_leftovers(folder: Path) -> int:
     """End what an earlier keeper of ``folder`` has left behind; return how many there were.
 
-    A keeper carries the mark of its folder as well: one that has lost its lock, because somebody
-    has removed the folder under it, goes with its work.
+    It is known by the mark of the folder in its environment, and by the session of the keeper. A
+    keeper carries the mark as well: one that has lost its lock, because somebody has removed the
+    folder under it, goes with its work.
     """
     mark = f"{FOLDER}={folder}".encode()
-    found = [pid for pid in _all_pids() if pid != os.getpid() and mark in _environ(pid)]
+    session = sessions.left(folder)
+    found = [
+        pid
+        for pid in _all_pids()
+        if pid != os.getpid() and (mark in _environ(pid) or sessions.is_of(pid, session))
+    ]
     for pid in found:
         _signal(pid, signal.SIGKILL)
     return len(found)
@@ -196,14 +205,6 @@ def _kill(found: Sequence[tuple[int, int]]) -> None:
         _signal_group(group, signal.SIGKILL)
     for pid, _ in found:
         _signal(pid, signal.SIGKILL)
-
-
-def boot_id() -> str:
-    """Return what tells this start of the machine from others; empty where nothing does."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
@@ -232,14 +233,9 @@ def _descendants(roots: Collection[int]) -> list[tuple[int, int]]:
     """Return (process, group) of all that descends from ``roots``, parents first."""
     children: dict[int, list[tuple[int, int]]] = {}
     for pid in _all_pids():
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_bytes()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        # The name of the program, in brackets, may contain anything.
-        state, parent, group = stat[stat.rindex(b")") + 2 :].split()[:3]
-        if state not in (b"Z", b"X"):
-            children.setdefault(int(parent), []).append((pid, int(group)))
+        stat = sessions.stat(pid)
+        if stat is not None:
+            children.setdefault(stat.parent, []).append((pid, stat.group))
     found: list[tuple[int, int]] = []
     front = [(root, 0) for root in roots]
     while front:

@@ -16,6 +16,8 @@ from typing import Any, Final, TypeVar
 WANTED_FILE: Final = "wanted.json"
 STATUS_FILE: Final = "status.json"
 LOCK_FILE: Final = "keeper.lock"
+SESSION_FILE: Final = "session.json"
+"""The session that the last keeper works in: what it leaves behind when it is killed is there."""
 POKE_FIFO: Final = "poke"
 ROOM_FIFO: Final = "room"
 OUTPUT: Final = "output"
