@@ -57,13 +57,15 @@ class _Work:
     """The processes of one generation.
 
     ``failure`` is the code of the first one that failed, and the cause. ``is_dropping`` says that
-    some of what is to end at once, on a lost node, may not have ended yet.
+    some of what is to end at once, on a lost node, may not have ended yet; ``is_stuck`` that some
+    of it may not be killed, and that this was said.
     """
 
     gang: Gang
     by_pid: dict[int, _Process] = field(default_factory=dict)
     failure: tuple[int, str] | None = None
     is_dropping: bool = False
+    is_stuck: bool = False
 
     @property
     def running(self) -> list[_Process]:
@@ -235,8 +237,16 @@ class Keeper:
         assert work is not None
         if work.gang.stop_by_ms is not None:
             self._say("its time is over, and its processes are killed")
+        self._kill_rest(work)
+
+    def _kill_rest(self, work: _Work) -> None:
+        """Kill what is left, and say once what may not be killed: nothing starts until it ends."""
         work.gang = replace(work.gang, is_killed=True)
-        processes.kill_all(each.pid for each in work.running)
+        unkilled = processes.kill_all(each.pid for each in work.running)
+        if unkilled and not work.is_stuck:
+            work.is_stuck = True
+            which = ", ".join(str(pid) for pid in unkilled)
+            self._say(f"cannot kill {which}: another user's; its GPUs are free when that has ended")
 
     # --- Seeing ---
 
@@ -256,8 +266,7 @@ class Keeper:
         elif work.gang.is_killed or not (work.running or work.gang.stop_by_ms is not None):
             # The processes of the run are being killed, or have ended and left others behind.
             # Whoever was warned has the time that was said, also when a shell above it has gone.
-            work.gang = replace(work.gang, is_killed=True)
-            processes.kill_all(each.pid for each in work.running)
+            self._kill_rest(work)
         elif work.is_dropping:
             self._drop(work.gang.lost)
 

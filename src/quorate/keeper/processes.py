@@ -146,15 +146,15 @@ def warn_all(groups: Iterable[int]) -> None:
         _signal(pid, signal.SIGTERM)
 
 
-def kill_all(groups: Iterable[int]) -> None:
+def kill_all(groups: Iterable[int]) -> list[int]:
     """End everything that descends from this process; what forks meanwhile is met next time.
 
     ``groups`` are those of processes that were not waited for yet: later their number may be
-    somebody else's.
+    somebody else's. Returns what may not be killed, because it has become another user.
     """
     for group in groups:
         _signal_group(group, signal.SIGKILL)
-    _kill(_descendants({os.getpid()}))
+    return _kill(_descendants({os.getpid()}))
 
 
 def kill_ranks(ranks: Iterable[Rank], pids: Iterable[int]) -> bool:
@@ -180,7 +180,7 @@ def kill_ranks(ranks: Iterable[Rank], pids: Iterable[int]) -> bool:
 
 
 def kill_leftovers(folder: Path) -> int:
-    """End what an earlier keeper of ``folder`` has left behind; return how many there were.
+    """End what an earlier keeper of ``folder`` has left behind; return how many could be killed.
 
     It is known by the mark of the folder in its environment, and by the session of the keeper. A
     keeper carries the mark as well: one that has lost its lock, because somebody has removed the
@@ -193,25 +193,29 @@ def kill_leftovers(folder: Path) -> int:
         for pid in _all_pids()
         if pid != os.getpid() and (mark in _environ(pid) or sessions.is_of(pid, session))
     ]
-    for pid in found:
-        _signal(pid, signal.SIGKILL)
-    return len(found)
+    return sum(_signal(pid, signal.SIGKILL) for pid in found)
 
 
-def _kill(found: Sequence[tuple[int, int]]) -> None:
-    """Kill processes of (process, group): first the groups, which a fork does not escape."""
+def _kill(found: Sequence[tuple[int, int]]) -> list[int]:
+    """Kill processes of (process, group): first the groups, which a fork does not escape.
+
+    Returns those that may not be killed.
+    """
     own = os.getpgrp()
     for group in {group for _, group in found} - {own, 0}:
         _signal_group(group, signal.SIGKILL)
-    for pid, _ in found:
-        _signal(pid, signal.SIGKILL)
+    return [pid for pid, _ in found if not _signal(pid, signal.SIGKILL)]
 
 
-def _signal(pid: int, number: signal.Signals) -> None:
+def _signal(pid: int, number: signal.Signals) -> bool:
+    """Send a signal; return False where that is not allowed, as to another user's process."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
-        return  # It has gone by itself.
+        return True  # It has gone by itself.
+    except PermissionError:
+        return False
+    return True
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:
@@ -220,7 +224,7 @@ def _signal_group(group: int, number: signal.Signals) -> None:
     except ProcessLookupError:
         return
     except PermissionError:
-        return  # Elsewhere than on Linux: all that is left of it is waiting to be reaped.
+        return  # Another user's; or, elsewhere than on Linux, all that is left waits to be reaped.
 
 
 def _all_pids() -> list[int]:
