@@ -101,6 +101,7 @@ def test_work_that_ends_well_completes_its_run(place: Room) -> None:
     ("ending", "code", "words"),
     [
         ("echo no >&2; exit 3", 3, "exited with code 3: no"),
+        (r"printf '\033[31mno\a\033[0m\n' >&2; exit 3", 3, "exited with code 3: [31mno  [0m"),
         ("exit 255", 255, "exited with code 255"),
         ("exit 130", 130, "exited with code 130"),
         ("kill -9 $$", 137, "was killed by SIGKILL"),

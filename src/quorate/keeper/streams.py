@@ -31,8 +31,12 @@ class Streams:
         self._selector.register(end, selectors.EVENT_READ, (pid, source))
 
     def last_words(self, pid: int) -> str:
-        """Return the last line that a process complained with, its end if it is long."""
-        return self._words.get(pid, b"").decode(errors="replace")
+        """Return the last line that a process complained with, its end if it is long.
+
+        It goes into the ledger and to terminals: what is not to be printed is a space.
+        """
+        text = self._words.get(pid, b"").decode(errors="replace")
+        return "".join(each if each.isprintable() else " " for each in text).strip()
 
     def take(self, key: selectors.SelectorKey, at_ms: int) -> bool:
         """Keep what a process has written; return whether there may be more just now."""
