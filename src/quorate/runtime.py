@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -125,14 +126,23 @@ def saved(path: str | os.PathLike[str], step: int) -> None:
 
 
 def report(step: int, **figures: float) -> None:
-    """Say that ``step`` was done, with figures such as ``loss``; to nobody without Quorate."""
+    """Say that ``step`` was done, with figures such as ``loss``; to nobody without Quorate.
+
+    Work does not end for its record: where the disk takes nothing, that is said once.
+    """
     run_folder = _folder()
     if run_folder is None:
         return
     line = json.dumps(
         {"step": step, "at_ms": _now_ms(), "generation": world().generation, "figures": figures}
     )
-    folder = run_folder / STEPS
+    try:
+        _note_step(run_folder / STEPS, line)
+    except OSError as error:
+        _warn_once(f"quorate: step {step} is not recorded, nor may be later ones: {error}")
+
+
+def _note_step(folder: Path, line: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"rank-{world().rank}.jsonl"
     with path.open("a") as file:
@@ -149,6 +159,12 @@ def done() -> None:
 
 
 # --- Files and the signal ---
+
+
+def _warn_once(text: str) -> None:
+    if not _warned.is_set():
+        _warned.set()
+        print(text, file=sys.stderr, flush=True)  # noqa: T201 - to whoever reads the run's output
 
 
 def _folder() -> Path | None:
@@ -182,6 +198,7 @@ def _write(name: str, content: Mapping[str, object]) -> None:
 
 
 _told = threading.Event()
+_warned = threading.Event()
 
 
 def _attend() -> None:

@@ -201,3 +201,23 @@ for step in range(200):
     assert sum(each.stat().st_size for each in files) < 3 * 2_000
     last = (tmp_path / STEPS / "rank-5.jsonl").read_text().splitlines()
     assert not last or json.loads(last[-1])["step"] == 199
+
+
+def test_a_step_that_cannot_be_recorded_ends_no_work_and_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / STEPS).write_text("in the way of the folder of this name")
+    script = """
+import io
+sys.stderr = io.StringIO()
+runtime.report(1, loss=0.5)
+runtime.report(2)
+tell(words=sys.stderr.getvalue())
+os.environ["QUORATE_FOLDER"] += "/missing"
+try:
+    runtime.saved("x", 1)
+except OSError:
+    tell(raised=True)
+"""
+    told, raised = tried(script, in_run(tmp_path), tmp_path)
+    assert told["words"].startswith("quorate: step 1 is not recorded")
+    assert told["words"].count("\n") == 1
+    assert raised == {"raised": True}
