@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import selectors
 import signal
@@ -17,7 +18,18 @@ from quorate.keeper import processes, sessions
 from quorate.keeper.output import OutputWriter
 from quorate.keeper.ranks import LOOPBACK, Rank, ranks_of
 from quorate.keeper.start_errors import StartError
-from quorate.keeper.steps import Drop, Gang, Kill, Rest, Start, Warn, gone, next_step
+from quorate.keeper.steps import (
+    Drop,
+    Dues,
+    Gang,
+    Kill,
+    Rest,
+    Start,
+    Warn,
+    gone,
+    next_step,
+    on_own_clock,
+)
 from quorate.keeper.streams import READ_BYTES, Streams
 from quorate.keeper.wanted import (
     OUTPUT,
@@ -92,7 +104,8 @@ class Keeper:
         self._status = self._read_status()
         wanted = read_wanted(folder)
         assert wanted is not None, "a keeper is started when something is wanted"
-        self._wanted = wanted
+        self._dues: Dues = {}
+        self._wanted, self._dues = on_own_clock(wanted, self._dues, _ahead_ms())
         self._wake()
 
     def run(self) -> None:
@@ -117,7 +130,7 @@ class Keeper:
         """Do what is to be done now; return until when there is nothing else, None if not known."""
         while True:
             gang = None if self._work is None else self._work.gang
-            step = next_step(self._wanted, gang, self._status.exited, _now_ms())
+            step = next_step(self._wanted, gang, self._status.exited, _clock_ms())
             match step:
                 case Rest():
                     return step.until_ms
@@ -208,14 +221,14 @@ class Keeper:
         work.gang = replace(work.gang, stop_by_ms=step.by_ms)
         notice = {
             "kind": step.kind,
-            "deadline_ms": step.by_ms,
+            "deadline_ms": step.by_ms + _ahead_ms(),
             "generation": self._status.generation,
         }
         try:
             replace_file(self._folder / NOTICE_FILE, json.dumps(notice).encode())
         except OSError as error:
             self._complain(error)  # The signal says as much, but for the time that is left.
-        left_s = max(0, step.by_ms - _now_ms()) / 1_000
+        left_s = max(0, step.by_ms - _clock_ms()) / 1_000
         self._say(f"told to {step.kind}: {left_s:.0f} s to save and to exit")
         self._drop(step.lost)
         processes.warn_all(each.pid for each in work.running)
@@ -282,7 +295,7 @@ class Keeper:
         note = f"rank {rank.number} on {rank.node} {how}" + (f": {words}" if words else "")
         work.failure = (processes.shell_code(code), note)
         self._say(note)
-        by_ms = _now_ms() + min(FAILURE_GRACE_MS, self._wanted.work.grace_ms)
+        by_ms = _clock_ms() + min(FAILURE_GRACE_MS, self._wanted.work.grace_ms)
         self._warn(Warn(by_ms=by_ms, kind="stop", lost=frozenset()))
 
     def _conclude(self, work: _Work) -> None:
@@ -313,7 +326,7 @@ class Keeper:
 
     def _sleep(self, until_ms: int | None) -> None:
         """Wait until something happens, and take what was written meanwhile."""
-        timeout_s = None if until_ms is None else max(0.0, until_ms / 1_000 - time.time())
+        timeout_s = None if until_ms is None else max(0.0, until_ms / 1_000 - time.monotonic())
         if self._work is not None and (self._work.gang.is_killed or self._work.is_dropping):
             timeout_s = KILL_EVERY_S
         for key, _ in self._selector.select(timeout_s):
@@ -358,7 +371,9 @@ class Keeper:
     def _look(self) -> None:
         """Read what is wanted now; what cannot be read changes nothing."""
         try:
-            self._wanted = read_wanted(self._folder) or self._wanted
+            wanted = read_wanted(self._folder)
+            if wanted is not None:
+                self._wanted, self._dues = on_own_clock(wanted, self._dues, _ahead_ms())
         except (UnreadableError, OSError) as error:
             self._say(f"what is wanted stays what it was: {error}")
 
@@ -405,11 +420,21 @@ def _free_port() -> int:
 
 
 def _soon_ms() -> int:
-    return _now_ms() + round(AGAIN_S * 1_000)
+    return _clock_ms() + round(AGAIN_S * 1_000)
 
 
 def _counted(count: int, one: str, ending: str) -> str:
     return f"{count} {one}" + (ending if count != 1 else "")
+
+
+def _clock_ms() -> int:
+    """Return the time on the clock that deadlines are judged by, which nobody sets."""
+    return int(time.monotonic() * 1_000)
+
+
+def _ahead_ms() -> int:
+    """Return how far the time of day is ahead of that clock; rounded so that none is early."""
+    return math.floor((time.time() - time.monotonic()) * 1_000)
 
 
 def _now_ms() -> int:

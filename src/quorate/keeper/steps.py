@@ -7,7 +7,8 @@ but how to save and to go on from what it saved.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from quorate.keeper.wanted import Exited, Slot, Wanted
 
@@ -87,6 +88,32 @@ def next_step(wanted: Wanted, gang: Gang | None, exited: Exited | None, now_ms: 
         kind="resize" if wanted.slots and not wanted.stands_still else "stop",
         lost=lost,
     )
+
+
+Dues = Mapping[tuple[str, int], int]
+"""When each deadline, of a lease and by the time of day, is due on a keeper's own clock."""
+
+
+def on_own_clock(wanted: Wanted, known: Dues, ahead_ms: int) -> tuple[Wanted, Dues]:
+    """Return what is wanted with deadlines on a keeper's own clock, and the dues that it has.
+
+    The time of day is ``ahead_ms`` ahead of that clock, for now: whoever sets it later changes
+    nothing about a deadline that is ``known`` already.
+    """
+    dues = {
+        (part.lease, part.stop_by_ms): known.get(
+            (part.lease, part.stop_by_ms), part.stop_by_ms - ahead_ms
+        )
+        for part in wanted.parts
+        if part.stop_by_ms is not None
+    }
+    parts = tuple(
+        part
+        if part.stop_by_ms is None
+        else replace(part, stop_by_ms=dues[part.lease, part.stop_by_ms])
+        for part in wanted.parts
+    )
+    return replace(wanted, parts=parts), dues
 
 
 def gone(wanted: Wanted, gang: Gang | None) -> tuple[str, ...]:

@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.keeper.steps import Drop, Gang, Kill, Rest, Start, Step, Warn, gone, next_step
+from quorate.keeper.steps import (
+    Drop,
+    Gang,
+    Kill,
+    Rest,
+    Start,
+    Step,
+    Warn,
+    gone,
+    next_step,
+    on_own_clock,
+)
 from quorate.keeper.wanted import Exited, Part, Slot, Wanted, Work
 
 GRACE_MS = 100
@@ -129,6 +140,24 @@ def test_what_has_exited_is_not_started_again_in_the_same_life() -> None:
     exited = Exited(life="a", code=0, note="")
     assert next_step(wanted(part("1", 0)), None, exited, 0) == Rest()
     assert next_step(wanted(part("2", 0), life="b"), None, exited, 0) == Start()
+
+
+def test_a_deadline_stays_where_it_is_when_somebody_sets_the_time_of_day() -> None:
+    hour_ms = 3_600_000
+    asked = wanted(part("1", 0, stop_by_ms=10_000), part("2", 1))
+    told, dues = on_own_clock(asked, {}, 9_000)
+    assert [each.stop_by_ms for each in told.parts] == [1_000, None]
+    for set_by_ms in (-hour_ms, hour_ms):
+        again, _ = on_own_clock(asked, dues, 9_000 + set_by_ms)
+        assert again == told
+        # One that is told later is told in the new time; it may come first, and then it counts.
+        by_ms = 9_000 + set_by_ms + 500
+        quicker = wanted(asked.parts[0], part("2", 1, stop_by_ms=by_ms))
+        sooner, more = on_own_clock(quicker, dues, 9_000 + set_by_ms)
+        assert [each.stop_by_ms for each in sooner.parts] == [1_000, 500]
+        assert next_step(sooner, gang(0, 1, stop_by_ms=1_000), None, 499) == Rest(500)
+        assert next_step(sooner, gang(0, 1, stop_by_ms=1_000), None, 500) == Kill()
+        assert set(more) == {("1", 10_000), ("2", by_ms)}
 
 
 def test_a_lease_has_gone_when_nothing_runs_on_its_slots() -> None:
