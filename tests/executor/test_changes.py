@@ -18,13 +18,13 @@ import pytest
 
 from quorate.adapters.exec_local import LocalExecutor
 from quorate.adapters.keepers import HOME, KEEPER_LOG, KEEPER_LOG_BYTES_MAX, LIVE
-from quorate.keeper.main import LOSSES_MAX
+from quorate.keeper.main import LOSSES_MAX, UNDISTURBED_MS
 from quorate.keeper.wanted import OUTPUT, POKE_FIFO, STATUS_FILE, WANTED_FILE, read_status
 from quorate.model.events import EndReason, Role, StartReason
 from quorate.ports.errors import WorkFolderError
 from quorate.ports.executor import EndLease, FenceNode, LeaseGone, RunExited, StopLease
 from quorate.testing.leases import lease_started
-from tests.executor.room import PROCESSES, Room, environ, is_alive, room, sweep
+from tests.executor.room import PROCESSES, WAIT_S, Room, environ, is_alive, room, sweep
 
 WAITING = ("sh", "-c", "echo up $QUORATE_GENERATION $RANK/$WORLD_SIZE; exec sleep 1000")
 STUBBORN = ("sh", "-c", "trap '' TERM; echo up $RANK; while :; do sleep 0.05; done")
@@ -234,6 +234,24 @@ def test_work_whose_keeper_is_killed_goes_on_from_its_checkpoint_three_times(pla
         "its work was lost 4 times together with its keeper; look at the machine",
     )
     assert not place.ranks("r")
+
+
+def test_losses_are_forgotten_after_an_hour_of_undisturbed_work(place: Room) -> None:
+    place.launch("r", *WAITING)
+    for generation, losses in ((1, 1), (2, 2), (3, 1)):
+        place.said("r", f"up {generation} 0/1")
+        (keeper,) = place.keepers("r")
+        os.kill(keeper, signal.SIGSTOP)
+        path = place.home("r") / STATUS_FILE
+        status = json.loads(path.read_text())
+        assert abs(status["since_ms"] / 1_000 - time.time()) < WAIT_S
+        if generation == 3:
+            path.write_text(json.dumps(status | {"since_ms": status["since_ms"] - UNDISTURBED_MS}))
+        os.kill(keeper, signal.SIGKILL)
+        place.said("r", f"up {generation + 1} 0/1")
+        found = read_status(place.home("r"))
+        assert found is not None
+        assert found.losses == losses
 
 
 def test_what_has_cleared_its_environment_does_not_outlive_a_killed_keeper(place: Room) -> None:

@@ -48,6 +48,8 @@ from quorate.runtime import DONE_FILE, NOTICE_FILE
 
 LOSSES_MAX: Final = 3
 """How often work is started anew whose keeper was killed, before the run fails."""
+UNDISTURBED_MS: Final = 3_600_000
+"""Work that went on for so long has overcome what it lost before."""
 CODE_LOST: Final = 137
 FAILURE_GRACE_MS: Final = 10_000
 """How long the others get at most when one process has failed: nothing comes of their work."""
@@ -163,7 +165,7 @@ class Keeper:
             self._say("the machine was started anew, and so is the work")
             self._status = replace(status, slots=())
             return
-        losses = status.losses + 1
+        losses = 1 if was_undisturbed(status, _now_ms()) else status.losses + 1
         if losses > LOSSES_MAX:
             note = f"its work was lost {losses} times together with its keeper; look at the machine"
             exited = Exited(life=status.life, code=CODE_LOST, note=note)
@@ -181,6 +183,7 @@ class Keeper:
             boot=sessions.boot_id(),
             generation=generation,
             losses=losses,
+            since_ms=_now_ms(),
             slots=wanted.slots,
         )
         try:
@@ -396,6 +399,11 @@ class Keeper:
             # Whoever ends a session, or a service, does not end the work it has started. Not
             # ignored, which the work would inherit.
             signal.signal(unheard, lambda *_: None)
+
+
+def was_undisturbed(status: Status, now_ms: int) -> bool:
+    """Return whether work that is lost now went on for so long that earlier losses do not count."""
+    return status.since_ms > 0 and now_ms - status.since_ms >= UNDISTURBED_MS
 
 
 def notify(folder: Path) -> None:

@@ -108,13 +108,15 @@ class Status:
 
     ``slots`` are those with work on them, empty when there is none; ``boot`` is the start of the
     machine they belong to. ``generation`` counts the starts of the processes, ``losses`` how often
-    they were lost together with their keeper in this ``life``.
+    they were lost together with their keeper in this ``life``. ``since_ms`` is when they started
+    last; 0 where that is not known.
     """
 
     life: str = ""
     boot: str = ""
     generation: int = 0
     losses: int = 0
+    since_ms: int = 0
     slots: tuple[Slot, ...] = ()
     exited: Exited | None = None
     gone: tuple[str, ...] = ()
