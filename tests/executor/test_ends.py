@@ -115,6 +115,8 @@ def test_work_that_fails_names_its_rank_and_how(
     found = place.exited("r")
     assert (found.code, found.note) == (code, f"rank 0 on n1 {words}")
     assert not place.ranks("r")
+    # Nobody is left who could be told.
+    assert not any("told to" in line for line in place.lines("r"))
 
 
 def test_the_others_are_told_to_stop_when_one_process_fails(place: Room) -> None:

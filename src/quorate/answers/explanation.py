@@ -36,6 +36,8 @@ def explanation_lines(
         lines.append(
             f"  the ledger still says {found.recorded_phase}; record the change: quorate tick"
         )
+    if found.note:
+        lines.append(f"  because: {found.note}")
     if found.phase is not Phase.PENDING:
         return [*lines, *ordeals]
     if found.queue_position is not None:

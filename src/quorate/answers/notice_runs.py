@@ -226,8 +226,8 @@ def _failed(seq: int, event: RunEnded, known: Known) -> Told:
         kind=NoticeKind.RUN_FAILED,
         **_about(event.run, known),
         text=(
-            f"run/{event.run} failed{note}. It is over and holds nothing. What happened to it: "
-            f"quorate ledger log --run {event.run}"
+            f"run/{event.run} failed{note}. It is over and holds nothing. What it wrote: "
+            f"quorate logs {event.run}. What happened to it: quorate ledger log --run {event.run}"
         ),
         facts={"outcome": event.outcome.value, "note": event.note},
     )

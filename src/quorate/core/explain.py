@@ -47,7 +47,7 @@ class Explanation:
     the run came to where it is: submitted, started or ended. ``refusal``, since when it is for this
     reason, and the queue position (from 1) are there while it waits, and ``reservation`` where it
     was promised a start. ``standing`` is why it has that position, and ``quotas`` are the hard ones
-    in its way. ``ordeals`` are the conflicts it entered or was cut by.
+    in its way. ``ordeals`` are the conflicts it entered or was cut by. ``note`` says why it failed.
     """
 
     run: str
@@ -63,6 +63,7 @@ class Explanation:
     reservation: ReservationRecord | None = None
     ordeals: tuple[Ordeal, ...] = ()
     remedies: tuple[Remedy, ...] = ()
+    note: str = ""
 
 
 def explain(view: StateView, run_name: str, now_ms: int) -> Explanation | Refusal:
@@ -86,6 +87,7 @@ def explain(view: StateView, run_name: str, now_ms: int) -> Explanation | Refusa
             recorded_phase=record.phase,
             since_ms=_since_ms(current),
             ordeals=ordeals,
+            note=current.note if current.phase is Phase.FAILED else "",
         )
     refusal = _refusal_now(settled, current, now_ms)
     promised = current.reservation

@@ -232,7 +232,8 @@ class Keeper:
         except OSError as error:
             self._complain(error)  # The signal says as much, but for the time that is left.
         left_s = max(0, step.by_ms - _clock_ms()) / 1_000
-        self._say(f"told to {step.kind}: {left_s:.0f} s to save and to exit")
+        if work.running:
+            self._say(f"told to {step.kind}: {left_s:.0f} s to save and to exit")
         self._drop(step.lost)
         processes.warn_all(each.pid for each in work.running)
 

@@ -91,6 +91,7 @@ def test_a_run_that_fails_is_told_with_its_note() -> None:
     found = only(engine, NoticeKind.RUN_FAILED)
     assert found.text.startswith("run/train failed: exit code 3.")
     assert found.facts == {"outcome": "Failed", "note": "exit code 3"}
+    assert "What it wrote: quorate logs train." in found.text
 
 
 def test_a_lottery_is_told_to_who_enters_and_then_to_who_lost_and_who_won() -> None:

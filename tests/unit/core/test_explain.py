@@ -10,8 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from quorate.answers.explanation import explanation_lines
 from quorate.core import budget_remedies, end_remedies, quota_remedies, run_remedies
-from quorate.core.commands import Apply, Cancel, Command, Complete, Decision, Submit, UpdateOwner
+from quorate.core.commands import (
+    Apply,
+    Cancel,
+    Command,
+    Complete,
+    Decision,
+    Fail,
+    Submit,
+    UpdateOwner,
+)
 from quorate.core.decide import decide
 from quorate.core.explain import Explanation, Remedy, RemedyKind, explain
 from quorate.core.remedy import Trials
@@ -169,6 +179,15 @@ def test_ended_run_says_how_and_since_when() -> None:
     give(state, Complete("r"), NOW_MS + 10)
     found = explained(state, "r", NOW_MS + 20)
     assert (found.phase, found.since_ms, found.remedies) == (Phase.COMPLETED, NOW_MS + 10, ())
+
+
+def test_failed_run_says_why() -> None:
+    state = world(nodes=SMALL, budgets=[RICH])
+    give(state, Submit(run("r", 8)))
+    give(state, Fail("r", "rank 0 on n1 exited with code 3: no", has_gone=True), NOW_MS + 10)
+    found = explained(state, "r", NOW_MS + 20)
+    assert (found.phase, found.note) == (Phase.FAILED, "rank 0 on n1 exited with code 3: no")
+    assert explanation_lines(found, NOW_MS + 20, [])[1:] == [f"  because: {found.note}"]
 
 
 def test_waiting_run_has_its_place_and_the_refusal_of_this_instant() -> None:
