@@ -36,10 +36,8 @@ def explanation_lines(
         lines.append(
             f"  the ledger still says {found.recorded_phase}; record the change: quorate tick"
         )
-    if found.note:
-        lines.append(f"  because: {found.note}")
     if found.phase is not Phase.PENDING:
-        return [*lines, *ordeals]
+        return [*lines, *_cause_lines(found), *ordeals]
     if found.queue_position is not None:
         lines.append(f"  number {found.queue_position} of {found.queue_length} in the queue")
     if found.standing is not None:
@@ -59,6 +57,10 @@ def explanation_lines(
     for remedy in found.remedies:
         lines += remedy_lines(remedy.effect, commands(remedy, prefix))
     return lines
+
+
+def _cause_lines(found: Explanation) -> list[str]:
+    return [f"  because: {found.note}"] if found.note else []
 
 
 def remedy_lines(effect: str, typed: Iterable[Sequence[str]]) -> list[str]:
