@@ -30,7 +30,7 @@ from tests.service.serving import new_ledger, serving
 from tests.service.test_crashes import _CLI, ROOT, _free_port
 from tests.service.worlds import run_tree
 
-KILLS = 15
+KILLS = 10
 STEADY = 4
 AGAIN_S = 0.02
 WHOLE_S = 150.0

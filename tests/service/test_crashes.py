@@ -28,7 +28,7 @@ from tests.service.crashing import DEATHS, IN_COMMIT, PLACES, Instant
 from tests.service.serving import new_ledger, serving
 from tests.service.worlds import run_tree
 
-KILLS = 12
+KILLS = 10
 SUBMITTERS = 6
 AGAIN_S = 0.02
 WHOLE_S = 120.0

@@ -25,12 +25,14 @@ from quorate.service.grpc_codec import (
 )
 from quorate.service.grpc_protocol import message_class
 from quorate.service.grpc_schema import Method, name_of, schema
+from tests.oracles.effort import examples
 from tests.service.structs import structs, trees, values
 
 METHODS = {method.operation.name: method for method in schema().methods}
 
 
 @pytest.mark.parametrize("name", schema().structs)
+@examples(0.15)
 @given(data=st.data())
 def test_a_message_carries_all_of_a_struct(name: str, data: st.DataObject) -> None:
     struct = schema().structs[name]

@@ -34,7 +34,7 @@ from tests.service.structs import Drawn, structs, texts, trees, values
 from tests.service.worlds import run_tree, small_ledger
 
 TOKENS: Final = (*CALLERS, "admin", "admin", "user")
-EXAMPLES: Final = max(15, settings().max_examples // 3)
+EXAMPLES: Final = max(15, settings().max_examples // 6)
 """Of each of many methods."""
 READ_MAX: Final = 5
 WATCH_S: Final = 0.2

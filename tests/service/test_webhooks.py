@@ -25,7 +25,7 @@ from tests.service.serving import Served, new_ledger
 from tests.service.test_crashes import _free_port, _prepared
 from tests.service.worlds import run_tree
 
-KILLS = 10
+KILLS = 4
 _CLI = "from quorate.cli.main import run; run()"
 
 
