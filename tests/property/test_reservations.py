@@ -110,7 +110,7 @@ class Play:
             ]
             due_ms = next_due_ms(self.state, has_executor=self.has_executor, after_ms=seen_ms)
             if ends and min(ends)[0] <= min(at_ms, at_ms if due_ms is None else due_ms):
-                self.do(Complete(min(ends)[1]), min(ends)[0])
+                self.do(Complete(min(ends)[1], has_gone=True), min(ends)[0])
             elif due_ms is not None and due_ms <= at_ms:
                 seen_ms = max(due_ms, self.state.at_ms)
                 self.do(Tick(), due_ms)
@@ -121,7 +121,7 @@ class Play:
         """End what has taken its time, one after the other, and tick."""
         for name, record in list(self.state.runs.items()):
             if record.leases and _end_ms(record.since_ms, record.spec) == at_ms:
-                self.do(Complete(name), at_ms)
+                self.do(Complete(name, has_gone=True), at_ms)
         self.do(Tick(), at_ms)
 
 
