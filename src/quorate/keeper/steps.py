@@ -97,8 +97,8 @@ Dues = Mapping[tuple[str, int], int]
 def on_own_clock(wanted: Wanted, known: Dues, ahead_ms: int) -> tuple[Wanted, Dues]:
     """Return what is wanted with deadlines on a keeper's own clock, and the dues that it has.
 
-    The time of day is ``ahead_ms`` ahead of that clock, for now: whoever sets it later changes
-    nothing about a deadline that is ``known`` already.
+    The time of day is ``ahead_ms`` ahead of that clock as this is read: whoever sets it afterwards
+    changes nothing about a deadline that is ``known`` already.
     """
     dues = {
         (part.lease, part.stop_by_ms): known.get(

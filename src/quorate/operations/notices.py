@@ -6,7 +6,7 @@ runs there. Admins and auditors are told everything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 from quorate.answers.exits import UNKNOWN_NAME, CommandError, Exit
@@ -17,6 +17,7 @@ from quorate.model.view import StateView
 from quorate.operations.answer import Answer
 from quorate.operations.asked_notices import ListNotices, WatchNotices
 from quorate.operations.caller import Caller, Role
+from quorate.operations.cursor import Cursor, cursor_at
 from quorate.operations.desk import Desk
 from quorate.operations.operation import Operation
 from quorate.operations.recent import Page, Recent
@@ -134,7 +135,8 @@ def _last(recent: Recent, wanted: Wanted, limit: int) -> tuple[list[Notice], int
 
 def _first_from(recent: Recent, wanted: Wanted, first: int, limit: int) -> tuple[list[Notice], int]:
     """Return the first ``limit`` notices from an event on, and the event to go on from."""
-    reading = NoticeReading(recent, lambda: wanted.view, wanted.caller, wanted.asked, first - 1)
+    place = Cursor(recent, lambda: wanted.view, first - 1)
+    reading = NoticeReading(place, wanted.caller, wanted.asked)
     found: list[Notice] = []
     looked_to = first - 1 + LOOKED_AT_MAX
     while reading.is_behind and len(found) < limit and reading.cursor < looked_to:
@@ -143,32 +145,25 @@ def _first_from(recent: Recent, wanted: Wanted, first: int, limit: int) -> tuple
 
 
 class NoticeReading:
-    """Reads on from ``cursor``, the sequence of the last event that was looked at.
+    """Reads notices on from a place in the ledger, for ``caller``.
 
-    ``view`` returns the state, which must be at least as new as the blocks that are read. All
-    notices of an event are told together, so that the cursor says which were.
+    All notices of an event are told together, so that the cursor says which were.
     """
 
-    def __init__(
-        self,
-        recent: Recent,
-        view: Callable[[], StateView],
-        caller: Caller,
-        asked: WatchNotices,
-        cursor: int,
-    ) -> None:
-        self._recent = recent
-        self._view = view
+    def __init__(self, place: Cursor, caller: Caller, asked: WatchNotices) -> None:
+        self._place = place
         self._caller = caller
         self._asked = asked
-        self.cursor = cursor
-        # Where the next event is or will be; found on the first reading.
-        self._height = 0
+
+    @property
+    def cursor(self) -> int:
+        """The sequence of the last event that was looked at."""
+        return self._place.seq
 
     @property
     def is_behind(self) -> bool:
         """Whether there is more to read at once; otherwise wait until something is recorded."""
-        return self.cursor < self._end()
+        return self._place.is_behind
 
     def read(self, limit: int) -> list[tuple[int, dict[str, Any]]]:
         """Return the next notices for programs, with the sequences of their events."""
@@ -180,50 +175,25 @@ class NoticeReading:
         An empty list does not mean the end, which ``is_behind`` tells.
         """
         assert limit > 0, limit
-        wanted = Wanted(self._view(), self._caller, self._asked)
+        place = self._place
+        wanted = Wanted(place.view(), self._caller, self._asked)
         found: list[Notice] = []
-        end = self._end()
-        last = self.cursor + WATCHED_AT_MAX
-        while self.cursor < min(end, last) and len(found) < limit:
-            page = self._page()
+        end, last = place.end(), place.seq + WATCHED_AT_MAX
+        while place.seq < min(end, last) and len(found) < limit:
+            page = place.page()
             for notice in wanted.of(page):
-                if notice.seq <= self.cursor:
+                if notice.seq <= place.seq:
                     continue
                 if len(found) >= limit and notice.seq != found[-1].seq:
-                    self.cursor = notice.seq - 1
+                    place.seq = notice.seq - 1
                     return found
                 found.append(notice)
-            self.cursor = min(page.head.seq, end)
+            place.seq = min(page.head.seq, end)
         return found
-
-    def _end(self) -> int:
-        """Return how far can be read: what the state does not know yet cannot be told."""
-        return min(self._recent.head().seq, self._view().seq)
-
-    def _page(self) -> Page:
-        """Return the block that holds the next event, which is there."""
-        if self._height == 0:
-            self._height = self._recent.height_of(self.cursor + 1)
-        page = self._recent.page(self._height)
-        if page.head.seq <= self.cursor:
-            self._height += 1
-            page = self._recent.page(self._height)
-        return page
 
 
 def watch_notices(desk: Desk, asked: WatchNotices, operation: Operation) -> NoticeReading:
     """Return what reads on from the event that was asked for, or from now on."""
     del operation
     Wanted(desk.recorded, desk.caller, asked).check()
-    end = desk.engine.head.seq
-    if asked.first is not None and asked.first > end + 1:
-        raise CommandError(
-            Exit.REFUSED,
-            f"from: the ledger ends at sequence {end}, so {asked.first} is not next; "
-            f"ask from {end + 1} at most, or without it for what is recorded from now on",
-            fault="stale-cursor",
-        )
-    cursor = end if asked.first is None else asked.first - 1
-    recent = Recent(desk.store) if desk.recent is None else desk.recent
-    engine = desk.engine
-    return NoticeReading(recent, lambda: engine.view, desk.caller, asked, cursor)
+    return NoticeReading(cursor_at(desk, asked.first), desk.caller, asked)

@@ -16,7 +16,7 @@ from quorate.ports.executor import EndLease, FenceNode, Order, StartLease, StopL
 from quorate.testing.leases import lease_started, start_lease
 from quorate.testing.world import run
 
-ROOT = Path("/work")
+ROOT = Path("/srv/jobs")
 SPEC = run("r", 1, command=("train",), nonce="n")
 OTHER = run("r", 1, command=("train",), nonce="other")
 BARE = run("bare", 1)
@@ -59,7 +59,7 @@ def test_a_run_is_told_its_work_and_its_slots() -> None:
     assert asked.life == "n/r/0"
     assert asked.slots == (("n1", 1), ("n1", 3))
     assert asked.work.command == ("train",)
-    assert asked.work.working_dir == "/work/runs/r/home"
+    assert asked.work.working_dir == "/srv/jobs/runs/r/home"
     assert found.runs() == ["r"]
     assert found.any_lease("r") == "r/0"
 

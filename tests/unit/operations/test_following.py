@@ -19,7 +19,8 @@ from quorate.model.events import OwnerApplied
 from quorate.model.specs import Owner
 from quorate.operations.asked_ledger import WatchEvents
 from quorate.operations.caller import Caller
-from quorate.operations.following import LOOKED_AT_MAX, Follower, follow
+from quorate.operations.cursor import Cursor
+from quorate.operations.following import LOOKED_AT_MAX, Follower, watch_events
 from quorate.operations.recent import Recent
 from quorate.operations.table import OPERATIONS
 from quorate.operations.visible_events import Sight
@@ -62,14 +63,14 @@ def visible(engine: Engine, caller: Caller) -> list[tuple[int, object]]:
 
 @by_caller
 def test_everybody_is_told_what_is_theirs_and_everybodys(caller: Caller) -> None:
-    follower = follow(desk_for(caller), WATCH, WatchEvents(first=1))
+    follower = watch_events(desk_for(caller), WatchEvents(first=1), WATCH)
     assert told(follower) == list(SEEN[caller.actor])
     assert follower.cursor == max(SEEN["root"])
 
 
 def test_without_a_sequence_only_what_is_new_is_told() -> None:
     engine = engine_at_work()
-    follower = follow(desk_for(ADMIN, engine), WATCH, WatchEvents())
+    follower = watch_events(desk_for(ADMIN, engine), WatchEvents(), WATCH)
     assert not follower.is_behind
     assert follower.read(10) == []
     engine.execute(Complete("of-team"), actor="root")
@@ -79,7 +80,7 @@ def test_without_a_sequence_only_what_is_new_is_told() -> None:
 def test_a_run_a_pool_and_reservations_are_followed_alone() -> None:
     def seen(**chosen: object) -> list[int]:
         asked = WatchEvents(first=1, **chosen)  # type: ignore[arg-type]
-        return told(follow(desk_for(ADMIN), WATCH, asked))
+        return told(watch_events(desk_for(ADMIN), asked, WATCH))
 
     assert seen(run="run/lab-waits") == [14, 15, 16, 26, 27]
     assert seen(run="of-other") == [12, 13, 21, 22, 23, 24, 25, 28]
@@ -99,12 +100,12 @@ def test_a_run_a_pool_and_reservations_are_followed_alone() -> None:
 )
 def test_what_cannot_be_followed_is_refused(caller: Caller, asked: WatchEvents, fault: str) -> None:
     with pytest.raises(CommandError) as raised:
-        follow(desk_for(caller), WATCH, asked)
+        watch_events(desk_for(caller), asked, WATCH)
     assert raised.value.fault == fault
 
 
 def test_the_next_event_can_be_asked_for_before_it_is_there() -> None:
-    follower = follow(desk_for(ADMIN), WATCH, WatchEvents(first=30))
+    follower = watch_events(desk_for(ADMIN), WatchEvents(first=30), WATCH)
     assert follower.read(5) == []
 
 
@@ -114,7 +115,7 @@ def test_hidden_events_hold_up_nobody_for_long() -> None:
     hidden = seal(first.head, [other] * (LOOKED_AT_MAX + 1))
     state, head = replay([first, hidden])
     recent = Recent(MemoryStore([first, hidden]))
-    follower = Follower(recent, lambda: state, OF_LAB, Watched(), first.head.seq)
+    follower = Follower(Cursor(recent, lambda: state, first.head.seq), OF_LAB, Watched())
     assert follower.read(1) == []
     assert follower.is_behind
     assert follower.cursor == first.head.seq + LOOKED_AT_MAX
@@ -126,7 +127,7 @@ def test_what_the_state_does_not_know_yet_waits() -> None:
     engine = engine_at_work()
     state, head = replay(engine.store.blocks())
     engine.execute(Submit(run("later", 1, "other")), actor="eve")
-    follower = Follower(Recent(engine.store), lambda: state, OF_OTHER, Watched(), head.seq)
+    follower = Follower(Cursor(Recent(engine.store), lambda: state, head.seq), OF_OTHER, Watched())
     assert (follower.is_behind, follower.read(10)) == (False, [])
 
 
@@ -145,7 +146,7 @@ def test_any_reading_tells_every_visible_event_once_in_order(
     recent = Recent(engine.store, events_max)
 
     def new(cursor: int) -> Follower:
-        return Follower(recent, lambda: engine.view, caller, Watched(), cursor)
+        return Follower(Cursor(recent, lambda: engine.view, cursor), caller, Watched())
 
     follower, found = new(first - 1), []
     for number in range(data.draw(st.integers(0, 12), label="steps")):
@@ -158,7 +159,7 @@ def test_any_reading_tells_every_visible_event_once_in_order(
                 follower = new(follower.cursor)
             case "pass by":
                 # Others read too, elsewhere: what is kept for all serves none of them wrongly.
-                Follower(recent, lambda: engine.view, OF_NONE, Watched(), 0).read(3)
+                Follower(Cursor(recent, lambda: engine.view, 0), OF_NONE, Watched()).read(3)
             case _:
                 limit = data.draw(st.integers(1, 7), label="limit")
                 read = follower.read(limit)

@@ -10,11 +10,10 @@ from msgspec import Struct
 from quorate.answers.exits import CommandError
 from quorate.operations import asked as ask
 from quorate.operations import asked_fleet, asked_ledger, asked_looking, asked_money, asked_service
-from quorate.operations.answering import answer
+from quorate.operations.answering import answer, check_role
 from quorate.operations.caller import Caller
 from quorate.operations.desk import Desk
-from quorate.operations.following import follow
-from quorate.operations.operation import Effect
+from quorate.operations.operation import Effect, Operation
 from quorate.operations.table import OPERATIONS
 from tests.unit.operations.test_sight import run_tree
 from tests.unit.operations.two_tenants import ADMIN, MANAGER, OF_TENANT, USER, TwoTenants
@@ -113,10 +112,18 @@ def world() -> TwoTenants:
     return TwoTenants()
 
 
+def ask_it(desk: Desk, operation: Operation, asked: Struct) -> object:
+    """Return the answer, or what reads on for somebody who watches."""
+    if operation.effect is not Effect.STREAM:
+        return answer(desk, operation, asked)
+    check_role(desk.caller, operation)
+    found: object = operation.handle()(desk, asked, operation)
+    return found
+
+
 def refused(world: TwoTenants, caller: Caller, name: str, asked: Struct) -> CommandError:
     """Return why ``caller`` is refused; nothing was recorded."""
     before, operation = world.engine.head, OPERATIONS[name]
-    ask_it = follow if operation.effect is Effect.STREAM else answer
     with pytest.raises(CommandError) as caught:
         ask_it(Desk(world.engine, caller), operation, asked)
     assert world.engine.head == before

@@ -60,7 +60,7 @@ def hear(peer: socket.socket) -> tuple[float, bool]:
 def average(
     gradient: float, peers: list[socket.socket], world: runtime.World
 ) -> tuple[float, bool]:
-    """Return the mean of everybody's gradients, and whether this step is the last for now."""
+    """Return the mean of everybody's gradients, and whether all are to stop after this step."""
     if world.rank > 0:
         peers[0].sendall(WORD.pack(gradient, 0))
         return hear(peers[0])

@@ -1,0 +1,65 @@
+"""A place in the ledger from which somebody reads on: a cursor, which is a sequence.
+
+Nothing waits anywhere for whoever follows. The cursor alone says where they are, so it can be taken
+up again later, by another process, after any pause: no event is left out and none is told twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from quorate.answers.exits import CommandError, Exit
+from quorate.model.view import StateView
+from quorate.operations.desk import Desk
+from quorate.operations.recent import Page, Recent
+
+
+class Cursor:
+    """``seq`` is the sequence of the last event that was looked at.
+
+    ``view`` returns the state, which must be at least as new as the blocks that are read.
+    """
+
+    def __init__(self, recent: Recent, view: Callable[[], StateView], seq: int) -> None:
+        self._recent = recent
+        self.view = view
+        self.seq = seq
+        # Where the next event is or will be; found on the first reading.
+        self._height = 0
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is more to read at once; otherwise wait until something is recorded."""
+        return self.seq < self.end()
+
+    def end(self) -> int:
+        """Return how far can be read: what the state does not know yet cannot be judged."""
+        return min(self._recent.head().seq, self.view().seq)
+
+    def page(self) -> Page:
+        """Return the block that holds the next event, which is there."""
+        if self._height == 0:
+            self._height = self._recent.height_of(self.seq + 1)
+        page = self._recent.page(self._height)
+        if page.head.seq <= self.seq:
+            self._height += 1
+            page = self._recent.page(self._height)
+        return page
+
+
+def cursor_at(desk: Desk, first: int | None) -> Cursor:
+    """Return the place before event ``first``, or the end of the ledger.
+
+    Raises ``CommandError`` when the ledger has not come as far.
+    """
+    end = desk.engine.head.seq
+    if first is not None and first > end + 1:
+        raise CommandError(
+            Exit.REFUSED,
+            f"from: the ledger ends at sequence {end}, so {first} is not next; "
+            f"ask from {end + 1} at most, or without it for what is recorded from now on",
+            fault="stale-cursor",
+        )
+    recent = Recent(desk.store) if desk.recent is None else desk.recent
+    engine = desk.engine
+    return Cursor(recent, lambda: engine.view, end if first is None else first - 1)
