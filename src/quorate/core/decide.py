@@ -169,6 +169,8 @@ def _give_out(scribe: Scribe) -> None:
         stop_delaying(scribe)
         settle_spares(scribe)
         replan(scribe, changed=changed)
+        # A promise that was moved may hold less now, which is left to those that are slow to stop.
+        settle_holds(scribe)
         if len(scribe.events) == written:
             break  # Nobody has moved, so nobody has made room for another.
     if changed or scribe.events:

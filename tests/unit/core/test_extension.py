@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from quorate.core.commands import Submit
+from quorate.core.commands import Submit, Tick
 from quorate.core.decide import decide
 from quorate.core.holds import extension_ms, may_still_pay
 from quorate.model.amounts import HOLD_QUANTUM_MS, HOUR_MS
 from quorate.model.apply import apply_all
-from quorate.model.events import BudgetApplied
+from quorate.model.events import BudgetApplied, Event, ReservationMoved
 from quorate.model.records import Lease
 from quorate.model.specs import Budget
 from quorate.model.state import State
@@ -78,3 +78,23 @@ def test_an_envelope_that_left_its_budget_extends_nothing() -> None:
     change(state, budget("b", "team", envelope("other", 8)))
     assert not may_still_pay(state, lease)
     assert extension_ms(state, lease, lease.hold_ends_ms) == 0
+
+
+def test_what_a_moved_promise_lets_go_is_held_at_once_for_who_is_slow_to_stop() -> None:
+    closes_ms = NOW_MS + 4 * HOUR_MS
+    line = envelope("e", 3, gpu_ms_max=3 * 4 * HOUR_MS, end_ms=closes_ms)
+    state = world(nodes=fleet({"A": 8}), budgets=[budget("b", "team", line)])
+    for name in ("r", "promised"):
+        submit = Submit(run(name, 3, expected_duration_ms=HOUR_MS))
+        apply_all(state, decide(state, submit, now_ms=NOW_MS, actor="test").events)
+    late_ms = closes_ms - HOUR_MS
+
+    def tick() -> list[Event]:
+        decided = decide(state, Tick(), now_ms=late_ms, actor="test", has_executor=True)
+        apply_all(state, decided.events)
+        return list(decided.events)
+
+    assert any(isinstance(event, ReservationMoved) for event in tick())
+    assert state.leases["r/0"].ending is not None
+    assert state.leases["r/0"].hold_ends_ms > late_ms
+    assert tick() == []
