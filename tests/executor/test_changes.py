@@ -500,10 +500,10 @@ def test_a_stop_that_was_ordered_last_is_told_before_the_service_ends(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with room(tmp_path / "work") as place, caplog.at_level(logging.INFO):
-        lease = place.launch("r", *WAITING)
+        lease = place.launch("r", *STUBBORN)
         place.launch("s", *WAITING)
         place.said("r", "up")
-        place.stop(lease, within_s=5)
+        place.stop(lease, within_s=2)
         place.executor.close()
         assert "2 runs go on working" in caplog.text
         place.until(lambda: not place.ranks("r"), "it goes without the service")
