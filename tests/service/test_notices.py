@@ -69,8 +69,8 @@ def test_the_command_line_follows(stage: Stage, tmp_path: Path) -> None:
     assert following.stdout is not None
     try:
         submit(stage.user, "by-hand")
-        told = (json.loads(line)["run"] for line in following.stdout)
-        assert "by-hand" in told
+        is_told = any(json.loads(line)["run"] == "by-hand" for line in following.stdout)
     finally:
         following.terminate()
-        finish(following)
+        said = finish(following)
+    assert is_told, said
