@@ -1,16 +1,11 @@
 """A daemon with real jobs that kills itself at a chosen instant, and is started again.
 
-Run as ``python -m tests.executor.crashing LEDGER PORT INSTANT LIVES``. Each life is a process of
-its own, forked from this one, which has imported everything and holds nothing open. Where it died
-is noted in ``deaths.txt`` beside the ledger. The last life is spared: it ends when the whole group
-of processes is sent SIGTERM.
+Run as ``python -m tests.executor.crashing LEDGER PORT INSTANT LIVES``: see ``tests.service.lives``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,8 +25,8 @@ from quorate.model.events import LeaseEnded, LeaseEnding, LeaseStarted
 from quorate.ports.executor import LeaseGone, Order, Report, RunExited
 from quorate.service.config import configured
 from quorate.service.daemon import Daemon, Extras
+from tests.service.lives import die, supervise
 
-DEATHS: Final = "deaths.txt"
 PASSED_MAX: Final = 3
 """How many chances to die are let pass, at most, so that each life has done something."""
 
@@ -81,9 +76,7 @@ class Doom:
             return
         self.passed -= 1
         if self.passed < 0:
-            with (self.folder / DEATHS).open("a", encoding="utf-8") as deaths:
-                deaths.write(f"{place}\n")
-            os.kill(os.getpid(), signal.SIGKILL)
+            die(self.folder, place)
 
 
 class DoomedStore(SqliteStore):
@@ -164,33 +157,16 @@ def _live(ledger: Path, port: int, doom: Doom) -> None:
         runner.run(daemon.run(lambda *_: None))
 
 
-def _life(ledger: Path, port: int, doom: Doom) -> int:
-    """Return how a life ended, as ``subprocess`` tells it."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            _live(ledger, port, doom)
-            code = 0
-        finally:
-            sys.stderr.flush()
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
 def main(ledger: Path, port: int, instant: Instant, lives: int) -> int:
     """Return 0 when every life but the last was ended by SIGKILL, and that one cleanly."""
-    # The group is told to stop; the one that serves has a handler of its own.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     rng = Random(str(instant))
     places = PLACES[instant]
-    for number in range(lives):
-        doom = Doom(ledger.parent, places[number % len(places)], rng.randint(0, PASSED_MAX))
-        code = _life(ledger, port, doom)
-        if code != -signal.SIGKILL:
-            sys.stderr.write(f"life {number} ended by {code}\n")
-            return 1
-    return _life(ledger, port, Doom(ledger.parent, "nowhere", 0))
+    dooms = (
+        Doom(ledger.parent, places[number % len(places)], rng.randint(0, PASSED_MAX))
+        for number in range(lives)
+    )
+    spared = Doom(ledger.parent, "nowhere", 0)
+    return supervise(lambda doom: _live(ledger, port, doom), dooms, spared)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -22,12 +18,9 @@ from quorate.adapters.store_sqlite import SqliteStore
 from quorate.loop.engine import Engine
 from quorate.model.records import TERMINAL, Phase
 from quorate.runtime import FOLDER
-from quorate.service.opening import first_token, open_ledger
-from tests.executor.crashing import DEATHS, PLACES, Instant
+from tests.executor.crashing import PLACES, Instant
 from tests.executor.room import environ, sweep
-from tests.service.conftest import documents_of
-from tests.service.serving import new_ledger, serving
-from tests.service.test_crashes import _CLI, ROOT, _free_port
+from tests.service.lives import crashing, deaths, end, free_port, prepared, verify
 from tests.service.worlds import run_tree
 
 KILLS = 10
@@ -110,44 +103,13 @@ class Load:
         return {each["metadata"]["name"]: each["status"]["phase"] for each in items}
 
 
-def deaths(folder: Path) -> list[str]:
-    """Return where each life ended."""
-    path = folder / DEATHS
-    return path.read_text(encoding="utf-8").split() if path.exists() else []
-
-
 @contextmanager
-def crashing(ledger: Path, port: int, instant: Instant) -> Iterator[subprocess.Popen[bytes]]:
-    words = [str(ledger), str(port), instant.value, str(KILLS)]
-    with (ledger.parent / "err.txt").open("wb") as err:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.executor.crashing", *words],
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=err,
-            stderr=err,
-            start_new_session=True,
-        )
+def swept(work: Path) -> Iterator[None]:
+    """Leave nothing at work in ``work``."""
     try:
-        yield process
+        yield
     finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait(10)
-        sweep(Path(f"{ledger}.work"))
-
-
-def prepared(folder: Path) -> tuple[Path, str]:
-    """Return a ledger with a fleet and teams, and the token of an admin."""
-    ledger = new_ledger(folder)
-    engine = open_ledger(ledger, None)
-    token = first_token(engine)
-    engine.close()
-    assert token is not None
-    with serving(ledger) as served, served.client(token) as client:
-        body = {"documents": documents_of("fleet.yaml", "teams.yaml")}
-        assert client.post("/api/v1/apply", json=body).status_code == 200
-    return ledger, token
+        sweep(work)
 
 
 def at_work(work: Path) -> tuple[Counter[str], Counter[str]]:
@@ -180,11 +142,13 @@ def test_a_service_killed_under_load_neither_loses_nor_doubles_work(
 ) -> None:
     ledger, token = prepared(tmp_path)
     work = Path(f"{ledger}.work")
-    port = _free_port()
+    port = free_port()
     headers = {"Authorization": f"Bearer {token}"}
     url = f"http://127.0.0.1:{port}"
+    words = (str(port), instant.value, str(KILLS))
     with (
-        crashing(ledger, port, instant) as process,
+        swept(work),
+        crashing("tests.executor.crashing", ledger, *words) as process,
         httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=30) as client,
     ):
         load = Load(client, tmp_path)
@@ -195,10 +159,7 @@ def test_a_service_killed_under_load_neither_loses_nor_doubles_work(
             error.add_note((tmp_path / "err.txt").read_text(encoding="utf-8")[-6_000:])
             raise
         check(load, work, instant)
-        os.killpg(process.pid, signal.SIGTERM)
-        assert process.wait(30) == 0
-        told = (tmp_path / "err.txt").read_text(encoding="utf-8")
-        assert "Traceback" not in told, told[-4_000:]
+        end(process, tmp_path)
         # Nobody serves, and they work on.
         assert at_work(work)[0] == {f"steady-{n}": 1 for n in range(STEADY)}
         check_ledger(ledger)
@@ -206,7 +167,7 @@ def test_a_service_killed_under_load_neither_loses_nor_doubles_work(
 
 def check(load: Load, work: Path, instant: Instant) -> None:
     """Compare what is there with what the jobs themselves have written down."""
-    found = deaths(load.folder)
+    found = [place for (place,) in deaths(load.folder)]
     assert len(found) == KILLS
     assert set(found) == set(PLACES[instant])
     assert load.cut_off >= KILLS // 2
@@ -237,11 +198,7 @@ def check(load: Load, work: Path, instant: Instant) -> None:
 
 def check_ledger(ledger: Path) -> None:
     """Verify the ledger, and that its open leases are those of what still works."""
-    words = ["--ledger", str(ledger), "ledger", "verify", "--deep"]
-    verified = subprocess.run(
-        [sys.executable, "-c", _CLI, *words], capture_output=True, text=True, check=False
-    )
-    assert verified.returncode == 0, verified.stdout + verified.stderr
+    verify(ledger)
     with SqliteStore.read(ledger) as store:
         view = Engine.open(store, SystemClock()).view
         running = {name for name, run in view.runs.items() if run.phase is Phase.RUNNING}

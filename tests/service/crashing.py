@@ -1,16 +1,11 @@
 """A daemon that kills itself at a chosen instant, and is started again as a supervisor would.
 
-Run as ``python -m tests.service.crashing LEDGER PORT INSTANT LIVES``. Each life is a process of its
-own, forked from this one, which has imported everything and holds nothing open. Where and with
-which block it died is noted in ``deaths.txt`` beside the ledger. The last life is spared: it ends
-when the whole group of processes is sent SIGTERM.
+Run as ``python -m tests.service.crashing LEDGER PORT INSTANT LIVES``: see ``tests.service.lives``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -31,8 +26,8 @@ from quorate.service.auth import Doorkeeper
 from quorate.service.config import configured
 from quorate.service.daemon import Daemon, Extras
 from quorate.service.office import Office
+from tests.service.lives import die, supervise
 
-DEATHS: Final = "deaths.txt"
 SNAPSHOT_EVENTS: Final = 25
 """So few that every life takes several snapshots."""
 PASSED_MAX: Final = 6
@@ -117,10 +112,7 @@ class DoomedStore(SqliteStore):
 
     def _die(self, what: bytes) -> None:
         assert self.doom is not None
-        note = f"{self.doom.instant}\t{self.doom.place}\t{what.hex()}\n"
-        with (self.path.parent / DEATHS).open("a", encoding="utf-8") as deaths:
-            deaths.write(note)
-        os.kill(os.getpid(), signal.SIGKILL)
+        die(self.path.parent, self.doom.instant, self.doom.place, what.hex())
 
 
 def _requests(block: Block) -> int:
@@ -155,38 +147,20 @@ def _live(ledger: Path, port: int, doom: Doom | None) -> None:
         runner.run(daemon.run(lambda *_: None))
 
 
-def _life(ledger: Path, port: int, doom: Doom | None) -> int:
-    """Return how a life ended, as ``subprocess`` tells it."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            _live(ledger, port, doom)
-            code = 0
-        finally:
-            sys.stderr.flush()
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
 def main(ledger: Path, port: int, instant: Instant, lives: int) -> int:
     """Return 0 when every life but the last was ended by SIGKILL, and that one cleanly."""
-    # The group is told to stop; the one that serves has a handler of its own.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     rng = Random(str(instant))
     places = PLACES[instant]
-    for number in range(lives):
-        doom = Doom(
+    dooms = (
+        Doom(
             instant,
             places[number % len(places)],
             passed=rng.randint(1, PASSED_MAX),
             in_commit_s=rng.uniform(0, IN_COMMIT_S_MAX),
         )
-        code = _life(ledger, port, doom)
-        if code != -signal.SIGKILL:
-            sys.stderr.write(f"life {number} ended by {code}\n")
-            return 1
-    return _life(ledger, port, None)
+        for number in range(lives)
+    )
+    return supervise(lambda doom: _live(ledger, port, doom), dooms, None)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
-import socket
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,58 +14,16 @@ from quorate.adapters.store_sqlite import SqliteStore
 from quorate.answers.timeline import entries
 from quorate.ledger.chain import GENESIS
 from quorate.ledger.codec import event_to_json
-from quorate.service.opening import first_token, open_ledger
 from quorate.service.reply import to_json
-from tests.service.conftest import documents_of
-from tests.service.crashing import DEATHS, IN_COMMIT, PLACES, Instant
-from tests.service.serving import new_ledger, serving
+from tests.service.crashing import IN_COMMIT, PLACES, Instant
+from tests.service.lives import crashing, deaths, free_port, prepared, verify
+from tests.service.lives import end as end_all
 from tests.service.worlds import run_tree
 
 KILLS = 10
 SUBMITTERS = 6
 AGAIN_S = 0.02
 WHOLE_S = 120.0
-ROOT = Path(__file__).resolve().parents[2]
-_CLI = "from quorate.cli.main import run; run()"
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-def _prepared(folder: Path) -> tuple[Path, str]:
-    """Return a ledger with a fleet and teams, and the token of an admin."""
-    ledger = new_ledger(folder)
-    engine = open_ledger(ledger, None)
-    token = first_token(engine)
-    engine.close()
-    assert token is not None
-    body = {"documents": documents_of("fleet.yaml", "teams.yaml")}
-    with serving(ledger) as served, served.client(token) as client:
-        assert client.post("/api/v1/apply", json=body).status_code == 200
-    return ledger, token
-
-
-@contextmanager
-def _crashing(ledger: Path, port: int, instant: Instant) -> Iterator[subprocess.Popen[bytes]]:
-    words = [str(ledger), str(port), instant.value, str(KILLS)]
-    with (ledger.parent / "err.txt").open("wb") as err:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.service.crashing", *words],
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=err,
-            stderr=err,
-            start_new_session=True,
-        )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait(10)
 
 
 @dataclass
@@ -156,15 +107,6 @@ class Crowd:
             fields = {}
 
 
-def deaths(folder: Path) -> list[list[str]]:
-    """Return when, where and with which hash each life ended."""
-    try:
-        text = (folder / DEATHS).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return []
-    return [line.split("\t") for line in text.splitlines()]
-
-
 async def _go_on(folder: Path, port: int, token: str) -> tuple[Crowd, int]:
     async with httpx.AsyncClient(
         base_url=f"http://127.0.0.1:{port}",
@@ -195,24 +137,18 @@ def _check_deaths(folder: Path, hashes: set[str], instant: Instant) -> None:
 def test_a_daemon_killed_under_load_loses_and_doubles_nothing(
     tmp_path: Path, instant: Instant
 ) -> None:
-    ledger, token = _prepared(tmp_path)
-    port = _free_port()
-    with _crashing(ledger, port, instant) as process:
+    ledger, token = prepared(tmp_path)
+    port = free_port()
+    words = (str(port), instant.value, str(KILLS))
+    with crashing("tests.service.crashing", ledger, *words) as process:
         try:
             crowd, end = asyncio.run(_go_on(tmp_path, port, token))
         except BaseException as error:
             error.add_note((tmp_path / "err.txt").read_text(encoding="utf-8")[-4_000:])
             raise
-        os.killpg(process.pid, signal.SIGTERM)
-        assert process.wait(30) == 0
-    told = (tmp_path / "err.txt").read_text(encoding="utf-8")
-    assert "Traceback" not in told, told[-4_000:]
+        end_all(process, tmp_path)
 
-    words = ["--ledger", str(ledger), "ledger", "verify", "--deep"]
-    verified = subprocess.run(
-        [sys.executable, "-c", _CLI, *words], capture_output=True, text=True, check=False
-    )
-    assert verified.returncode == 0, verified.stdout + verified.stderr
+    verify(ledger)
     with SqliteStore.read(ledger) as store:
         hashes = {block.hash.hex() for block in store.blocks()}
         trees = [

@@ -20,13 +20,12 @@ from quorate.cli.signing import file_signer
 from quorate.service.config import configured
 from quorate.service.daemon import Daemon, Extras
 from tests.service.conftest import documents_of
+from tests.service.lives import CLI, free_port, prepared
 from tests.service.receiver import SECRET, Got, receiving, secret_file
 from tests.service.serving import Served, new_ledger
-from tests.service.test_crashes import _free_port, _prepared
 from tests.service.worlds import run_tree
 
 KILLS = 4
-_CLI = "from quorate.cli.main import run; run()"
 
 
 def configuration(folder: Path, **urls: str) -> Path:
@@ -144,7 +143,7 @@ class Lives:
 
     def __init__(self, ledger: Path, config: Path, port: int) -> None:
         words = ["serve", "--ledger", str(ledger), "--config", str(config)]
-        self._words = [sys.executable, "-c", _CLI, *words, "--listen", f"127.0.0.1:{port}"]
+        self._words = [sys.executable, "-c", CLI, *words, "--listen", f"127.0.0.1:{port}"]
         self._url = f"http://127.0.0.1:{port}/readyz"
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -173,8 +172,8 @@ class Lives:
 def test_killed_between_send_and_acknowledge_it_sends_again_and_loses_nothing(
     tmp_path: Path,
 ) -> None:
-    ledger, token = _prepared(tmp_path)
-    port = _free_port()
+    ledger, token = prepared(tmp_path)
+    port = free_port()
     with receiving() as receiver:
         lives = Lives(ledger, configuration(tmp_path, ops=receiver.url), port)
         killed: dict[str, str] = {}

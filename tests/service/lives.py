@@ -1,0 +1,128 @@
+"""A daemon that lives several times: killed, and started again as a supervisor would.
+
+A module that is run as ``python -m MODULE LEDGER PORT INSTANT LIVES`` has ``supervise`` fork one
+process for each life, from one that has imported everything and holds nothing open. Where each life
+ended is noted in ``deaths.txt`` beside the ledger. The last is spared: it ends when the whole group
+of processes is sent SIGTERM.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TypeVar
+
+from quorate.service.opening import first_token, open_ledger
+from tests.service.conftest import documents_of
+from tests.service.serving import new_ledger, serving
+
+Doom = TypeVar("Doom")
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+CLI: Final = "from quorate.cli.main import run; run()"
+_DEATHS: Final = "deaths.txt"
+
+
+def supervise(live: Callable[[Doom], None], dooms: Iterable[Doom], spared: Doom) -> int:
+    """Return 0 when every life but the last was ended by SIGKILL, and that one cleanly."""
+    # The group is told to stop; the one that serves has a handler of its own.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for number, doom in enumerate(dooms):
+        code = _life(live, doom)
+        if code != -signal.SIGKILL:
+            sys.stderr.write(f"life {number} ended by {code}\n")
+            return 1
+    return _life(live, spared)
+
+
+def _life(live: Callable[[Doom], None], doom: Doom) -> int:
+    """Return how a life ended, as ``subprocess`` tells it."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            live(doom)
+            code = 0
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def die(folder: Path, *words: str) -> None:
+    """Note ``words`` of this death in ``folder``, and die of it."""
+    with (folder / _DEATHS).open("a", encoding="utf-8") as deaths_file:
+        deaths_file.write("\t".join(words) + "\n")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def deaths(folder: Path) -> list[list[str]]:
+    """Return what was noted of each death."""
+    try:
+        text = (folder / _DEATHS).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    return [line.split("\t") for line in text.splitlines()]
+
+
+@contextmanager
+def crashing(module: str, ledger: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run ``module`` over ``ledger``; what it says is in ``err.txt`` beside that."""
+    with (ledger.parent / "err.txt").open("wb") as err:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, str(ledger), *words],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=err,
+            stderr=err,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(10)
+
+
+def end(process: subprocess.Popen[bytes], folder: Path) -> None:
+    """Have the last life end, and check that it did so cleanly and that none met a bug."""
+    os.killpg(process.pid, signal.SIGTERM)
+    assert process.wait(30) == 0
+    told = (folder / "err.txt").read_text(encoding="utf-8")
+    assert "Traceback" not in told, told[-4_000:]
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def prepared(folder: Path) -> tuple[Path, str]:
+    """Return a ledger with a fleet and teams, and the token of an admin."""
+    ledger = new_ledger(folder)
+    engine = open_ledger(ledger, None)
+    token = first_token(engine)
+    engine.close()
+    assert token is not None
+    body = {"documents": documents_of("fleet.yaml", "teams.yaml")}
+    with serving(ledger) as served, served.client(token) as client:
+        assert client.post("/api/v1/apply", json=body).status_code == 200
+    return ledger, token
+
+
+def verify(ledger: Path) -> None:
+    """Check that ``quorate ledger verify --deep`` finds nothing."""
+    words = ["--ledger", str(ledger), "ledger", "verify", "--deep"]
+    verified = subprocess.run(
+        [sys.executable, "-c", CLI, *words], capture_output=True, text=True, check=False
+    )
+    assert verified.returncode == 0, verified.stdout + verified.stderr
