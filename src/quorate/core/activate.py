@@ -52,6 +52,8 @@ def start_reserved(scribe: Scribe) -> None:
             )
             continue
         over_quota = answer.code is RefusalCode.WAITING_FOR_QUOTA
+        if over_quota and is_due(record, scribe.now_ms):
+            scribe.lacked_headroom.setdefault(run.spec.name, answer)
         filled = _fill(scribe, record) if scribe.view.spares and not over_quota else None
         if filled is not None:
             scribe.write(_closed(scribe, name, ReservationOutcome.ACTIVATED))

@@ -268,13 +268,11 @@ def _defer(scribe: Scribe, record: ReservationRecord, lacking: str) -> None:
         found = _find(scribe, record, before_seq=record.seq, after_ms=scribe.now_ms)
     if found is None and planned_ms is None:
         return
-    answer = try_reserved(scribe, record)
+    answer = _why(scribe, record)
     intent = None
     if found is not None:
         intent = _intent(scribe, record, found)
-    if isinstance(answer, Refusal) and answer.code in HARD:
-        answer = waiting(scribe.view, scribe.view.runs[record.made.run].spec, answer)
-    cause = sentence(answer) if isinstance(answer, Refusal) else "it can start sooner"
+    cause = "it can start sooner" if answer is None else sentence(answer)
     overdue = list(_overdue(scribe.view, record, scribe.now_ms))
     if overdue:
         cause += f"; overdue: {', '.join(overdue[:_NAMED_MAX])}"
@@ -286,6 +284,22 @@ def _defer(scribe: Scribe, record: ReservationRecord, lacking: str) -> None:
         status = ReservationStatus.PLANNED
     _move(scribe, record, intent, status, cause)
     _push_later(scribe, record, before)
+
+
+def _why(scribe: Scribe, record: ReservationRecord) -> Refusal | None:
+    """Return why a reserved run does not start now, or None if it could.
+
+    Where its owner had no headroom when it was due, that is why: others may have its place since.
+    """
+    run = record.made.run
+    if run in scribe.lacked_headroom:
+        return scribe.lacked_headroom[run]
+    answer = try_reserved(scribe, record)
+    if not isinstance(answer, Refusal):
+        return None
+    return (
+        waiting(scribe.view, scribe.view.runs[run].spec, answer) if answer.code in HARD else answer
+    )
 
 
 def _move(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from quorate.core.outlook import Outlook
 from quorate.model.apply import apply
 from quorate.model.events import Event, RunRequeued, RunSubmitted
+from quorate.model.refusal import Refusal
 from quorate.model.state import State
 from quorate.model.view import StateView
 
@@ -29,6 +30,7 @@ class Scribe:
         "began_ms",
         "events",
         "has_executor",
+        "lacked_headroom",
         "now_ms",
     )
 
@@ -44,6 +46,8 @@ class Scribe:
         self.now_ms = max(now_ms, view.at_ms)
         self.actor = actor
         self.has_executor = has_executor
+        # Why runs whose promised start is due could not start for their owner's quota, at first.
+        self.lacked_headroom: dict[str, Refusal] = {}
 
     @property
     def view(self) -> StateView:

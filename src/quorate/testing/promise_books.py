@@ -38,11 +38,9 @@ from quorate.model.events import (
     ReservationMoved,
     ReservationOutcome,
     Role,
-    RunRefused,
     Slice,
 )
 from quorate.model.records import Lease, Phase, RunRecord
-from quorate.model.refusal import RefusalCode
 from quorate.model.view import StateView
 from quorate.testing.in_front import stand_in_front
 
@@ -97,7 +95,6 @@ class PromiseBooks:
         self._cleared: dict[str, _Cleared] = {}
         self._made_room: dict[str, str] = {}
         self._looked_ms = 0
-        self._over_quota: set[str] = set()
 
     def shaken(self) -> None:
         """Note that the program was down: what was due meanwhile is late."""
@@ -114,11 +111,6 @@ class PromiseBooks:
     def enter(self, height: int, events: Sequence[Event], view: StateView) -> Iterator[str]:
         """Write a block down, and yield what is wrong with it."""
         self._excuse(events, view)
-        self._over_quota = {
-            event.run
-            for event in events
-            if isinstance(event, RunRefused) and event.refusal.code is RefusalCode.WAITING_FOR_QUOTA
-        }
         moved: set[str] = set()
         for event in events:
             for violation in self._lotteries.enter(event):
@@ -170,27 +162,19 @@ class PromiseBooks:
             yield f"{event.reservation} moves to {start_ms} and nobody says why"
         is_later = planned_ms is not None and (start_ms is None or start_ms > planned_ms)
         was_due = planned_ms is not None and planned_ms <= event.at_ms
-        # A promise counts on no headroom: when it was due its owner had none, and by the time it
-        # was tried again in the same decision, others had started in its place.
-        had_none = was_due and promise.made.run in self._over_quota
         if is_later and event.cause.startswith("reservation "):
             yield from self._pushed(event, promise, moved)
         elif is_later and event.cause.startswith("conflict "):
             name = event.cause.split()[1]
             if self._made_room.get(event.reservation) != name:
                 yield f"{event.reservation} waits for conflict {name}, which made no room for it"
-        elif (
-            is_later
-            and self._is_firm(promise)
-            and not had_none
-            and not _is_refused(event, promise, view)
-        ):
+        elif is_later and self._is_firm(promise) and not _is_refused(event, promise, view):
             yield (
                 f"{event.reservation} moves from {planned_ms} to {start_ms} though nothing is "
                 f"late, lost or changed: {event.cause}"
             )
         if is_later:
-            if not (had_none or _is_over_quota(event)):  # It could not start there either.
+            if not _is_over_quota(event):  # It could not start there either.
                 yield from stand_in_front(event, view, promise.place if was_due else None)
             # Others were planned around it.
             self._excuses += 1
