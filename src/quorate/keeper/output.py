@@ -39,8 +39,12 @@ class Chunk:
 class OutputWriter:
     """Goes on where the last one ended. For one process at a time."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, folder: Path, segment_bytes: int = SEGMENT_BYTES, segments_max: int = SEGMENTS_MAX
+    ) -> None:
         self._folder = folder
+        self._segment_bytes = segment_bytes
+        self._segments_max = segments_max
         self._buffers: dict[tuple[int, str], bytes] = {}
         self._next = 0
         self._file: IO[bytes] | None = None
@@ -128,13 +132,13 @@ class OutputWriter:
 
     def _segment(self) -> IO[bytes]:
         """Return the file to write to, a new one where the last is long enough."""
-        if self._file is not None and self._bytes < SEGMENT_BYTES:
+        if self._file is not None and self._bytes < self._segment_bytes:
             return self._file
         self.close()
         self._folder.mkdir(parents=True, exist_ok=True)
         file = (self._folder / f"{self._next:0{_DIGITS}d}.log").open("wb", buffering=0)
         self._file, self._bytes = file, 0
-        for path in segments(self._folder)[:-SEGMENTS_MAX]:
+        for path in segments(self._folder)[: -self._segments_max]:
             path.unlink(missing_ok=True)
         return file
 

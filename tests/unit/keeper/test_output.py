@@ -51,11 +51,9 @@ def test_one_goes_on_where_the_last_ended_also_in_the_midst_of_a_record(tmp_path
     assert lines(tmp_path) == [b"one", b"two", b"four"]
 
 
-def test_no_run_fills_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "SEGMENT_BYTES", 100)
-    monkeypatch.setattr(output, "SEGMENTS_MAX", 3)
+def test_no_run_fills_a_disk(tmp_path: Path) -> None:
     folder = run_folder(tmp_path, "r") / OUTPUT
-    writer = OutputWriter(folder)
+    writer = OutputWriter(folder, segment_bytes=100, segments_max=3)
     for number in range(100):
         writer.take(A, f"line {number}\n".encode(), number)
     writer.close()
