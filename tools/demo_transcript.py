@@ -36,7 +36,9 @@ _MASKS: Final = (
     (r"\b[01]\.\d{4}\b", "<score>"),
     (r"(?<= )\d+s(?= )", "<s>"),
 )
-"""What differs from one time to the next. Tables stay as wide as they are."""
+"""What differs from one time to the next."""
+_MASKED: Final = re.compile(r"<[a-z.]+>")
+_GAP: Final = re.compile(r"(?<=\S) {2,}")
 _DRAWN: Final = "$ quorate get resolveroutcomes"
 _PAID: Final = "== Who paid"
 _CUT: Final = "  Who was cut?\n"
@@ -80,7 +82,12 @@ def masked(transcript: str) -> str:
     text = before + drawn + _called(proof, roles) + paid + end + cut + _called(answer, roles)
     for pattern, name in _MASKS:
         text = re.sub(pattern, name, text, flags=re.MULTILINE)
-    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+    return "\n".join(_closed_up(line).rstrip() for line in text.splitlines()) + "\n"
+
+
+def _closed_up(line: str) -> str:
+    """Return ``line`` with gaps of one width, for what was masked may be shorter next time."""
+    return _GAP.sub("  ", line) if _MASKED.search(line) else line
 
 
 def _called(text: str, roles: dict[str, str]) -> str:

@@ -88,6 +88,15 @@ def test_a_cursor_that_is_none_is_refused(stage: Stage, last: str) -> None:
     assert (found.status_code, found.json()["code"]) == (400, "usage")
 
 
+def test_each_watch_begins_with_heads_of_its_own(stage: Stage) -> None:
+    def heads() -> list[str]:
+        with stage.admin.stream("GET", "/api/v1/watch") as answer:
+            assert answer.headers.get_list("x-request-id") == [answer.headers["x-request-id"]]
+            return [name for name, _ in answer.headers.multi_items()]
+
+    assert heads() == heads()
+
+
 def test_a_cursor_beyond_the_end_is_refused(stage: Stage) -> None:
     found = stage.admin.get("/api/v1/watch", params={"from": 10**9})
     assert (found.status_code, found.json()["code"]) == (410, "stale-cursor")

@@ -190,7 +190,9 @@ class _Exchange:
             self.handled.status = message["status"]
             self._counted.answer(message["status"])
             request_id = (b"x-request-id", self.handled.request_id.encode())
-            message["headers"] = [*message.get("headers", ()), *_ALWAYS, request_id]
+            # The message may be one that is sent to others too.
+            heads = [*message.get("headers", ()), *_ALWAYS, request_id]
+            message = {**message, "headers": heads}
         try:
             async with asyncio.timeout(self._limits.slow_s_max):
                 await self._send(message)

@@ -37,6 +37,13 @@ def test_times_hashes_and_places_are_hidden() -> None:
     assert not re.search(r"\d{4}-\d\d-\d\dT|[0-9a-f]{16}|/tmp/|:\d{4,5}\b", text)
 
 
+def test_a_wait_of_ten_seconds_is_no_other_than_one_of_nine() -> None:
+    waited = re.search(r" +\d+s(?= +0\.)", TEXT)
+    assert waited is not None
+    for seconds in ("9s", "10s", "100s"):
+        assert masked(TEXT.replace(waited[0], seconds.rjust(len(waited[0])))) == masked(TEXT)
+
+
 @pytest.mark.parametrize(
     ("told", "untrue"),
     [
