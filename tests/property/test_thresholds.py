@@ -6,6 +6,7 @@ tried. After each the crossings are those of the walk (``tests/oracles/threshold
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -299,5 +300,5 @@ class Thresholds(RuleBasedStateMachine):
             assert threshold_due_ms(state, now_ms) == due_ms(state, now_ms)
 
 
-TestThresholds = Thresholds.TestCase
+TestThresholds = pytest.mark.slow(Thresholds.TestCase)
 TestThresholds.settings = settings(examples(3), stateful_step_count=20)

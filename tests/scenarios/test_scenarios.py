@@ -89,6 +89,7 @@ def test_every_expectation_of_a_story_can_fail(path: Path) -> None:
     assert all(each["expected"] == "something else" for each in answer["failed"])
 
 
+@pytest.mark.slow
 def test_example_1_ends_both_small_tokens_about_as_often_and_never_the_gang_of_32() -> None:
     """Two GPUs are short after the shrink: J3 has 2, J2's core 8, J1 is over four times that."""
     world = named("example-1-shrink-then-lottery")
@@ -109,6 +110,7 @@ def test_example_1_takes_the_core_of_a_malleable_run_whole_or_not_at_all() -> No
             assert (j2["phase"], j2["openLeaseGPUs"]) == ("Running", 8)
 
 
+@pytest.mark.slow
 def test_example_2_draws_the_small_run_at_times_and_gives_it_back() -> None:
     """MM2 is never a victim, though it enters and is drawn: what it has is not needed."""
     world = named("example-2-with-money")

@@ -8,6 +8,8 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import quorate
 from tests.tidy.tree import ROOT, SOURCE, project_files
 
@@ -62,6 +64,7 @@ def _roots(modules: dict[str, Path]) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_every_module_is_reached_from_an_entry_point() -> None:
     modules = _modules()
     waiting = _roots(modules)
@@ -81,6 +84,7 @@ def test_every_package_has_an_init_file() -> None:
     assert sorted(str(folder) for folder in folders if not (folder / "__init__.py").is_file()) == []
 
 
+@pytest.mark.slow
 def test_every_public_name_exists_once() -> None:
     for name in _modules():
         if name.endswith("__main__"):

@@ -558,6 +558,7 @@ def runs(name: str) -> st.SearchStrategy[Run]:
     ) | st.just(replace(run(name, 12, malleable=grid), on_quota=OnQuota.WAIT))
 
 
+@pytest.mark.slow
 @given(histories())
 def test_every_remedy_listed_starts_the_run_when_it_is_typed(state: State) -> None:
     for name in list(state.pending):

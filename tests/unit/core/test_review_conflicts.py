@@ -210,6 +210,7 @@ def settled(ledger: Ledger) -> ConflictResolved:
     return resolved
 
 
+@pytest.mark.slow
 def test_resubmitting_under_another_name_does_not_beat_a_conflict_by_hand() -> None:
     honest = Counter(settled(by_hand(seed, dodge=False)).cuts[0].run for seed in range(40))
     dodged = Counter(settled(by_hand(seed, dodge=True)).cuts[0].run for seed in range(40))

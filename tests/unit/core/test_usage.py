@@ -311,6 +311,7 @@ def test_flavors_are_told_apart() -> None:
     assert ledger.used().flavors == (("A100", 16), ("H100", 6))
 
 
+@pytest.mark.slow
 def test_books_of_a_window_do_not_grow_with_the_ledger() -> None:
     ledger = Ledger(gpus=1, window_ms=1_000)
     sizes = set()

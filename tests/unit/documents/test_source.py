@@ -202,6 +202,7 @@ def test_a_text_beyond_the_limit_is_refused_unread() -> None:
     assert found.remedy == "split it into several files"
 
 
+@pytest.mark.slow
 def test_a_json_text_of_too_many_values_is_refused() -> None:
     found = _refused(f'{{"a": [{"1," * VALUES_MAX}1]}}')
     assert f"over {VALUES_MAX} values" in found.message

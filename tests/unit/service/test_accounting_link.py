@@ -474,5 +474,5 @@ class Links(RuleBasedStateMachine):
         assert self.world.outbox.waiting(self.world.link.sink).parcels == 0
 
 
-TestLinks = Links.TestCase
+TestLinks = pytest.mark.slow(Links.TestCase)
 TestLinks.settings = settings(examples(3), stateful_step_count=15)

@@ -316,7 +316,8 @@ def test_tenants_beyond_the_bound_are_added_up_even_where_one_is_called_like_tha
     assert _value(samples, "quorate_tenants") == len(names)
 
 
-@pytest.mark.parametrize("seed", [1, 4, pytest.param(7, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 4, 7])
 def test_the_tallies_are_what_a_walk_over_everything_finds(seed: int) -> None:
     """Through a whole simulated life, block by block, and once more when it is opened anew."""
     trial = Trial(seed)

@@ -92,6 +92,7 @@ def test_a_token_is_alone_in_a_file_of_its_own(tmp_path: Path) -> None:
             read_token(file)
 
 
+@pytest.mark.slow
 def test_nobody_who_is_not_linked_loads_the_client() -> None:
     code = """
 import sys
