@@ -72,8 +72,8 @@ COMPILE := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-
 	--no-header --no-emit-index-url --no-emit-find-links pyproject.toml requirements/build.in
 
 lock: $(BIN)/uv ## choose versions anew from pyproject.toml (ARGS=--upgrade takes the newest)
-	$(COMPILE) --extra service --output-file requirements/runtime.txt $(ARGS)
-	$(COMPILE) --extra service --extra testing --group dev --constraint requirements/runtime.txt \
+	$(COMPILE) --extra service --extra rounds --output-file requirements/runtime.txt $(ARGS)
+	$(COMPILE) --extra service --extra rounds --extra testing --group dev --constraint requirements/runtime.txt \
 		--output-file requirements/dev.txt $(ARGS)
 
 clean: ## remove everything that was made here

@@ -1,0 +1,1 @@
+"""Allocation policies for GPUs of several flavors: docs/adr/0023."""

@@ -1,0 +1,132 @@
+"""An allocation: which part of its time each job is to have GPUs of each flavor.
+
+It carries the objective it reaches, a bound that no allocation can pass, and what one more GPU of
+each flavor would be worth. A problem that cannot be solved as asked is a refusal, never a guess.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+
+from quorate.policy.problem import Floats, Ints, Problem
+
+ALONE: Final = -1
+FEASIBLE: Final = 1e-9
+"""By how much a constraint may be missed, relative to its limit: what is left of rounding."""
+
+
+class Method(StrEnum):
+    """How an allocation was found."""
+
+    RULE = "rule"
+    LINEAR_PROGRAM = "linear-program"
+    CLASSES = "classes"
+    PRICES = "prices"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Allocation:
+    """Shares of time, one row for each job alone and for each pair that has any.
+
+    ``first`` and ``second`` name the jobs of a row, ``second`` is ``ALONE`` where it is one job's.
+    Jobs alone come first, all of them, in the order of the problem. ``objective`` is what the
+    policy makes large, or small where it says so; ``bound`` is what no allocation can better.
+    ``prices`` are the change of the objective for one more GPU of each flavor; a rule has none.
+    """
+
+    first: Ints
+    second: Ints
+    shares: Floats
+    objective: float
+    bound: float
+    method: Method
+    prices: Floats | None = None
+    dropped: tuple[int, ...] = ()
+    """Jobs whose deadline cannot be kept beside the others, where a policy knows deadlines."""
+
+    @property
+    def gap(self) -> float:
+        """How far the objective may be from the best, relative to the bound."""
+        if self.objective == self.bound:
+            return 0.0
+        return abs(self.bound - self.objective) / max(abs(self.bound), abs(self.objective))
+
+
+class UnsolvedCode(StrEnum):
+    """Why a policy has no allocation to give."""
+
+    NO_JOBS = "no-jobs"
+    NO_GPUS = "no-gpus"
+    NOT_APPLICABLE = "not-applicable"
+    NEVER_RUNS = "never-runs"
+    SOLVER_FAILED = "solver-failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsolved:
+    """A refusal: which job or flavor keeps the policy from an answer, and what would help."""
+
+    code: UnsolvedCode
+    subject: str
+    message: str
+    remedy: str
+
+
+def alone(shares: Floats, *, objective: float, bound: float, method: Method) -> Allocation:
+    """Return an allocation without pairs."""
+    rows = np.arange(len(shares), dtype=np.int64)
+    return Allocation(
+        first=rows,
+        second=np.full(len(shares), ALONE, dtype=np.int64),
+        shares=shares,
+        objective=objective,
+        bound=bound,
+        method=method,
+    )
+
+
+def job_rates(problem: Problem, allocation: Allocation) -> Floats:
+    """Return the steps per second of each job under ``allocation``, alone and in pairs."""
+    jobs, _ = problem.shape
+    found: Floats = np.einsum("mj,mj->m", problem.rates, allocation.shares[:jobs])
+    pairs = problem.pairs
+    if pairs is None or len(allocation.shares) == jobs:
+        return found
+    place = {
+        (int(a), int(b)): k for k, (a, b) in enumerate(zip(pairs.first, pairs.second, strict=True))
+    }
+    for row in range(jobs, len(allocation.shares)):
+        a, b = int(allocation.first[row]), int(allocation.second[row])
+        rates = pairs.rates[place[a, b]]
+        found[a] += float(rates[:, 0] @ allocation.shares[row])
+        found[b] += float(rates[:, 1] @ allocation.shares[row])
+    return found
+
+
+def breaches(problem: Problem, allocation: Allocation) -> list[str]:
+    """Return which constraints ``allocation`` misses by more than rounding."""
+    shares, first, second = allocation.shares, allocation.first, allocation.second
+    jobs, _ = problem.shape
+    found = []
+    if np.any(shares < 0):
+        row = int(np.argwhere(shares < 0)[0][0])
+        found.append(f"job {problem.jobs[int(first[row])]}: a share is below 0")
+    time = np.zeros(jobs)
+    of_rows = shares.sum(axis=1)
+    np.add.at(time, first, of_rows)
+    paired = second != ALONE
+    np.add.at(time, second[paired], of_rows[paired])
+    found += [
+        f"job {problem.jobs[int(m)]}: has {time[m]:.12g} of its time"
+        for m in np.flatnonzero(time > 1 + FEASIBLE)
+    ]
+    used = problem.scales[first] @ shares
+    found += [
+        f"flavor {problem.flavors[int(j)]}: {used[j]:.12g} of {problem.gpus[j]} GPUs are given"
+        for j in np.flatnonzero(used > problem.gpus * (1 + FEASIBLE))
+    ]
+    return found

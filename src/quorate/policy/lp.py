@@ -1,0 +1,111 @@
+"""Linear programs, solved by HiGHS: the one place that knows a solver.
+
+The same program has the same answer each time: one thread, no time limit, a fixed seed. A status
+other than optimal is an answer of its own, never a warning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import highspy
+import numpy as np
+
+from quorate.policy.problem import Floats, Ints
+
+INFINITE: Final = float("inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Program:
+    """Maximise ``gains @ x`` with x between ``low`` and ``high``, and rows between their limits.
+
+    The rows are sparse: those of row r have the columns ``columns[starts[r]:starts[r + 1]]`` and
+    the values beside them. ``whole`` are the columns that must be whole numbers.
+    """
+
+    gains: Floats
+    low: Floats
+    high: Floats
+    starts: Ints
+    columns: Ints
+    values: Floats
+    row_low: Floats
+    row_high: Floats
+    whole: Ints | None = None
+
+
+class Effort(StrEnum):
+    """Which algorithm is used: a vertex by the simplex method, or any optimum, sooner."""
+
+    SIMPLEX = "simplex"
+    INTERIOR = "ipm"
+
+
+class Status(StrEnum):
+    """How a program that has no answer ended."""
+
+    INFEASIBLE = "infeasible"
+    UNBOUNDED = "unbounded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Solution:
+    """An optimum, and what one more of each row's limit would add to it."""
+
+    x: Floats
+    row_prices: Floats
+    objective: float
+
+
+_STATUSES: Final = {
+    highspy.HighsModelStatus.kInfeasible: Status.INFEASIBLE,
+    highspy.HighsModelStatus.kUnbounded: Status.UNBOUNDED,
+    highspy.HighsModelStatus.kUnboundedOrInfeasible: Status.INFEASIBLE,
+}
+
+
+def solve(program: Program, effort: Effort = Effort.SIMPLEX) -> Solution | Status:
+    """Return an optimum of ``program``, or why there is none."""
+    highs = highspy.Highs()  # type: ignore[no-untyped-call] # its constructor has no annotation
+    for name, value in (
+        ("output_flag", False),
+        ("threads", 1),
+        ("random_seed", 0),
+        ("solver", effort.value),
+    ):
+        highs.setOptionValue(name, value)
+    highs.passModel(_model(program))
+    highs.run()
+    status = highs.getModelStatus()
+    if status != highspy.HighsModelStatus.kOptimal:
+        return _STATUSES.get(status, Status.FAILED)
+    found = highs.getSolution()
+    return Solution(
+        x=np.asarray(found.col_value, dtype=np.float64),
+        row_prices=np.asarray(found.row_dual, dtype=np.float64),
+        objective=float(highs.getInfo().objective_function_value),
+    )
+
+
+def _model(program: Program) -> highspy.HighsLp:
+    model = highspy.HighsLp()
+    model.num_col_, model.num_row_ = len(program.gains), len(program.row_low)
+    model.sense_ = highspy.ObjSense.kMaximize
+    model.col_cost_ = program.gains
+    model.col_lower_, model.col_upper_ = program.low, program.high
+    model.row_lower_, model.row_upper_ = program.row_low, program.row_high
+    matrix = model.a_matrix_
+    matrix.format_ = highspy.MatrixFormat.kRowwise
+    matrix.start_ = program.starts.astype(np.int32)
+    matrix.index_ = program.columns.astype(np.int32)
+    matrix.value_ = program.values
+    if program.whole is not None:
+        kinds = [highspy.HighsVarType.kContinuous] * len(program.gains)
+        for column in program.whole:
+            kinds[int(column)] = highspy.HighsVarType.kInteger
+        model.integrality_ = kinds
+    return model
