@@ -16,6 +16,8 @@ import numpy as np
 from quorate.policy.problem import Floats, Ints
 
 INFINITE: Final = float("inf")
+EXACT: Final = 1e-10
+"""The least that a constraint or a price of a small program may be missed by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,14 +72,7 @@ _STATUSES: Final = {
 
 def solve(program: Program, effort: Effort = Effort.SIMPLEX) -> Solution | Status:
     """Return an optimum of ``program``, or why there is none."""
-    highs = highspy.Highs()  # type: ignore[no-untyped-call] # its constructor has no annotation
-    for name, value in (
-        ("output_flag", False),
-        ("threads", 1),
-        ("random_seed", 0),
-        ("solver", effort.value),
-    ):
-        highs.setOptionValue(name, value)
+    highs = _quiet(effort)
     highs.passModel(_model(program))
     highs.run()
     status = highs.getModelStatus()
@@ -89,6 +84,19 @@ def solve(program: Program, effort: Effort = Effort.SIMPLEX) -> Solution | Statu
         row_prices=np.asarray(found.row_dual, dtype=np.float64),
         objective=float(highs.getInfo().objective_function_value),
     )
+
+
+def _quiet(effort: Effort) -> highspy.Highs:
+    """Return a solver that prints nothing and gives the same answer each time."""
+    highs = highspy.Highs()  # type: ignore[no-untyped-call] # its constructor has no annotation
+    for name, value in (
+        ("output_flag", False),
+        ("threads", 1),
+        ("random_seed", 0),
+        ("solver", effort.value),
+    ):
+        highs.setOptionValue(name, value)
+    return highs
 
 
 def _model(program: Program) -> highspy.HighsLp:
@@ -109,3 +117,53 @@ def _model(program: Program) -> highspy.HighsLp:
             kinds[int(column)] = highspy.HighsVarType.kInteger
         model.integrality_ = kinds
     return model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Mix:
+    """The best mixture: the part of each column, what it is worth, and the price of each limit."""
+
+    parts: Floats
+    value: float
+    prices: Floats
+
+
+class Mixture:
+    """A program that columns are added to: the best mixture of them within limits of 1.
+
+    Each column has a value and takes something of each limit; the parts add up to 1. The solver
+    goes on from its last answer, so that a new column costs little.
+    """
+
+    def __init__(self, limits: int) -> None:
+        self._highs = _quiet(Effort.SIMPLEX)
+        for name, value in (
+            ("presolve", "off"),
+            ("primal_feasibility_tolerance", EXACT),
+            ("dual_feasibility_tolerance", EXACT),
+        ):
+            self._highs.setOptionValue(name, value)
+        model = highspy.HighsLp()
+        model.num_col_, model.num_row_ = 0, limits + 1
+        model.sense_ = highspy.ObjSense.kMaximize
+        model.row_lower_ = np.append(np.full(limits, -INFINITE), 1.0)
+        model.row_upper_ = np.ones(limits + 1)
+        self._highs.passModel(model)
+        self._rows = np.arange(limits + 1, dtype=np.int32)
+
+    def add(self, value: float, taken: Floats) -> None:
+        """Add a column that is worth ``value`` and takes ``taken`` of each limit."""
+        rows = self._rows
+        self._highs.addCol(value, 0.0, INFINITE, len(rows), rows, np.append(taken, 1.0))
+
+    def solve(self) -> Mix | None:
+        """Return the best mixture, or None where there is none or it was not found."""
+        self._highs.run()
+        if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return None
+        found = self._highs.getSolution()
+        return Mix(
+            parts=np.asarray(found.col_value, dtype=np.float64),
+            value=float(self._highs.getInfo().objective_function_value),
+            prices=np.asarray(found.row_dual, dtype=np.float64)[:-1],
+        )

@@ -1,0 +1,177 @@
+"""The highest level for all jobs, found by prices: exact, with a certificate, for many jobs.
+
+A price is put on a GPU of each flavor, all GPUs together being worth 1. What the needs of a level
+cost at least is then a bound: a level that costs more than 1 cannot be reached (weak duality). The
+choices of each pass are columns of a small program, whose answer is a mixture of them that the GPUs
+can serve, and whose prices are where to look next. The level of the mixture and the bound meet.
+This is the decomposition of Dantzig and Wolfe (1960), with prices that move half of the way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from quorate.policy.cheapest import Cheapest, Choice
+from quorate.policy.levels import CERTIFIED, Demand, Levelled, Needs
+from quorate.policy.lp import Mixture
+from quorate.policy.problem import Bools, Floats
+
+PASSES_MAX: Final = 400
+"""After so many passes the plain linear program is quicker."""
+FIRST_STEPS: Final = 4
+"""Newton's steps at the first prices: they find where the levels worth looking at are."""
+KEPT: Final = 0.7
+"""How much of the best prices so far the next ones keep; the rest is what the program asks for."""
+STUCK: Final = KEPT / 10
+PENALTY: Final = 100.0
+"""How far below the first level it is valued to serve nobody, in levels that the fleet buys."""
+NEGLIGIBLE: Final = 1e-9
+"""The part of serving nobody in a mixture that is rounding."""
+
+
+def level_by_prices(demand: Demand, needs: Needs) -> Levelled | None:
+    """Return the highest level and shares that reach it, or None when the passes ran out.
+
+    Every row of ``demand`` must move on some flavor that has GPUs, and reach its need at a level
+    that is low enough. The level is within ``CERTIFIED`` of its bound. A pass looks at every job
+    and flavor once or twice; three flavors take about 20 passes, eight about 80.
+    """
+    there = demand.gpus > 0
+    if there.all():
+        return _Search(demand, needs).run()
+    some = Demand(rates=demand.rates[:, there], loads=demand.loads, gpus=demand.gpus[there])
+    found = _Search(some, needs).run()
+    return None if found is None else _spread(found, there)
+
+
+def _spread(found: Levelled, there: Bools) -> Levelled:
+    """Return the answer with the flavors that have no GPUs: nobody gets any."""
+    shares = np.zeros((len(found.shares), len(there)))
+    shares[:, there] = found.shares
+    prices = np.zeros(len(there))
+    prices[there] = found.prices
+    return replace(found, shares=shares, prices=prices)
+
+
+class _Search:
+    """What the passes have found so far."""
+
+    def __init__(self, demand: Demand, needs: Needs) -> None:
+        self.demand = demand
+        self.needs = needs
+        self.jobs = Cheapest(demand)
+        self.highest = needs.reached(self.jobs.most)
+        self.bound = self.highest
+        self.mixture = Mixture(len(demand.gpus))
+        self.choices: list[tuple[float, Choice]] = []
+        self.best: Floats = np.full(len(demand.gpus), 1.0 / len(demand.gpus))
+        self.best_bound = np.inf
+        self.worth: Floats = np.zeros(len(demand.gpus))
+        self.base, self.unit = 0.0, 1.0
+
+    def run(self) -> Levelled | None:
+        """Return the answer, or None when the passes ran out."""
+        self._begin()
+        kept, gap = KEPT, np.inf
+        for _ in range(PASSES_MAX):
+            mix = self.mixture.solve()
+            if mix is None:
+                return None
+            level = self.base + mix.value * self.unit
+            before, gap = gap, self.bound - level
+            if gap <= CERTIFIED / 2 * max(abs(self.bound), abs(level)):
+                found = self._answer(mix.parts)
+                if found is not None:
+                    return found
+            kept = KEPT if gap < before else kept / 2
+            self._add(self._look(self._next(mix.prices, kept), self._between(level, kept)))
+        return None
+
+    def _next(self, asked: Floats, kept: float) -> Floats:
+        """Return the prices to look at: between the best so far and those that are asked for."""
+        asked = np.maximum(asked, 0.0)
+        total = float(asked.sum())
+        return kept * self.best + (1.0 - kept) * (asked / total) if total > 0 else self.best
+
+    def _between(self, level: float, kept: float) -> float:
+        """Return the level to look at: between that of the mixture and the bound.
+
+        Choices below the bound leave GPUs free, without which nothing could be mixed. Where nothing
+        is gained any more, those at the level and prices of the mixture do bring it forward.
+        """
+        if kept < STUCK:
+            return level
+        return 0.5 * (self.bound + max(level, self.bound - self.unit))
+
+    def _begin(self) -> None:
+        """Take Newton's steps down from the highest level that any shares could reach.
+
+        Costs are convex in the level, so that no step goes below the level whose needs cost 1.
+        """
+        level = self.highest
+        self._look(self.best, level)
+        for _ in range(FIRST_STEPS):
+            if self.bound >= level:
+                break
+            level = self.bound
+            self._look(self.best, level)
+        growth = self.choices[-1][1].growth
+        self.base = level
+        self.unit = 1.0 / growth if growth > 0 else 1.0
+        self.mixture.add(-PENALTY, np.zeros(len(self.best)))
+        for number in range(len(self.choices)):
+            self._add(number)
+
+    def _add(self, number: int) -> None:
+        """Let a choice be mixed with the others."""
+        level, choice = self.choices[number]
+        self.mixture.add((level - self.base) / self.unit, choice.used / self.demand.gpus)
+
+    def _look(self, prices: Floats, level: float) -> int:
+        """Return the number of what jobs choose at ``prices`` for ``level``; note its bound."""
+        need, growth = self._needs_at(level)
+        per_gpu = prices / self.demand.gpus
+        choice = self.jobs.choose(per_gpu, need, growth)
+        self.choices.append((level, choice))
+        if choice.growth > 0:
+            bound = level + (1.0 - choice.cost) / choice.growth
+            if bound < self.best_bound:
+                self.best_bound, self.best = bound, prices
+                self.worth = per_gpu / choice.growth
+            self.bound = min(self.bound, bound)
+        return len(self.choices) - 1
+
+    def _needs_at(self, level: float) -> tuple[Floats, Floats]:
+        """Return the needs, within what jobs can reach, and how they grow from there."""
+        need, growth = self.needs.at(level)
+        return np.clip(need, 0.0, self.jobs.most), np.where(need < 0, 0.0, growth)
+
+    def _answer(self, parts: Floats) -> Levelled | None:
+        """Return the mixture as shares, which no constraint is missed by; None if it is not one."""
+        if parts[0] > NEGLIGIBLE:
+            return None
+        parts = np.maximum(parts[1:], 0.0)
+        parts /= parts.sum()
+        by_flavor = np.zeros(self.jobs.columns.shape)
+        for number in np.flatnonzero(parts):
+            level, choice = self.choices[number]
+            need, _ = self._needs_at(level)
+            by_flavor += parts[number] * self.jobs.shares(choice, need)
+        by_flavor = by_flavor[:-1]
+        over = float(np.max(by_flavor @ self.demand.loads / self.demand.gpus))
+        if over > 1.0:
+            by_flavor /= over
+        level = self.needs.reached(np.einsum("jm,jm->m", self.jobs.columns[:-1], by_flavor))
+        bound = max(self.bound, level)
+        if bound - level > CERTIFIED * max(abs(bound), abs(level)):
+            return None
+        return Levelled(
+            shares=np.ascontiguousarray(by_flavor.T),
+            level=level,
+            bound=bound,
+            prices=self.worth if self.best_bound <= self.highest else np.zeros(len(self.worth)),
+            passes=len(self.choices),
+        )
