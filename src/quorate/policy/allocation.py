@@ -18,6 +18,9 @@ ALONE: Final = -1
 FEASIBLE: Final = 1e-9
 """By how much a constraint may be missed, relative to its limit: what is left of rounding."""
 
+NO_BOUND: Final = float("nan")
+"""The bound of a rule, which makes nothing large or small."""
+
 
 class Method(StrEnum):
     """How an allocation was found."""
@@ -34,7 +37,8 @@ class Allocation:
 
     ``first`` and ``second`` name the jobs of a row, ``second`` is ``ALONE`` where it is one job's.
     Jobs alone come first, all of them, in the order of the problem. ``objective`` is what the
-    policy makes large, or small where it says so; ``bound`` is what no allocation can better.
+    policy makes large, or small where it says so; ``bound`` is what no allocation can better,
+    ``NO_BOUND`` for a rule.
     ``prices`` are the change of the objective for one more GPU of each flavor; a rule has none.
     """
 

@@ -1,0 +1,29 @@
+"""What a policy is: a name, what it is after, and the function that answers a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from quorate.policy.allocation import Allocation, Unsolved
+from quorate.policy.problem import Problem
+
+Solve = Callable[[Problem], Allocation | Unsolved]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A policy: its published name, what it is after, and the function that solves it."""
+
+    name: str
+    goal: str
+    solve: Solve
+    metric: str
+    """What its objective is, in a few words."""
+    is_least: bool = False
+    """Whether the objective is to be small."""
+    reads_pairs: bool = False
+    reads_entities: bool = False
+    reads_steps: bool = False
+    """Whether it has to know how many steps each job has left."""
+    reads_costs: bool = False
