@@ -32,7 +32,7 @@ NEGLIGIBLE: Final = 1e-9
 """The part of serving nobody in a mixture that is rounding."""
 
 
-def level_by_prices(demand: Demand, needs: Needs) -> Levelled | None:
+def level_by_prices(demand: Demand, needs: Needs, start: Floats | None = None) -> Levelled | None:
     """Return the highest level and shares that reach it, or None when the passes ran out.
 
     Every row of ``demand`` must move on some flavor that has GPUs, and reach its need at a level
@@ -41,9 +41,9 @@ def level_by_prices(demand: Demand, needs: Needs) -> Levelled | None:
     """
     there = demand.gpus > 0
     if there.all():
-        return _Search(demand, needs).run()
+        return _Search(demand, needs, start).run()
     some = Demand(rates=demand.rates[:, there], loads=demand.loads, gpus=demand.gpus[there])
-    found = _Search(some, needs).run()
+    found = _Search(some, needs, None if start is None else start[there]).run()
     return None if found is None else _spread(found, there)
 
 
@@ -59,7 +59,7 @@ def _spread(found: Levelled, there: Bools) -> Levelled:
 class _Search:
     """What the passes have found so far."""
 
-    def __init__(self, demand: Demand, needs: Needs) -> None:
+    def __init__(self, demand: Demand, needs: Needs, start: Floats | None) -> None:
         self.demand = demand
         self.needs = needs
         self.jobs = Cheapest(demand)
@@ -67,7 +67,8 @@ class _Search:
         self.bound = self.highest
         self.mixture = Mixture(len(demand.gpus))
         self.choices: list[tuple[float, Choice]] = []
-        self.best: Floats = np.full(len(demand.gpus), 1.0 / len(demand.gpus))
+        worth = demand.gpus * (1.0 / demand.gpus if start is None else start)
+        self.best: Floats = worth / worth.sum()
         self.best_bound = np.inf
         self.worth: Floats = np.zeros(len(demand.gpus))
         self.base, self.unit = 0.0, 1.0

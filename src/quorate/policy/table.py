@@ -10,9 +10,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from quorate.policy.finish_time_fairness import FINISH_TIME
+from quorate.policy.max_min_fairness import MAX_MIN
+from quorate.policy.min_total_duration import MIN_TOTAL_DURATION
 from quorate.policy.policy import Policy
 
-_FAMILIES: Final[tuple[tuple[Policy, ...], ...]] = ()
+_FAMILIES: Final[tuple[tuple[Policy, ...], ...]] = (
+    MAX_MIN,
+    MIN_TOTAL_DURATION,
+    FINISH_TIME,
+)
 
 POLICIES: Final[Mapping[str, Policy]] = MappingProxyType(
     {policy.name: policy for family in _FAMILIES for policy in family}

@@ -1,0 +1,138 @@
+"""Classes of jobs that are equal in all that a policy reads, and what is solved for them instead.
+
+Equal jobs are interchangeable and the problems are convex, so that some optimum treats them alike:
+a class is solved as one row with the load of all its members, and each member gets its share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.policy.problem import Ints, Problem
+
+BLOCK: Final = 32_768
+"""How many jobs are looked at together: what they need fits a processor's cache."""
+SAMPLE: Final = 2_048
+"""How many jobs are looked at first: if these are no classes, the rest are none."""
+TABLES: Final = 8
+"""How many tables are tried for a job whose place is taken by another class."""
+_BITS: Final = 16
+_ODD: Final = np.uint64(0x9E3779B97F4A7C15)
+_HALF: Final = np.uint64(32)
+_PLACE: Final = np.uint64(64 - _BITS)
+
+Words = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Classes:
+    """The class of each job, and of each class its first member and how many it has.
+
+    Classes are in the order of their first members.
+    """
+
+    of: Ints
+    first: Ints
+    counts: Ints
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+class _Tables:
+    """The classes seen so far, found by a hash of a job's columns; equality decides."""
+
+    def __init__(self, columns: Sequence[Words]) -> None:
+        self.columns = columns
+        self.places = np.full((TABLES, 1 << _BITS), -1, dtype=np.int64)
+        self.first: Ints = np.zeros(0, dtype=np.int64)
+        self.members: list[Words] = [column[:0] for column in columns]
+
+    def find(self, start: int, of: Ints) -> bool:
+        """Write the classes of the jobs from ``start`` to ``of``; False when tables run out."""
+        part = [column[start : start + len(of)] for column in self.columns]
+        mixed = _hash(part)
+        rows: Ints | slice = slice(None)
+        for table in self.places:
+            at = mixed[rows]
+            place = (at >> _PLACE).astype(np.int64)
+            found = table[place]
+            if (found < 0).any():
+                self._enter(table, place, np.arange(len(of))[rows] + start)
+                found = table[place]
+            of[rows] = found
+            same = np.ones(len(found), dtype=bool)
+            for column, members in zip(part, self.members, strict=True):
+                same &= column[rows] == members[found]
+            if same.all():
+                return True
+            rows = np.arange(len(of))[rows][~same]
+            mixed = mixed * _ODD
+        return False
+
+    def _enter(self, table: Ints, place: Ints, rows: Ints) -> None:
+        """Make classes of the jobs whose place is free: the first of each place is its member."""
+        free = np.flatnonzero(table[place] < 0)[::-1]
+        taken = table.copy()
+        taken[place[free]] = rows[free]
+        new = np.flatnonzero(taken != table)
+        fresh = np.sort(taken[new])
+        table[new] = len(self.first) + np.searchsorted(fresh, taken[new])
+        self.first = np.concatenate((self.first, fresh))
+        self.members = [column[self.first] for column in self.columns]
+
+
+def classes_of(problem: Problem, reads: Sequence[str], at_most: int) -> Classes | None:
+    """Return the classes of jobs that are equal in the fields ``reads``; None for too many.
+
+    O(jobs), and little for jobs that are all different: a sample shows it.
+    """
+    columns: list[Words] = []
+    for name in reads:
+        field: NDArray[Any] = np.ascontiguousarray(getattr(problem, name)).view(np.uint64)
+        columns += [field] if field.ndim == 1 else list(field.T)
+    jobs = len(problem.jobs)
+    if jobs > SAMPLE and len(np.unique(_hash([c[:SAMPLE] for c in columns]))) > at_most:
+        return None
+    tables = _Tables(columns)
+    of = np.empty(jobs, dtype=np.int64)
+    for start in range(0, jobs, BLOCK):
+        if not tables.find(start, of[start : start + BLOCK]) or len(tables.first) > at_most:
+            return None
+    order = np.argsort(tables.first)
+    number = np.empty_like(order)
+    number[order] = np.arange(len(order))
+    of = number[of]
+    return Classes(of=of, first=tables.first[order], counts=np.bincount(of, minlength=len(order)))
+
+
+def _hash(columns: Sequence[Words]) -> Words:
+    mixed = np.full(len(columns[0]), _ODD)
+    for column in columns:
+        mixed = mixed ^ column
+        mixed ^= mixed >> _HALF
+        mixed *= _ODD
+    return mixed
+
+
+def members_of(problem: Problem, rows: Ints) -> Problem:
+    """Return the problem of some of the jobs, without pairs and entities."""
+    return replace(
+        problem,
+        jobs=tuple(problem.jobs[int(row)] for row in rows),
+        rates=problem.rates[rows],
+        scales=problem.scales[rows],
+        weights=problem.weights[rows],
+        steps_left=problem.steps_left[rows],
+        ages_s=problem.ages_s[rows],
+        isolated_s=problem.isolated_s[rows],
+        deadlines_s=problem.deadlines_s[rows],
+        pairs=None,
+        entities=(),
+        entity_of=None,
+    )
