@@ -22,7 +22,6 @@ BLOCK: Final = 16_384
 TURNS_PER_FLAVOR: Final = 4
 """How often an edge may turn, for each flavor. One that has not settled then only costs accuracy,
 which the bound makes up for."""
-TINY: Final = float(np.finfo(np.float64).tiny)
 SETTLED: Final = 1e-14
 """How far below an edge a point may lie, relative to the highest price: rounding."""
 
@@ -54,7 +53,8 @@ class Cheapest:
         self._slow: Ints = np.full(jobs, flavors, dtype=np.int64)
         self._fast: Ints = np.full(jobs, flavors, dtype=np.int64)
         self._rate_slow = np.zeros(jobs)
-        self._rate_fast = np.zeros(jobs)
+        self._rate_fast = np.full(jobs, -1.0)
+        self._span = np.ones(jobs)
         self._steep = np.zeros(jobs)
         self._below = np.zeros(jobs)
 
@@ -63,41 +63,40 @@ class Cheapest:
         still = len(prices)
         priced = np.append(prices, 0.0)
         used = np.zeros(still + 1)
+        cost_growth = 0.0
         for start in range(0, len(need), BLOCK):
             part = slice(start, start + BLOCK)
             self._settle(priced, part, need[part])
-            slow, rate_slow = self._slow[part], self._rate_slow[part]
-            fraction = (need[part] - rate_slow) / (self._rate_fast[part] - rate_slow)
             loads = self.loads[part]
-            on_fast = fraction * loads
+            on_fast = need[part] - self._rate_slow[part]
+            on_fast /= self._span[part]
+            on_fast *= loads
             used += np.bincount(self._fast[part], on_fast, still + 1)
-            used += np.bincount(slow, loads - on_fast, still + 1)
-        cost = float(priced @ used + self.loads @ self._below)
+            used += np.bincount(self._slow[part], loads - on_fast, still + 1)
+            cost_growth += float(np.dot(loads * self._steep[part], growth[part]))
         return Choice(
             slow=self._slow.astype(np.int16),
             fast=self._fast.astype(np.int16),
             used=used[:still],
-            cost=cost,
-            growth=float(np.dot(self.loads * self._steep, growth)),
+            cost=float(priced @ used + self.loads @ self._below),
+            growth=cost_growth,
         )
 
-    def shares(self, choice: Choice, need: Floats) -> Floats:
-        """Return the shares of a choice, one row for each flavor and one for standing still."""
+    def add_shares(self, choice: Choice, need: Floats, part: float, shares: Floats) -> None:
+        """Add ``part`` of a choice's shares to ``shares``, which has a row for each flavor.
+
+        And one row for standing still, after the last.
+        """
         rows = np.arange(len(need))
         rate_slow, rate_fast = self.columns[choice.slow, rows], self.columns[choice.fast, rows]
-        fraction = (need - rate_slow) / (rate_fast - rate_slow)
-        shares = np.zeros(self.columns.shape)
-        shares[choice.fast, rows] = fraction
-        shares[choice.slow, rows] = 1.0 - fraction
-        return shares
+        on_fast = part * (need - rate_slow) / (rate_fast - rate_slow)
+        shares[choice.fast, rows] += on_fast
+        shares[choice.slow, rows] += part - on_fast
 
     def _settle(self, priced: Floats, part: slice, need: Floats) -> None:
         """Turn the edges of some jobs until no flavor lies below them."""
-        slow_rate, fast_rate = self._rate_slow[part], self._rate_fast[part]
-        # An edge spans its need, and begins below it or where nothing moves; a new job has none.
-        lost = np.flatnonzero(
-            (fast_rate < need) | (slow_rate >= np.maximum(need, TINY)) | (fast_rate <= 0)
-        )
+        # An edge begins below its need and ends at it or above.
+        lost = np.flatnonzero((self._rate_fast[part] < need) | (self._rate_slow[part] >= need))
         if len(lost):
             self._begin(priced, lost + part.start, need[lost])
         below = self._scan(priced, part)
@@ -119,22 +118,28 @@ class Cheapest:
         enough = (rates >= need) & (rates > 0)
         cost = np.where(enough, priced[:-1, None] / np.where(enough, rates, 1.0), np.inf)
         fast = cost.argmin(axis=0)
-        self._fast[rows], self._rate_fast[rows] = fast, rates[fast, np.arange(len(rows))]
+        found = rates[fast, np.arange(len(rows))]
+        self._fast[rows], self._rate_fast[rows] = fast, found
         self._slow[rows], self._rate_slow[rows] = len(priced) - 1, 0.0
+        self._span[rows] = found
 
     def _scan(self, priced: Floats, rows: slice | Ints) -> Floats:
         """Return how far the lowest of each job's points lies below its edge: 0 or less."""
-        slow, slow_rate = priced[self._slow[rows]], self._rate_slow[rows]
-        steep = (priced[self._fast[rows]] - slow) / (self._rate_fast[rows] - slow_rate)
+        slow = priced.take(self._slow[rows])
+        steep = priced.take(self._fast[rows])
+        steep -= slow
+        steep /= self._span[rows]
         self._steep[rows] = steep
-        offset = steep * slow_rate - slow
-        lowest = np.minimum(offset, 0.0)
+        lowest = np.zeros(len(steep))
+        point = np.empty(len(steep))
         for price, rates in zip(priced[:-1], self.columns[:-1], strict=True):
-            point = steep * rates[rows]
-            np.subtract(offset, point, out=point)
-            point += price
-            np.minimum(lowest, point, out=lowest)
-        return lowest
+            np.multiply(steep, rates[rows], out=point)
+            point -= price
+            np.maximum(lowest, point, out=lowest)
+        np.multiply(steep, self._rate_slow[rows], out=point)
+        point -= slow
+        point -= lowest
+        return np.minimum(point, 0.0, out=point)
 
     def _turn(self, priced: Floats, rows: Ints, need: Floats) -> None:
         """Turn the edges of jobs to their lowest points; of equal ones, to the first flavor's."""
@@ -145,3 +150,4 @@ class Cheapest:
         ahead, behind = rows[is_fast], rows[~is_fast]
         self._fast[ahead], self._rate_fast[ahead] = lowest[is_fast], found[is_fast]
         self._slow[behind], self._rate_slow[behind] = lowest[~is_fast], found[~is_fast]
+        self._span[rows] = self._rate_fast[rows] - self._rate_slow[rows]

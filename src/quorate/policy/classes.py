@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from quorate.policy.problem import Ints, Problem
 
-BLOCK: Final = 32_768
+BLOCK: Final = 8_192
 """How many jobs are looked at together: what they need fits a processor's cache."""
 SAMPLE: Final = 2_048
 """How many jobs are looked at first: if these are no classes, the rest are none."""
@@ -55,20 +55,19 @@ class _Tables:
 
     def find(self, start: int, of: Ints) -> bool:
         """Write the classes of the jobs from ``start`` to ``of``; False when tables run out."""
-        part = [column[start : start + len(of)] for column in self.columns]
+        part = [np.ascontiguousarray(column[start : start + len(of)]) for column in self.columns]
         mixed = _hash(part)
         rows: Ints | slice = slice(None)
         for table in self.places:
-            at = mixed[rows]
-            place = (at >> _PLACE).astype(np.int64)
-            found = table[place]
-            if (found < 0).any():
+            place = (mixed[rows] >> _PLACE).view(np.int64)
+            found = table.take(place, mode="clip")
+            if found.min() < 0:
                 self._enter(table, place, np.arange(len(of))[rows] + start)
-                found = table[place]
+                found = table.take(place, mode="clip")
             of[rows] = found
             same = np.ones(len(found), dtype=bool)
             for column, members in zip(part, self.members, strict=True):
-                same &= column[rows] == members[found]
+                same &= column[rows] == members.take(found, mode="clip")
             if same.all():
                 return True
             rows = np.arange(len(of))[rows][~same]
@@ -105,17 +104,21 @@ def classes_of(problem: Problem, reads: Sequence[str], at_most: int) -> Classes 
         if not tables.find(start, of[start : start + BLOCK]) or len(tables.first) > at_most:
             return None
     order = np.argsort(tables.first)
-    number = np.empty_like(order)
-    number[order] = np.arange(len(order))
-    of = number[of]
+    if np.any(order[1:] < order[:-1]):
+        number = np.empty_like(order)
+        number[order] = np.arange(len(order))
+        of = number.take(of, mode="clip")
     return Classes(of=of, first=tables.first[order], counts=np.bincount(of, minlength=len(order)))
 
 
 def _hash(columns: Sequence[Words]) -> Words:
+    """Return a number for each job that is the same for equal ones, and rarely else."""
     mixed = np.full(len(columns[0]), _ODD)
+    high = np.empty_like(mixed)
     for column in columns:
-        mixed = mixed ^ column
-        mixed ^= mixed >> _HALF
+        mixed ^= column
+        np.right_shift(mixed, _HALF, out=high)
+        mixed ^= high
         mixed *= _ODD
     return mixed
 

@@ -15,8 +15,8 @@ import numpy as np
 from quorate.policy.allocation import Allocation, Method, Unsolved, alone
 from quorate.policy.highest import Aim, highest, turned
 from quorate.policy.min_total_duration import reference_rates
-from quorate.policy.problem import Floats, Problem
 from quorate.policy.policy import Policy
+from quorate.policy.problem import Floats, Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

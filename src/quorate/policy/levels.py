@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
+from quorate.policy.lp import Basis
 from quorate.policy.problem import Floats, Ints
 
 CERTIFIED: Final = 1e-7
@@ -88,7 +89,7 @@ class Levelled:
 
     Shares have a row for each row of the demand, and then one for each of its pairs. ``prices`` are
     by how much the level rises for one more GPU of each flavor; ``passes`` how often the jobs, or a
-    solver, were asked.
+    solver, were asked. A linear program's ``basis`` is where the next one like it can go on.
     """
 
     shares: Floats
@@ -96,3 +97,4 @@ class Levelled:
     bound: float
     prices: Floats
     passes: int
+    basis: Basis | None = None

@@ -15,6 +15,7 @@ import numpy as np
 
 from quorate.policy.problem import Floats, Ints
 
+Basis = highspy.HighsBasis
 INFINITE: Final = float("inf")
 EXACT: Final = 1e-10
 """The least that a constraint or a price of a small program may be missed by."""
@@ -61,6 +62,7 @@ class Solution:
     x: Floats
     row_prices: Floats
     objective: float
+    basis: Basis
 
 
 _STATUSES: Final = {
@@ -70,10 +72,18 @@ _STATUSES: Final = {
 }
 
 
-def solve(program: Program, effort: Effort = Effort.SIMPLEX) -> Solution | Status:
-    """Return an optimum of ``program``, or why there is none."""
+def solve(
+    program: Program, effort: Effort = Effort.SIMPLEX, start: Basis | None = None
+) -> Solution | Status:
+    """Return an optimum of ``program``, or why there is none.
+
+    ``start`` is the basis of a program with the same rows and columns, from which the simplex
+    method goes on; it is soon done when little has changed.
+    """
     highs = _quiet(effort)
     highs.passModel(_model(program))
+    if start is not None:
+        highs.setBasis(start)
     highs.run()
     status = highs.getModelStatus()
     if status != highspy.HighsModelStatus.kOptimal:
@@ -83,6 +93,7 @@ def solve(program: Program, effort: Effort = Effort.SIMPLEX) -> Solution | Statu
         x=np.asarray(found.col_value, dtype=np.float64),
         row_prices=np.asarray(found.row_dual, dtype=np.float64),
         objective=float(highs.getInfo().objective_function_value),
+        basis=highs.getBasis(),
     )
 
 

@@ -14,8 +14,8 @@ import numpy as np
 from quorate.policy.allocation import Allocation, Unsolved
 from quorate.policy.highest import Aim, highest
 from quorate.policy.levels import Linear
-from quorate.policy.problem import Floats, Problem
 from quorate.policy.policy import Policy
+from quorate.policy.problem import Floats, Problem
 
 
 def proportional_rates(problem: Problem) -> Floats:

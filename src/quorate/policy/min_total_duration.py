@@ -15,8 +15,8 @@ import numpy as np
 from quorate.policy.allocation import Allocation, Method, Unsolved, alone
 from quorate.policy.highest import Aim, highest, turned
 from quorate.policy.levels import Linear
-from quorate.policy.problem import Floats, Problem
 from quorate.policy.policy import Policy
+from quorate.policy.problem import Floats, Problem
 
 
 def _needs(problem: Problem, _jobs: int) -> Linear:

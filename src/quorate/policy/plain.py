@@ -36,20 +36,24 @@ class _Shares:
     time: Floats
 
 
-def level_by_program(demand: Demand, needs: Needs) -> Levelled | lp.Status:
+def level_by_program(
+    demand: Demand, needs: Needs, start: lp.Basis | None = None
+) -> Levelled | lp.Status:
     """Return the highest level and shares that reach it, or why there are none.
 
     Every row of ``demand`` must move on some flavor that has GPUs. ``Status.FAILED`` also when the
-    tangents of needs that are not linear ran out before level and bound met.
+    tangents of needs that are not linear ran out before level and bound met. ``start`` is the basis
+    of an answer for the same rows, of which little has changed.
     """
     shares = _shares(demand)
     level = needs.reached(_equal_rates(demand))
     bound = np.inf
     for number in range(TANGENTS_MAX):
         unit = abs(level) if level != 0 else 1.0
-        found = lp.solve(_program(demand, shares, needs.at(level), unit))
+        found = lp.solve(_program(demand, shares, needs.at(level), unit), start=start)
         if isinstance(found, lp.Status):
             return found
+        start = found.basis
         bound = min(bound, level + unit * float(found.x[-1]))
         given = _feasible(demand, _spread(demand, shares, np.maximum(found.x[:-1], 0.0)))
         level = needs.reached(rates_of(demand, given))
@@ -61,6 +65,7 @@ def level_by_program(demand: Demand, needs: Needs) -> Levelled | lp.Status:
                 bound=bound,
                 prices=unit * np.maximum(found.row_prices[-len(demand.gpus) :], 0.0),
                 passes=number + 1,
+                basis=start,
             )
     return lp.Status.FAILED
 

@@ -16,15 +16,21 @@ import numpy as np
 
 from quorate.policy.cheapest import Cheapest, Choice
 from quorate.policy.levels import CERTIFIED, Demand, Levelled, Needs
-from quorate.policy.lp import Mixture
+from quorate.policy.lp import Mix, Mixture
 from quorate.policy.problem import Bools, Floats
 
 PASSES_MAX: Final = 400
 """After so many passes the plain linear program is quicker."""
 FIRST_STEPS: Final = 4
 """Newton's steps at the first prices: they find where the levels worth looking at are."""
+LEANING: Final = 0.85
+"""How much of the next prices comes from those in the mixture; the rest, the program asks for."""
 KEPT: Final = 0.7
-"""How much of the best prices so far the next ones keep; the rest is what the program asks for."""
+"""How much of the best prices so far the next ones keep where that gains nothing."""
+SLOW: Final = 0.95
+"""A gap that is still so much of the one before: the mixture's prices gain little."""
+HALF: Final = 0.5
+"""More than this part of serving nobody, and the mixture's prices say nothing yet."""
 STUCK: Final = KEPT / 10
 PENALTY: Final = 100.0
 """How far below the first level it is valued to serve nobody, in levels that the fleet buys."""
@@ -67,6 +73,7 @@ class _Search:
         self.bound = self.highest
         self.mixture = Mixture(len(demand.gpus))
         self.choices: list[tuple[float, Choice]] = []
+        self.looked: list[Floats] = []
         worth = demand.gpus * (1.0 / demand.gpus if start is None else start)
         self.best: Floats = worth / worth.sum()
         self.best_bound = np.inf
@@ -88,14 +95,28 @@ class _Search:
                 if found is not None:
                     return found
             kept = KEPT if gap < before else kept / 2
-            self._add(self._look(self._next(mix.prices, kept), self._between(level, kept)))
+            leaning = LEANING if gap < SLOW * before else 0.0
+            prices = self._next(mix, kept, leaning)
+            self._add(self._look(prices, self._between(level, kept)))
         return None
 
-    def _next(self, asked: Floats, kept: float) -> Floats:
-        """Return the prices to look at: between the best so far and those that are asked for."""
-        asked = np.maximum(asked, 0.0)
+    def _next(self, mix: Mix, kept: float, leaning: float) -> Floats:
+        """Return the prices to look at next.
+
+        Mostly those of the choices in the mixture, each by its part: were used GPUs linear in
+        prices, the mixture's would be what jobs choose there. Where that gains nothing, between the
+        best prices so far and those that the program asks for.
+        """
+        asked = np.maximum(mix.prices, 0.0)
         total = float(asked.sum())
-        return kept * self.best + (1.0 - kept) * (asked / total) if total > 0 else self.best
+        if total <= 0:
+            return self.best
+        asked /= total
+        parts = np.maximum(mix.parts[1:], 0.0)
+        if not leaning or mix.parts[0] > HALF:
+            return kept * self.best + (1.0 - kept) * asked
+        mean = parts @ np.array(self.looked) / float(parts.sum())
+        return leaning * mean + (1.0 - leaning) * asked
 
     def _between(self, level: float, kept: float) -> float:
         """Return the level to look at: between that of the mixture and the bound.
@@ -137,6 +158,7 @@ class _Search:
         per_gpu = prices / self.demand.gpus
         choice = self.jobs.choose(per_gpu, need, growth)
         self.choices.append((level, choice))
+        self.looked.append(prices)
         if choice.growth > 0:
             bound = level + (1.0 - choice.cost) / choice.growth
             if bound < self.best_bound:
@@ -148,7 +170,10 @@ class _Search:
     def _needs_at(self, level: float) -> tuple[Floats, Floats]:
         """Return the needs, within what jobs can reach, and how they grow from there."""
         need, growth = self.needs.at(level)
-        return np.clip(need, 0.0, self.jobs.most), np.where(need < 0, 0.0, growth)
+        if need.min() < 0:
+            growth = np.where(need < 0, 0.0, growth)
+            need = np.maximum(need, 0.0)
+        return np.minimum(need, self.jobs.most), growth
 
     def _answer(self, parts: Floats) -> Levelled | None:
         """Return the mixture as shares, which no constraint is missed by; None if it is not one."""
@@ -160,7 +185,7 @@ class _Search:
         for number in np.flatnonzero(parts):
             level, choice = self.choices[number]
             need, _ = self._needs_at(level)
-            by_flavor += parts[number] * self.jobs.shares(choice, need)
+            self.jobs.add_shares(choice, need, float(parts[number]), by_flavor)
         by_flavor = by_flavor[:-1]
         over = float(np.max(by_flavor @ self.demand.loads / self.demand.gpus))
         if over > 1.0:
