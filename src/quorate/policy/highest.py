@@ -61,7 +61,10 @@ def highest(
     is_packed = problem.pairs is not None and len(problem.pairs) > 0
     if ways is None or Method.CLASSES in ways:
         classes = classes_of(problem, aim.reads, PAIRED_CLASSES_MAX if is_packed else CLASSES_MAX)
-        if classes is not None and 2 * len(classes) <= len(problem.jobs):
+        is_worth_it = ways is not None or (
+            classes is not None and 2 * len(classes) <= len(problem.jobs)
+        )
+        if classes is not None and is_worth_it:
             demand = demand_of_classes(problem, classes)
             if demand is not None:
                 return _by_classes(problem, aim, classes, demand)

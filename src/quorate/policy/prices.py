@@ -38,7 +38,7 @@ NEGLIGIBLE: Final = 1e-9
 """The part of serving nobody in a mixture that is rounding."""
 
 
-def level_by_prices(demand: Demand, needs: Needs, start: Floats | None = None) -> Levelled | None:
+def level_by_prices(demand: Demand, needs: Needs) -> Levelled | None:
     """Return the highest level and shares that reach it, or None when the passes ran out.
 
     Every row of ``demand`` must move on some flavor that has GPUs, and reach its need at a level
@@ -47,9 +47,9 @@ def level_by_prices(demand: Demand, needs: Needs, start: Floats | None = None) -
     """
     there = demand.gpus > 0
     if there.all():
-        return _Search(demand, needs, start).run()
+        return _Search(demand, needs).run()
     some = Demand(rates=demand.rates[:, there], loads=demand.loads, gpus=demand.gpus[there])
-    found = _Search(some, needs, None if start is None else start[there]).run()
+    found = _Search(some, needs).run()
     return None if found is None else _spread(found, there)
 
 
@@ -65,7 +65,7 @@ def _spread(found: Levelled, there: Bools) -> Levelled:
 class _Search:
     """What the passes have found so far."""
 
-    def __init__(self, demand: Demand, needs: Needs, start: Floats | None) -> None:
+    def __init__(self, demand: Demand, needs: Needs) -> None:
         self.demand = demand
         self.needs = needs
         self.jobs = Cheapest(demand)
@@ -74,8 +74,7 @@ class _Search:
         self.mixture = Mixture(len(demand.gpus))
         self.choices: list[tuple[float, Choice]] = []
         self.looked: list[Floats] = []
-        worth = demand.gpus * (1.0 / demand.gpus if start is None else start)
-        self.best: Floats = worth / worth.sum()
+        self.best: Floats = np.full(len(demand.gpus), 1.0 / len(demand.gpus))
         self.best_bound = np.inf
         self.worth: Floats = np.zeros(len(demand.gpus))
         self.base, self.unit = 0.0, 1.0
