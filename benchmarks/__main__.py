@@ -15,6 +15,7 @@ from benchmarks import (
     durable,
     forecast,
     placement,
+    policies,
     replay,
     resolver,
     scrape,
@@ -39,6 +40,7 @@ BENCHMARKS: dict[str, Callable[[Effort], list[Figure]]] = {
     "service": service.measure,
     "slurm": beside_slurm.measure,
     "thrash": thrash.measure,
+    "policies": policies.measure,
 }
 RESULTS = Path(__file__).parent / "out" / "results.json"
 

@@ -1,0 +1,191 @@
+"""Policies on many jobs: how long an allocation takes, beside an interior-point solver's time.
+
+Every answer carries its own certificate, and is checked against the baseline's. Targets that are a
+multiple of the baseline are only there when it is: cvxpy and ECOS are optional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from benchmarks import peer_policies
+from benchmarks.figure import Baseline, Effort, Figure, cpu_s, median_of, percentile
+from benchmarks.rate_tables import Table, jobs_of, made_different, many_flavors, table
+from quorate.policy.allocation import Allocation, Method, Unsolved
+from quorate.policy.census import Census, Kind
+from quorate.policy.demand import demand_of
+from quorate.policy.highest import highest
+from quorate.policy.max_min_fairness import FAIRNESS
+from quorate.policy.min_total_duration import SPEED
+from quorate.policy.prices import level_by_prices
+from quorate.policy.problem import Problem
+from quorate.policy.table import POLICIES
+
+REPEATS = 5
+KINDS = 200
+EXACT = 1e-6
+NEAR = 1e-4
+"""How far the baseline's objective may be from ours; its solver says no more."""
+
+Answer = Callable[[Problem], Allocation | Unsolved]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Beside:
+    """A baseline, how many times ours is to be faster, and how far off it may be by its design."""
+
+    peer: peer_policies.Peer
+    times: float | None = None
+    off: float = NEAR
+
+
+def measure(effort: Effort) -> list[Figure]:
+    """Return what the level policies take, each beside its baseline or its limit."""
+    rates = table()
+    many = jobs_of(rates, effort.of(10_000, 300))
+    most = made_different(jobs_of(rates, effort.of(100_000, 2_000)))
+    classes = jobs_of(rates, effort.of(1_000_000, 5_000))
+    paired = jobs_of(rates, effort.of(1_024, 48), packed=True)
+    fair, packed = _policy("max_min_fairness_perf"), _policy("max_min_fairness_packed")
+    peer = peer_policies.max_min
+    flavors = effort.of(10_000, 300)
+    return [
+        _figure("max-min by prices", many, _by(Method.PRICES), _Beside(peer=peer, times=50)),
+        _figure("max-min by classes", many, fair, _Beside(peer=peer, times=200)),
+        _figure("max-min, no two alike", made_different(many), fair, _Beside(peer=peer)),
+        _figure("max-min, no two of many alike", most, fair, 200.0),
+        _figure("max-min, very many in classes", classes, fair, 60.0),
+        *_of_steps(jobs_of(rates, effort.of(1_000, 60))),
+        _figure(
+            "max-min with pairs",
+            jobs_of(rates, effort.of(256, 24), single=True, packed=True),
+            packed,
+            _Beside(peer=peer_policies.packed_max_min, times=200),
+        ),
+        _figure("max-min with pairs of many", paired, packed, 300.0),
+        _arrivals(rates, effort),
+        _flavors(many_flavors(flavors, 8), 300.0),
+        _flavors(many_flavors(flavors, 16), 1_000.0),
+    ]
+
+
+def _policy(name: str) -> Answer:
+    return POLICIES[name].solve
+
+
+def _by(way: Method) -> Answer:
+    return partial(highest, aim=FAIRNESS, ways=frozenset({way}))
+
+
+def _figure(name: str, asked: Problem, answer: Answer, against: _Beside | float) -> Figure:
+    """Return a figure of what ``answer`` takes, against a baseline or a limit in milliseconds."""
+    found, ms = _timed(asked, answer)
+    details: dict[str, float | int | str] = {
+        "jobs": len(asked.jobs),
+        "flavors": len(asked.flavors),
+        "way": found.method.value,
+        "gap": found.gap,
+    }
+    if isinstance(against, float):
+        return Figure(
+            name=name, unit="ms", value=ms, better="less", target=against, details=details
+        )
+    if not peer_policies.is_there():
+        details["baseline"] = peer_policies.ABSENT
+        return Figure(name=name, unit="ms", value=ms, better="less", details=details)
+    theirs: list[float] = []
+    peer_ms = 1_000 * cpu_s(lambda: theirs.append(against.peer(asked)))
+    off = theirs[0] / found.objective - 1.0
+    assert abs(off) <= against.off, (name, found.objective, theirs)
+    details["theirs off by"] = off
+    return Figure(
+        name=name,
+        unit="ms",
+        value=ms,
+        better="less",
+        target=None if against.times is None else peer_ms / against.times,
+        baseline=Baseline("cvxpy + ECOS", peer_ms),
+        details=details,
+    )
+
+
+def _timed(asked: Problem, answer: Answer) -> tuple[Allocation, float]:
+    """Return the answer and the median of the CPU milliseconds that it takes."""
+    found = answer(asked)
+    assert isinstance(found, Allocation), found
+    return found, 1_000 * median_of(REPEATS, lambda: cpu_s(lambda: answer(asked)))
+
+
+def _of_steps(asked: Problem) -> list[Figure]:
+    """Return the figures of policies that read what jobs have left to do.
+
+    How far the makespan is from the plain program's is told; theirs is only within 5 %.
+    """
+    delay = _figure(
+        "finish-time fairness",
+        asked,
+        _policy("finish_time_fairness_perf"),
+        _Beside(peer=peer_policies.finish_time, times=100),
+    )
+    answer = _policy("min_total_duration_perf")
+    close = _Beside(peer=peer_policies.makespan, times=15, off=peer_policies.CLOSE - 1.0)
+    figure = _figure("makespan", asked, answer, close)
+    found, plain = answer(asked), highest(asked, SPEED, frozenset())
+    assert isinstance(found, Allocation)
+    assert isinstance(plain, Allocation)
+    off = abs(found.objective * plain.objective - 1.0)
+    assert off <= EXACT, off
+    return [delay, replace(figure, details={**figure.details, "off the plain program": off})]
+
+
+def _arrivals(rates: Table, effort: Effort) -> Figure:
+    """Return what the next allocation takes after one job has come or gone."""
+    chance = np.random.default_rng(4)
+    weights = (1.0, 2.0, 5.0)
+    kinds = [
+        Kind(rates=tuple(row), scale=int(scale), weight=weight)
+        for row, scale in zip(rates.alone.tolist(), rates.scales, strict=True)
+        for weight in weights
+    ][:KINDS]
+    census = Census(("a", "b", "c"), np.full(3, 500))
+    for kind in kinds:
+        for _ in range(int(chance.integers(5, 100))):
+            census.add(kind)
+    census.solve(FAIRNESS)
+    took = []
+    for number in range(effort.of(500, 20)):
+        kind = kinds[int(chance.integers(len(kinds)))]
+        if number % 2 and census.counts[kind] > 1:
+            census.remove(kind)
+        else:
+            census.add(kind)
+        took.append(1_000 * cpu_s(lambda: census.solve(FAIRNESS)))
+    return Figure(
+        name="after one arrival, p99",
+        unit="ms",
+        value=percentile(took, 99),
+        better="less",
+        target=10,
+        details={
+            "classes": len(kinds),
+            "jobs": sum(census.counts.values()),
+            "median ms": percentile(took, 50),
+        },
+    )
+
+
+def _flavors(asked: Problem, limit_ms: float) -> Figure:
+    """Return what prices take on many flavors, and in how many passes."""
+    figure = _figure(
+        f"max-min on {len(asked.flavors)} flavors",
+        asked,
+        _policy("max_min_fairness_perf"),
+        limit_ms,
+    )
+    found = level_by_prices(demand_of(asked), FAIRNESS.needs(asked, len(asked.jobs)))
+    assert found is not None
+    return replace(figure, details={**figure.details, "passes": found.passes})
