@@ -1,0 +1,116 @@
+"""Which rows have GPUs in the next round, and of which flavor: greedy, by priority."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from quorate.policy.rounds import Book, Row, Rules, deficit_s, priority
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A row that may have GPUs of a flavor in the next round, and what speaks for it.
+
+    ``is_allocated`` is false of rows that the allocation in force does not know: strictly, they
+    may be chosen, but are given no place.
+    """
+
+    row: Row
+    flavor: str
+    gpus: int
+    priority: float
+    deficit_s: float
+    share: float
+    can_run: bool = True
+    is_allocated: bool = True
+
+    @property
+    def rank(self) -> tuple[float, float, float]:
+        """What candidates are ordered by, the highest first."""
+        return (self.priority, self.deficit_s, self.share)
+
+
+def candidates(
+    book: Book,
+    gpus: Mapping[str, int],
+    can_run: Callable[[Row, str], bool],
+    at_s: float,
+    rules: Rules,
+) -> list[Candidate]:
+    """Return every row of ``book`` on every flavor, flavor by flavor, rows as they came.
+
+    ``gpus`` says how many each job takes at a time. A row that cannot run there has no priority.
+    """
+    found = []
+    for flavor in book.flavors:
+        for row in book.had_s:
+            runs = can_run(row, flavor)
+            shares = book.shares.get(row)
+            found.append(
+                Candidate(
+                    row=row,
+                    flavor=flavor,
+                    gpus=gpus[row[0]],
+                    priority=priority(book, row, flavor, at_s, rules) if runs else 0.0,
+                    deficit_s=deficit_s(book, row, flavor, at_s, rules),
+                    share=0.0 if shares is None else shares.get(flavor, 0.0),
+                    can_run=runs,
+                    is_allocated=_is_allocated(book, row),
+                )
+            )
+    return found
+
+
+def choose(
+    found: Iterable[Candidate],
+    gpus_free: Mapping[str, int],
+    order: Sequence[str],
+    rules: Rules,
+) -> dict[str, list[Candidate]]:
+    """Return who has GPUs of each flavor, by flavors in ``order``, each in the order of choice.
+
+    The highest (priority, deficit, share) goes first; ties go to the flavor that is earlier in
+    ``order``, then to the row that is earlier in ``found``. A row is taken where the flavor has
+    GPUs enough left and none of its jobs is taken yet. So no GPUs stay free that somebody could
+    use who has a share of them; without a share nobody is taken, unless the rules say so. Flavors
+    that ``order`` leaves out are not shared out.
+    """
+    of_flavor: dict[str, list[Candidate]] = {flavor: [] for flavor in order}
+    for candidate in found:
+        if candidate.flavor in of_flavor:
+            of_flavor[candidate.flavor].append(candidate)
+    queue = []
+    for flavor in order:
+        part = of_flavor[flavor]
+        if rules.has_queue_per_flavor:
+            part = sorted(part, key=_rank, reverse=True)
+        queue += part
+    if not rules.has_queue_per_flavor:
+        queue.sort(key=_rank, reverse=True)
+
+    left = {flavor: gpus_free.get(flavor, 0) for flavor in order}
+    taken: set[str] = set()
+    chosen: dict[str, list[Candidate]] = {flavor: [] for flavor in order}
+    for candidate in queue:
+        if not _may_be_taken(candidate, rules) or not taken.isdisjoint(candidate.row):
+            continue
+        if candidate.gpus > left[candidate.flavor]:
+            continue
+        left[candidate.flavor] -= candidate.gpus
+        taken.update(candidate.row)
+        chosen[candidate.flavor].append(candidate)
+    return chosen
+
+
+def _rank(candidate: Candidate) -> tuple[float, float, float]:
+    return candidate.rank
+
+
+def _may_be_taken(candidate: Candidate, rules: Rules) -> bool:
+    return candidate.can_run and (candidate.priority > 0.0 or rules.serves_without_share)
+
+
+def _is_allocated(book: Book, row: Row) -> bool:
+    # An allocation that knows both jobs of a pair knows the pair, though it names no share of it.
+    return row in book.shares or (len(row) > 1 and all((job,) in book.shares for job in row))

@@ -1,0 +1,217 @@
+"""What each job has had of its allocation, and is owed: the book that rounds are chosen by.
+
+A round is a stretch of time in which every chosen job has GPUs of one flavor. Which jobs are chosen
+follows from the allocation in force and from what each has had since (Gavel, section 5). Jobs come
+alone or in pairs that share GPUs: a *row* of the allocation is either. Everything here is a value;
+time is in seconds, counted from wherever whoever asks begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final
+
+Row = tuple[str, ...]
+"""The job, or the two jobs of a pair in the order of the problem."""
+Shares = Mapping[Row, Mapping[str, float]]
+"""An allocation: the part of its time that each row has GPUs of each flavor."""
+
+ROUND_S: Final = 360.0
+OWED_ROUNDS_MAX: Final = 10.0
+"""How many rounds a row can be owed when the next allocation begins. What could not be given for
+that long is not to be made up all at once."""
+AHEAD_ROUNDS_MAX: Final = 1.0
+"""How many rounds a row can be ahead then: more is what nobody else wanted, and is no debt."""
+
+_NONE: Final[Mapping[str, float]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How rounds go. What is off by default is what the published mechanism does and should not.
+
+    ``reset_gap_s``: how old an allocation must be before a stale one gives way.
+    ``has_queue_per_flavor``: flavors choose one after the other, so that a job can be taken to the
+    flavor that happens to come first, and not to the one where it is behind.
+    ``serves_without_share``: spare GPUs go to jobs that have no share of them, or no allocation.
+    ``forgets_owed``: what is owed from earlier allocations only breaks ties.
+    ``charges_gaps``: time between two rounds in which nothing ran counts as work.
+    ``needs_step_per_gpu``: a job with fewer steps left than GPUs fails instead of ending.
+    ``starts_pairs_at_zero``: a new pair goes before everybody, and is then owed half a round.
+    ``compares_age_to_deadline``: a job misses its deadline when it took longer, from its arrival,
+    than the clock shows at the deadline: late arrivals hardly ever do.
+    ``places_by_size``: larger rows take the GPUs of smaller ones that stay, and servers are filled
+    in their order, however the rest of a row is torn.
+    """
+
+    round_s: float = ROUND_S
+    reset_gap_s: float = 0.0
+    has_queue_per_flavor: bool = False
+    serves_without_share: bool = False
+    forgets_owed: bool = False
+    charges_gaps: bool = False
+    needs_step_per_gpu: bool = False
+    starts_pairs_at_zero: bool = False
+    compares_age_to_deadline: bool = False
+    places_by_size: bool = False
+
+    @property
+    def head_start_s(self) -> float:
+        """What every row counts as having had, so that nobody's fraction is nothing."""
+        return self.round_s / 2.0
+
+
+DEFAULT: Final = Rules()
+STRICT: Final = Rules(
+    reset_gap_s=1920.0,
+    has_queue_per_flavor=True,
+    serves_without_share=True,
+    forgets_owed=True,
+    charges_gaps=True,
+    needs_step_per_gpu=True,
+    starts_pairs_at_zero=True,
+    compares_age_to_deadline=True,
+    places_by_size=True,
+)
+"""The mechanism as it was published, with what is wrong about it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """A row ran on GPUs of a flavor for so long."""
+
+    row: Row
+    flavor: str
+    ran_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Book:
+    """What every row has had since the allocation in force began, and is owed from before.
+
+    Rows are in the order in which they came. ``had_s`` has the head start in it. ``given_s`` is the
+    time of all rows together on a flavor: seconds of rows, not of GPUs, because a share is a part
+    of a row's own time however many GPUs it takes.
+    """
+
+    flavors: tuple[str, ...]
+    shares: Shares = field(default_factory=dict)
+    had_s: Mapping[Row, Mapping[str, float]] = field(default_factory=dict)
+    owed_s: Mapping[Row, Mapping[str, float]] = field(default_factory=dict)
+    given_s: Mapping[str, float] = field(default_factory=dict)
+    since_s: float = 0.0
+    is_stale: bool = True
+
+
+def joined(book: Book, rows: Iterable[Row], rules: Rules) -> Book:
+    """Return the book with ``rows``, after those that are there; the allocation is then stale."""
+    had, owed = dict(book.had_s), dict(book.owed_s)
+    for row in rows:
+        late = rules.starts_pairs_at_zero and len(row) > 1
+        had[row] = dict.fromkeys(book.flavors, 0.0 if late else rules.head_start_s)
+        owed[row] = dict.fromkeys(book.flavors, 0.0)
+    return replace(book, had_s=had, owed_s=owed, is_stale=True)
+
+
+def parted(book: Book, jobs: Iterable[str]) -> Book:
+    """Return the book without ``jobs`` and their pairs; the allocation is then stale."""
+    gone = frozenset(jobs)
+    had = {row: by for row, by in book.had_s.items() if gone.isdisjoint(row)}
+    owed = {row: by for row, by in book.owed_s.items() if gone.isdisjoint(row)}
+    return replace(book, had_s=had, owed_s=owed, is_stale=True)
+
+
+def credited(book: Book, runs: Sequence[Ran]) -> Book:
+    """Return the book after ``runs``; those of rows it does not have count for the flavor only."""
+    had = dict(book.had_s)
+    given = dict(book.given_s)
+    for ran in runs:
+        given[ran.flavor] = given.get(ran.flavor, 0.0) + ran.ran_s
+        if ran.row in had:
+            by_flavor = dict(had[ran.row])
+            by_flavor[ran.flavor] += ran.ran_s
+            had[ran.row] = by_flavor
+    return replace(book, had_s=had, given_s=given)
+
+
+def is_due(book: Book, at_s: float, rules: Rules) -> bool:
+    """Return whether a new allocation is to be made at ``at_s``."""
+    # The published gate is open as long as the last allocation was made at the very start.
+    is_old = at_s - book.since_s >= rules.reset_gap_s or book.since_s == 0.0
+    return book.is_stale and is_old
+
+
+def renewed(book: Book, shares: Shares, at_s: float, rules: Rules) -> Book:
+    """Return the book as ``shares`` come into force at ``at_s``.
+
+    What each row was due under the old allocation and did not have is added to what it is owed; the
+    time it had counts from here. Rows of ``shares`` that the book does not have join it. A pair
+    without a share is forgotten unless it is owed something.
+    """
+    fresh = [row for row in shares if row not in book.had_s]
+    if fresh:
+        book = joined(book, fresh, rules)
+    owed = {
+        row: {flavor: _owed_s(book, row, flavor, at_s, rules) for flavor in book.flavors}
+        for row in book.had_s
+    }
+    if not rules.forgets_owed:
+        owed = {row: by for row, by in owed.items() if _is_kept(row, by, shares)}
+    start_s = rules.head_start_s
+    return Book(
+        flavors=book.flavors,
+        shares=shares,
+        had_s={row: dict.fromkeys(book.flavors, start_s) for row in owed},
+        owed_s=owed,
+        given_s={flavor: sum([start_s] * len(owed), 0.0) for flavor in book.flavors},
+        since_s=at_s,
+        is_stale=False,
+    )
+
+
+def deficit_s(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> float:
+    """Return what ``row`` is owed on ``flavor`` at ``at_s``, in seconds of its time.
+
+    Where owed time only breaks ties, that of the allocation in force does not count yet.
+    """
+    if rules.forgets_owed:
+        return book.owed_s[row][flavor]
+    return _lag_s(book, row, flavor, at_s, rules)
+
+
+def priority(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> float:
+    """Return allocation / fraction received: above 1, the row is behind its share of ``flavor``.
+
+    The fraction is of the time since the allocation began. Time owed from earlier ones counts as
+    due, time had ahead of it as received, so that a new allocation starts nobody anew. Strictly,
+    the fraction is of what all rows had there, and what came before is forgotten.
+    """
+    share = book.shares.get(row, _NONE).get(flavor, 0.0)
+    if share == 0.0:
+        return 0.0
+    had_s = book.had_s[row][flavor]
+    if rules.forgets_owed:
+        fraction = had_s / given_s if (given_s := book.given_s[flavor]) else 0.0
+        return share / fraction if fraction > 0.0 else share * 1e9
+    owed_s = book.owed_s[row][flavor]
+    due_s = share * (rules.head_start_s + at_s - book.since_s) + max(owed_s, 0.0)
+    return due_s / (had_s + max(-owed_s, 0.0))
+
+
+def _lag_s(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> float:
+    received_s = book.had_s[row][flavor] - rules.head_start_s
+    due_s = book.shares.get(row, _NONE).get(flavor, 0.0) * (at_s - book.since_s)
+    return book.owed_s[row][flavor] + (due_s - received_s)
+
+
+def _owed_s(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> float:
+    lag_s = _lag_s(book, row, flavor, at_s, rules)
+    if rules.forgets_owed:
+        return lag_s
+    return min(max(lag_s, -AHEAD_ROUNDS_MAX * rules.round_s), OWED_ROUNDS_MAX * rules.round_s)
+
+
+def _is_kept(row: Row, owed: Mapping[str, float], shares: Shares) -> bool:
+    return len(row) == 1 or row in shares or any(owed_s > 0.0 for owed_s in owed.values())
