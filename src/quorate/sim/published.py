@@ -1,0 +1,44 @@
+"""What the published mechanism does by the name of a policy, and by chance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from quorate.policy.rounds import STRICT, Rules
+
+FLAVORS_FIRST: Final = ("v100", "p100", "k80")
+"""The flavors it knows, in the order in which they choose. Others follow by name here; the
+published mechanism gives them no work at all."""
+ORDER_SEED: Final = 5
+"""What is added to the seed of a simulation for the chance in the order of flavors."""
+
+
+def has_pairs(policy: str) -> bool:
+    """Return whether jobs share GPUs under ``policy``."""
+    return "packed" in policy or policy == "gandiva"
+
+
+def is_aware(policy: str) -> bool:
+    """Return whether ``policy`` tells flavors apart, so that they choose in a fixed order."""
+    return has_pairs(policy) or "perf" in policy or policy.startswith("allox")
+
+
+def strict_rules(policy: str, round_s: float, reset_gap_s: float) -> Rules:
+    """Return the published rules under ``policy``: first come, first served leaves spare GPUs."""
+    fills = not policy.startswith("fifo")
+    return replace(STRICT, round_s=round_s, reset_gap_s=reset_gap_s, serves_without_share=fills)
+
+
+def strict_orders(policy: str, flavors: Sequence[str], seed: int) -> Iterator[tuple[str, ...]]:
+    """Yield the order of ``flavors`` in each round, for ever; ``seed`` is the simulation's."""
+    known = [flavor for flavor in FLAVORS_FIRST if flavor in flavors]
+    order = known + sorted(set(flavors) - set(known))
+    chance = Random(seed + ORDER_SEED)
+    while True:
+        drawn = list(order)
+        if not is_aware(policy):
+            chance.shuffle(drawn)
+        yield tuple(drawn)
