@@ -29,6 +29,16 @@ WORLD = {
     ],
     "pack": {"totalGPUs": 4},
 }
+RECORDING = {
+    "policy": "fifo_perf",
+    "cluster_spec": {"F": 1},
+    "jobs": [{"id": 0, "type": "lm", "scale_factor": 1, "total_steps": 9, "arrival": 0}],
+    "resets": [
+        {"t": 0, "allocation": {"0": {"F": 1.0}}},
+        {"t": 9, "allocation": None},
+    ],
+    "throughputs": {"F": {"('lm', 1)": {"null": 1.0}}},
+}
 
 
 HOSPITAL = """apiVersion: quorate.dev/v1
@@ -87,6 +97,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (files / "world.json").write_text(json.dumps(WORLD))
     (files / "job.sh").write_text("#!/bin/bash\n#SBATCH --gpus=h100:8\ntrue\n")
     (files / "lab.token").write_text("qt_of_nobody\n")
+    (files / "recording.json").write_text(json.dumps(RECORDING))
     before = shutil.copytree(files, folder / "before")
     for words in (["init"], ["apply", "-f", "fleet.yaml", "-f", "budgets.yaml"]):
         assert process(before, *words).code == 0

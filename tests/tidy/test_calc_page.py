@@ -31,6 +31,7 @@ READ = {
     "Resolve question": ("resolve", "RESOLVE"),
     "Step": ("script", "STEP"),
     "Step with an op": ("script", "OP_STEP"),
+    "Recording": ("recording", "RECORDING"),
 }
 INSIDE = {
     ("World", "owners"): ("funds", "_OWNER"),
@@ -40,6 +41,9 @@ INSIDE = {
     ("Run", "malleable"): ("runs", "_MALLEABLE"),
     ("Run", "funding"): ("runs", "_FUNDING"),
     ("Run", "follow"): ("runs", "_FOLLOW"),
+    ("Recording", "jobs"): ("recording", "JOB"),
+    ("Recording", "resets"): ("recording", "RESET"),
+    ("Recording", "rounds"): ("recording", "ROUND"),
     ("Step", "expect"): ("expecting", "OPERATORS"),
     ("Step", "shrink"): ("script", "SHRINK"),
     ("Step", "confirm"): ("script", "CONFIRM"),

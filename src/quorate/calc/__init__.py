@@ -17,6 +17,7 @@ from quorate.calc.forecast import forecast
 from quorate.calc.pack import pack
 from quorate.calc.reading import CalcInputError
 from quorate.calc.resolve import resolve
+from quorate.calc.rounds import rounds
 from quorate.calc.scenario import scenario, unmet
 from quorate.calc.topology import topology
 from quorate.calc.validate import validate
@@ -32,6 +33,7 @@ _KINDS: Final[Mapping[str, Callable[[object], dict[str, object]]]] = {
     "forecast": forecast,
     "resolve": resolve,
     "scenario": scenario,
+    "rounds": rounds,
 }
 KINDS: Final = tuple(_KINDS)
 """What can be calculated."""

@@ -13,6 +13,7 @@ from quorate.operations.desk import AnyDesk
 from quorate.operations.operation import Operation
 
 SCENARIO: Final = "scenario"
+ROUNDS: Final = "rounds"
 STEPS_MAX: Final = 100
 """How many steps a scenario may have that a service is asked to play."""
 THINGS_MAX: Final = 500
@@ -25,6 +26,13 @@ def calculate(desk: AnyDesk, asked: Calculate, operation: Operation) -> Answer:
     del desk, operation
     if asked.kind == SCENARIO:
         _check_size(asked.world)
+    if asked.kind == ROUNDS:
+        # How many rounds a recording takes is known when it has been played, and not before.
+        raise CommandError(
+            Exit.INVALID,
+            "kind: a service plays no recordings; play it where you are:"
+            " quorate calc rounds -f FILE",
+        )
     try:
         found = run(asked.kind, asked.world)
     except CalcInputError as error:

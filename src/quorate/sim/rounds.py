@@ -30,17 +30,19 @@ from quorate.policy.rounds import (
 
 FAILURES_MAX: Final = 5
 """After how many failed rounds in a row a job is given up, where jobs can fail."""
-ROUNDS_MAX: Final = 1_000_000
+ROUNDS_MAX: Final = 100_000
+"""How many rounds are played; 360 s each, that is more than a year."""
 IDLE_MAX: Final = 3
 """How many rounds may be empty while jobs wait and none is to come."""
 
 Rates = Callable[[Row, str, bool], tuple[float, ...]]
 """The steps per second of each job of a row on a flavor; last, whether its GPUs are spread."""
 _TOGETHER: Final = False
+_SHORTEN: Final = "make the jobs shorter, or the rounds longer"
 
 
 class RoundsStuckError(ValueError):
-    """Jobs are left that no round will ever run."""
+    """Jobs are left that no round will ever run, or none that anybody would wait for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,11 +184,11 @@ class Play:
             yield self._begin()
             idle = 0 if self._running or self._coming or not self._left else idle + 1
             if idle == IDLE_MAX:
-                break
-        raise RoundsStuckError(
-            f"{len(self._left)} jobs never run, job {next(iter(self._left))!r} among them; give"
-            " each a share of a flavor that it runs on and that has GPUs enough"
-        )
+                raise RoundsStuckError(
+                    f"{len(self._left)} jobs never run, job {next(iter(self._left))!r} among them;"
+                    " give each a share of a flavor that it runs on and that has GPUs enough"
+                )
+        raise RoundsStuckError(f"takes more than {ROUNDS_MAX} rounds; {_SHORTEN}")
 
     def missed(self) -> tuple[str, ...]:
         """Return the jobs that were done after their deadline, or were given up."""
@@ -262,12 +264,24 @@ class Play:
         rules = self.setting.rules
         while self._coming and self._coming[-1].arrives_s <= self._now_s:
             job = self._coming.pop()
+            self._check_length(job)
             rows: list[Row] = [(job.name,)]
             if self.setting.has_pairs and rules.starts_pairs_at_zero:
                 # Else a pair joins with the first allocation that gives it a share.
                 rows += [(other, job.name) for other in self._left if self._fit(other, job)]
             self._left[job.name] = job.steps
             self._book = joined(self._book, rows, rules)
+
+    def _check_length(self, job: RoundJob) -> None:
+        """Raise ``RoundsStuckError`` where ``job`` alone takes more rounds than are played."""
+        flavors = self.setting.flavors
+        rate = max(
+            (self._rates((job.name,), flavor, _TOGETHER)[0] for flavor in flavors), default=0
+        )
+        if job.steps > rate * self.setting.rules.round_s * ROUNDS_MAX > 0:
+            raise RoundsStuckError(
+                f"job {job.name!r} takes more than {ROUNDS_MAX} rounds; {_SHORTEN}"
+            )
 
     def _fit(self, other: str, job: RoundJob) -> bool:
         return self._gpus[other] == job.gpus

@@ -150,7 +150,30 @@ AT_WORK: Final[dict[str, dict[str, Any]]] = {
     },
 }
 
-WORLDS.update(AT_WORK)
+RECORDING: Final[dict[str, Any]] = {
+    "policy": "max_min_fairness_packed",
+    "cluster_spec": {"v100": 1, "a100": 2},
+    "num_gpus_per_server": {"v100": 1, "a100": 2},
+    "worker_ids": {"v100": [[2]], "a100": [[0, 1]]},
+    "seed": 3,
+    "round_s": 60,
+    "min_time_between_resets": 120.5,
+    "jobs": [
+        {"id": 0, "type": "lm", "scale_factor": 1, "total_steps": 90, "arrival": 0.0},
+        {"id": 1, "type": "lm", "scale_factor": 1, "total_steps": 60, "arrival": 0.0},
+    ],
+    "resets": [
+        {"t": 0.0, "allocation": {"0": {"a100": 0.5}, "1": {"a100": 0}, "0,1": {"a100": 0.5}}},
+        {"t": 60.0, "allocation": {"0": {"a100": 1.0}}},
+    ],
+    "rounds": [{"reset": True, "priorities": {"a100": {"0": 1.5}}}],
+    "throughputs": {
+        "v100": {"('lm', 1)": {"null": 0.5, "('lm', 1)": [0.0, 0.0]}},
+        "a100": {"('lm', 1)": {"null": 1.0, "('lm', 1)": [0.5, 0.5]}},
+    },
+}
+
+WORLDS.update(AT_WORK, rounds=RECORDING)
 
 anything = st.recursive(
     st.none()

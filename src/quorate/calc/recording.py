@@ -1,0 +1,257 @@
+"""A recorded simulation as JSON: its jobs, its GPUs, and the allocations that were made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from quorate.calc.reading import settle, without_nulls
+from quorate.documents import values
+from quorate.documents.reader import At, Fields, Read, as_it_is, complete, fields_of, listed, mapped
+from quorate.policy.round_places import Server
+from quorate.policy.rounds import ROUND_S, STRICT, Row, Shares
+from quorate.sim.published import has_pairs
+from quorate.sim.rounds import RoundJob
+
+RECORDING: Final = frozenset(
+    {
+        "policy",
+        "cluster_spec",
+        "num_gpus_per_server",
+        "worker_ids",
+        "seed",
+        "round_s",
+        "min_time_between_resets",
+        "jobs",
+        "resets",
+        "rounds",
+        "throughputs",
+    }
+)
+"""What is read of a recording. What else it has is somebody's notes, and is left alone."""
+JOB: Final = frozenset({"id", "type", "scale_factor", "total_steps", "arrival"})
+RESET: Final = frozenset({"t", "allocation"})
+ROUND: Final = frozenset({"reset", "priorities"})
+
+GPUS_PLAYED_MAX: Final = 100_000
+PAIR: Final = 2
+PAIR_MARK: Final = ","
+_Priorities = Mapping[str, Mapping[str, float]]
+T = TypeVar("T")
+
+_seed = values.whole(low=0, high=values.COUNT_MAX)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reset:
+    """An allocation, and when it was made."""
+
+    at_s: float
+    shares: Shares
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """A simulation to be played again. ``types`` are those of the jobs, by name."""
+
+    policy: str
+    seed: int
+    round_s: float
+    reset_gap_s: float
+    jobs: tuple[RoundJob, ...]
+    types: Mapping[str, str]
+    servers: tuple[Server, ...]
+    resets: tuple[Reset, ...]
+    throughputs: object
+
+
+def read_recording(world: object) -> Recording:
+    """Return the recording that ``world`` is, or raise ``CalcInputError`` with the path."""
+    at = At((), [])
+    fields = _fields(without_nulls(world), at, RECORDING)
+    settle(at)
+    assert fields is not None, world
+    policy = fields.required("policy", values.text_at)
+    jobs = fields.required("jobs", _jobs)
+    resets = fields.required("resets", _resets)
+    marked = fields.optional("rounds", _marked, ())
+    gpus = dict(fields.required("cluster_spec", _counts) or ())
+    found = Recording(
+        policy=policy or "",
+        seed=fields.optional("seed", _seed, 0),
+        round_s=fields.optional("round_s", values.weight, ROUND_S),
+        reset_gap_s=fields.optional("min_time_between_resets", values.rate, STRICT.reset_gap_s),
+        jobs=tuple(job for job, _ in jobs or ()),
+        types={job.name: kind for job, kind in jobs or ()},
+        servers=_servers(fields, gpus),
+        resets=_recovered(resets or (), marked),
+        throughputs=fields.optional("throughputs", as_it_is, None),
+    )
+    settle(at)
+    _check_rows(found, frozenset(gpus), fields.at("resets"))
+    settle(at)
+    return found
+
+
+def row_text(row: Row) -> str:
+    """Return how ``row`` is written: ``"0"``, or ``"0,1"`` for a pair."""
+    return PAIR_MARK.join(row)
+
+
+def _check_rows(found: Recording, flavors: frozenset[str], at: At) -> None:
+    """Report a row of an allocation that is no job and no pair, and a flavor that is none."""
+    gpus = {job.name: job.gpus for job in found.jobs}
+    pairs = has_pairs(found.policy)
+    for number, reset in enumerate(found.resets):
+        for row, by_flavor in reset.shares.items():
+            place = at.child(number).child("allocation").child(row_text(row))
+            if not set(row) <= gpus.keys():
+                place.fault("is no job of this recording", "name jobs by their ids")
+            elif len(row) > 1 and not pairs:
+                place.fault(f"is a pair, and {found.policy} makes none", "remove it")
+            elif len(row) > PAIR or len({gpus[job] for job in row}) > 1 or len(set(row)) < len(row):
+                place.fault("is no pair of two jobs of one size", "remove it")
+            for flavor in by_flavor.keys() - flavors:
+                place.child(flavor).fault("is no flavor of cluster_spec", "add it there")
+
+
+def _fields(value: object, at: At, read: frozenset[str]) -> Fields | None:
+    """Return the fields of ``value``; one that is not in ``read`` is left alone."""
+    known = read.union(value) if isinstance(value, dict) else read
+    return fields_of(value, at, known)
+
+
+def _jobs(value: object, at: At) -> tuple[tuple[RoundJob, str], ...] | None:
+    found = complete(listed(value, at, _job))
+    if found is None:
+        return None
+    if not found:
+        at.fault("is empty", "add the jobs that the rounds are about")
+    names = [job.name for job, _ in found]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        at.fault(f"has job {twice} more than once", "give each job an id of its own")
+    arrivals = [job.arrives_s for job, _ in found]
+    if arrivals != sorted(arrivals):
+        at.fault("are not in the order in which they arrive", "sort them by arrival")
+    return found
+
+
+def _job(value: object, at: At) -> tuple[RoundJob, str] | None:
+    fields = _fields(value, at, JOB)
+    if fields is None:
+        return None
+    name = fields.required("id", _job_id)
+    kind = fields.required("type", values.text_at)
+    gpus = fields.required("scale_factor", values.gpus)
+    steps = fields.required("total_steps", values.weight)
+    arrives_s = fields.required("arrival", values.rate)
+    if name is None or kind is None or gpus is None or steps is None or arrives_s is None:
+        return None
+    count = int(steps) if steps.is_integer() else steps
+    return RoundJob(name=name, gpus=gpus, steps=count, arrives_s=arrives_s), kind
+
+
+def _job_id(value: object, at: At) -> str | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return values.name(value, at)
+
+
+def _servers(fields: Fields, gpus: Mapping[str, int]) -> tuple[Server, ...]:
+    """Return the servers with their GPUs by number: those it names, else counted by flavor name."""
+    sizes = dict(fields.optional("num_gpus_per_server", _counts, ()))
+    named = fields.maybe("worker_ids", _numbered)
+    if named is not None:
+        return tuple(Server(flavor=flavor, gpus=one) for flavor, many in named for one in many)
+    if sum(gpus.values()) > GPUS_PLAYED_MAX:
+        fields.at("cluster_spec").fault(f"has more than {GPUS_PLAYED_MAX} GPUs", "use fewer")
+        return ()
+    found: list[Server] = []
+    first = 0
+    for flavor in sorted(gpus):
+        size = max(sizes.get(flavor, 1), 1)
+        for _ in range(gpus[flavor] // size):
+            found.append(Server(flavor=flavor, gpus=tuple(range(first, first + size))))
+            first += size
+    return tuple(found)
+
+
+def _counts(value: object, at: At) -> tuple[tuple[str, int], ...] | None:
+    return mapped(value, at, key=values.text_at, read=values.count)
+
+
+def _numbered(value: object, at: At) -> tuple[tuple[str, tuple[tuple[int, ...], ...]], ...] | None:
+    return mapped(value, at, key=values.text_at, read=_each(_each(values.count)))
+
+
+def _each(read: Read[T]) -> Read[tuple[T, ...]]:
+    return lambda value, at: complete(listed(value, at, read))
+
+
+def _resets(value: object, at: At) -> tuple[Reset, ...] | None:
+    return complete(listed(value, at, _reset))
+
+
+def _reset(value: object, at: At) -> Reset | None:
+    fields = _fields(value, at, RESET)
+    if fields is None:
+        return None
+    at_s = fields.required("t", values.rate)
+    # A policy that has nobody to serve makes no allocation, which is recorded as a null.
+    shares = fields.optional("allocation", _shares, {})
+    return None if at_s is None else Reset(at_s=at_s, shares=shares)
+
+
+def _shares(value: object, at: At) -> Shares | None:
+    found = mapped(value, at, key=values.text_at, read=_by_flavor)
+    return None if found is None else {tuple(key.split(PAIR_MARK)): dict(by) for key, by in found}
+
+
+def _by_flavor(value: object, at: At) -> tuple[tuple[str, float], ...] | None:
+    return mapped(value, at, key=values.text_at, read=values.rate)
+
+
+def _marked(value: object, at: At) -> tuple[_Priorities, ...] | None:
+    """Return the priorities at each reset, as far as they were recorded."""
+    found = complete(listed(value, at, _priorities))
+    return None if found is None else tuple(each for resets, each in found if resets)
+
+
+def _priorities(value: object, at: At) -> tuple[bool, _Priorities] | None:
+    fields = _fields(value, at, ROUND)
+    if fields is None:
+        return None
+    resets = fields.optional("reset", values.truth, default=False)
+    if not resets:
+        return resets, {}
+    found = fields.optional("priorities", _by_flavor_and_row, ())
+    return resets, {flavor: dict(rows) for flavor, rows in found}
+
+
+def _by_flavor_and_row(
+    value: object, at: At
+) -> tuple[tuple[str, tuple[tuple[str, float], ...]], ...] | None:
+    return mapped(value, at, key=values.text_at, read=_by_flavor)
+
+
+def _recovered(resets: tuple[Reset, ...], marked: tuple[_Priorities, ...]) -> tuple[Reset, ...]:
+    """Return ``resets`` with the pairs that a recording leaves out, from their priorities.
+
+    A pair none of whose shares reaches 1e-9 is left out, though such shares still order who fills
+    GPUs that nobody else wants. At a reset every row has had the same time, so that a share is its
+    priority divided by the number of rows.
+    """
+    if len(resets) != len(marked):
+        return resets
+    found = []
+    for reset, priorities in zip(resets, marked, strict=True):
+        shares = dict(reset.shares)
+        for flavor, rows in priorities.items():
+            for text, priority in rows.items():
+                row = tuple(text.split(PAIR_MARK))
+                if len(row) > 1 and row not in reset.shares:
+                    shares[row] = {**shares.get(row, {}), flavor: priority / len(rows)}
+        found.append(Reset(at_s=reset.at_s, shares=shares))
+    return tuple(found)
