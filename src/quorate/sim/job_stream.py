@@ -1,0 +1,143 @@
+"""The published generator of jobs: sizes, durations, types and arrivals, drawn from a seed.
+
+The order of the draws is part of it (Gavel, ``simulate_scheduler_with_generated_jobs``): the same
+seed has the same jobs wherever they are drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+JOB_SEED: Final = 2
+ARRIVAL_SEED: Final = 3
+DEADLINE_SEED: Final = 6
+"""What is added to the seed of a simulation for the chance in jobs, arrivals and deadlines."""
+
+MINUTE_S: Final = 60
+_LONG_FROM: Final = 0.8
+_HEAVY_TO: Final = 0.2
+_HEAVY_WEIGHT: Final = 5.0
+_DEADLINES: Final = ((0.33, 1.2), (0.67, 2.0))
+_LAST_DEADLINE: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Template:
+    """A type of job. ``is_distributed``: it can take more than one GPU."""
+
+    model: str
+    is_distributed: bool
+
+
+def _family(model: str, sizes: Sequence[int], *, is_distributed: bool) -> list[Template]:
+    return [
+        Template(model=f"{model} (batch size {size})", is_distributed=is_distributed)
+        for size in sizes
+    ]
+
+
+TEMPLATES: Final = (
+    *_family("ResNet-18", (16, 32, 64, 128, 256), is_distributed=True),
+    *_family("ResNet-50", (16, 32, 64, 128), is_distributed=True),
+    *_family("Transformer", (16, 32, 64, 128, 256), is_distributed=True),
+    *_family("LM", (5, 10, 20, 40, 80), is_distributed=True),
+    *_family("Recommendation", (512, 1024, 2048, 4096, 8192), is_distributed=False),
+    Template(model="A3C", is_distributed=False),
+    Template(model="CycleGAN", is_distributed=False),
+)
+"""The published types, in their order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What jobs are to be drawn.
+
+    ``gap_s`` is the mean time between two arrivals; 0 means that all come at once.
+    """
+
+    seed: int
+    gap_s: float
+    has_sizes: bool = False
+    has_weights: bool = False
+    templates: tuple[Template, ...] = TEMPLATES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnJob:
+    """A job that was drawn. Alone on the flavor that rates were asked of, it takes ``duration_s``.
+
+    ``slo`` is how many times as long it may take.
+    """
+
+    model: str
+    gpus: int
+    steps: float
+    duration_s: float
+    weight: float
+    slo: float
+    arrives_s: float
+
+    @property
+    def deadline_s(self) -> float:
+        """By when it is to be done: a time of the clock."""
+        return self.arrives_s + self.slo * self.duration_s
+
+
+def drawn_jobs(wishes: Wishes, rate: Callable[[str, int], float]) -> Iterator[DrawnJob]:
+    """Yield jobs for ever, in the order of their arrival.
+
+    ``rate`` is how fast a model is alone on so many GPUs of the flavor that durations are of: its
+    steps are those of its duration there.
+    """
+    chance = Random(wishes.seed + JOB_SEED)
+    arrivals = Random(wishes.seed + ARRIVAL_SEED)
+    deadlines = Random(wishes.seed + DEADLINE_SEED)
+    arrives_s = 0.0
+    while True:
+        # A size is drawn though it may not be wanted: so jobs differ in nothing else.
+        drawn = _size(chance.uniform(0, 1))
+        duration_s = _duration_s(chance)
+        gpus = drawn if wishes.has_sizes else 1
+        template = chance.choice(wishes.templates)
+        while gpus > 1 and not template.is_distributed:
+            template = chance.choice(wishes.templates)
+        weight = 1.0
+        if wishes.has_weights and chance.uniform(0, 1) <= _HEAVY_TO:
+            weight = _HEAVY_WEIGHT
+        yield DrawnJob(
+            model=template.model,
+            gpus=gpus,
+            steps=duration_s * rate(template.model, gpus),
+            duration_s=duration_s,
+            weight=weight,
+            slo=_slo(deadlines.uniform(0, 1)),
+            arrives_s=arrives_s,
+        )
+        if wishes.gap_s > 0:
+            arrives_s += -math.log(1.0 - arrivals.random()) / (1.0 / wishes.gap_s)
+
+
+def _size(drawn: float) -> int:
+    """Return how many GPUs a job takes: 70 % take 1, 10 % 2, 15 % 4 and 5 % 8."""
+    for below, gpus in ((0.7, 1), (0.8, 2), (0.95, 4)):
+        # Strictly below 0.7, but up to and with the others: as published.
+        if drawn < below or (gpus > 1 and drawn == below):
+            return gpus
+    return 8
+
+
+def _duration_s(chance: Random) -> float:
+    """Return how long a job takes: most between half an hour and 17, the others up to a week."""
+    low, high = (3, 4) if chance.random() >= _LONG_FROM else (1.5, 3)
+    return MINUTE_S * 10 ** chance.uniform(low, high)
+
+
+def _slo(drawn: float) -> float:
+    for below, slo in _DEADLINES:
+        if drawn < below:
+            return slo
+    return _LAST_DEADLINE
