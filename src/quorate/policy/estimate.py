@@ -1,0 +1,134 @@
+"""How fast types of jobs are beside each other, where few of them were measured.
+
+A type that was measured beside some others is completed to a whole row of a matrix of known types,
+and takes the ratios of the known type that is nearest to it (Gavel, section 6). The completion is a
+factorisation by alternating least squares (Salakhutdinov and Mnih 2008). Where it starts is given:
+nothing here is chance.
+
+A ratio is the rate of a type beside another, divided by its rate alone on the same flavor. Rows are
+types, columns are flavors and, within each, the known types in the order of the rows. The published
+estimator numbers the columns of a new row by all types and reads them by the known ones, so that it
+compares wrong columns whenever some type is not known; here they have one numbering.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.policy.problem import Floats
+
+RANK: Final = 10
+PENALTY: Final = 1e-2
+SETTLED: Final = 1e-3
+"""How little the matrix may change in a pass, by the norm over its size, for it to have settled."""
+PASSES_MAX: Final = 100
+
+Known = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Start:
+    """Where a factorisation starts: a factor of the rows and one of the columns, of one rank."""
+
+    rows: Floats
+    columns: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Match:
+    """The known type that is nearest, how far it is (0 to 2), and the row that was compared."""
+
+    reference: int
+    distance: float
+    row: Floats
+
+
+class UnmatchedCode(StrEnum):
+    """Why a type is near to none."""
+
+    NOTHING_MEASURED = "nothing-measured"
+    STANDS_STILL = "stands-still"
+    NOT_SETTLED = "not-settled"
+
+
+def start_of(matrix: Floats, known: Known, rank: int = RANK) -> Start:
+    """Return a start that needs no chance: the largest singular vectors of the filled matrix.
+
+    What is not known is filled with the mean of what is known of its column. Where the matrix has
+    fewer singular vectors than ``rank``, the other factors start at zero.
+    """
+    counts = np.maximum(known.sum(axis=0), 1)
+    means = np.where(known, matrix, 0.0).sum(axis=0) / counts
+    left, values, right = np.linalg.svd(np.where(known, matrix, means), full_matrices=False)
+    kept = min(rank, len(values))
+    rows = np.zeros((matrix.shape[0], rank))
+    columns = np.zeros((matrix.shape[1], rank))
+    roots = np.sqrt(values[:kept])
+    rows[:, :kept] = left[:, :kept] * roots
+    columns[:, :kept] = right[:kept].T * roots
+    return Start(rows=rows, columns=columns)
+
+
+def completed(matrix: Floats, known: Known, start: Start) -> Floats | None:
+    """Return the product of factors that is nearest to what is known, or None if none settles.
+
+    What is not known in ``matrix`` is not read. Rows and columns take turns: each is a regularised
+    least-squares problem while the other stands (mu = ``PENALTY``).
+    """
+    rows, columns = start.rows.copy(), start.columns.copy()
+    weights = known.astype(np.float64)
+    values = np.where(known, matrix, 0.0)
+    before = rows @ columns.T
+    for _ in range(PASSES_MAX):
+        rows = _fitted(columns, values, weights)
+        columns = _fitted(rows, values.T, weights.T)
+        now: Floats = rows @ columns.T
+        if float(np.linalg.norm(now - before)) / now.size < SETTLED:
+            return now
+        before = now
+    return None
+
+
+def match(
+    references: Floats, measured: Floats, start: Start | None = None
+) -> Match | UnmatchedCode:
+    """Return the row of ``references`` that is nearest to ``measured``, NaN where it was not.
+
+    ``references`` has no gaps. Gaps of ``measured`` are completed, between 0 and 1. Near is what
+    points the same way: the distance is 1 less the cosine. Ties go to the earlier row; a row of
+    zeros is near to nothing.
+    """
+    is_measured = ~np.isnan(measured)
+    if not is_measured.any():
+        return UnmatchedCode.NOTHING_MEASURED
+    row = measured
+    if not is_measured.all():
+        matrix = np.vstack([references, np.where(is_measured, measured, 0.0)])
+        known = np.vstack([np.ones(references.shape, dtype=np.bool_), is_measured])
+        found = completed(matrix, known, start or start_of(matrix, known))
+        if found is None:
+            return UnmatchedCode.NOT_SETTLED
+        row = np.where(is_measured, measured, np.clip(found[-1], 0.0, 1.0))
+    length = float(np.linalg.norm(row))
+    lengths = np.linalg.norm(references, axis=1)
+    if length == 0.0 or not lengths.any():
+        return UnmatchedCode.STANDS_STILL
+    cosines = np.divide(
+        references @ row, lengths * length, out=np.full(len(lengths), -1.0), where=lengths > 0.0
+    )
+    nearest = int(np.argmin(1.0 - cosines))
+    return Match(reference=nearest, distance=float(1.0 - cosines[nearest]), row=row)
+
+
+def _fitted(fixed: Floats, values: Floats, weights: Floats) -> Floats:
+    """Return for each row of ``values`` its factor, where those of the columns are ``fixed``."""
+    rank = fixed.shape[1]
+    squares = np.einsum("nk,mn,nl->mkl", fixed, weights, fixed, optimize=True)
+    wanted = (values * weights) @ fixed
+    found: Floats = np.linalg.solve(squares + PENALTY * np.eye(rank), wanted[:, :, None])[:, :, 0]
+    return found
