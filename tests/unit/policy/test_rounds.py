@@ -71,6 +71,10 @@ def test_a_row_that_was_passed_over_goes_first_under_the_next_allocation() -> No
     book = credited(book, [Ran(row=A, flavor="fast", ran_s=360.0)])
     book = renewed(book, shares, 360.0, DEFAULT)
     assert book.owed_s[B]["fast"] == pytest.approx(144.0)
+    assert book.owed_s[A]["fast"] == pytest.approx(-144.0)
+    # (0.6 * 180) / (180 + 144), and (0.4 * 180 + 144) / 180.
+    assert priority(book, A, "fast", 360.0, DEFAULT) == pytest.approx(1 / 3)
+    assert priority(book, B, "fast", 360.0, DEFAULT) == pytest.approx(1.2)
     assert priority(book, B, "fast", 360.0, DEFAULT) > priority(book, A, "fast", 360.0, DEFAULT)
 
 
