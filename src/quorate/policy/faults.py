@@ -1,0 +1,179 @@
+"""What is wrong with a file of rates, jobs or shares: where, what, and what to do about it.
+
+A reader goes on after a fault, so that all of them are named at once.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, Final
+
+SHOWN_CHARS_MAX: Final = 60
+"""How much of a file's own text a fault repeats."""
+NAMES_SHOWN_MAX: Final = 8
+"""How many known names a fault lists."""
+WHOLE_MAX: Final = 2**53
+"""The largest whole number that floats keep exactly."""
+
+UNREADABLE: Final = object()
+"""What a text that is no JSON holds: its fault is named already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One fault: ``place`` is the way to the value, empty for the text as a whole."""
+
+    place: str
+    message: str
+    remedy: str
+
+    def text(self) -> str:
+        """Return the fault on one line."""
+        where = f"{self.place}: " if self.place else ""
+        return f"{where}{self.message}; {self.remedy}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faulty:
+    """A text that cannot be read, and every reason why."""
+
+    faults: tuple[Fault, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """A place in a file, and the list to which every place of that file adds its faults."""
+
+    place: str = ""
+    faults: list[Fault] = field(default_factory=list)
+
+    def below(self, key: str | int) -> At:
+        """Return the place of the value at ``key``."""
+        if isinstance(key, int):
+            return At(f"{self.place}[{key}]", self.faults)
+        shown = key if key.isidentifier() else f'"{cut(key)}"'
+        return At(f"{self.place}.{shown}" if self.place else shown, self.faults)
+
+    def fault(self, message: str, remedy: str) -> None:
+        """Add a fault of this place."""
+        self.faults.append(Fault(place=self.place, message=message, remedy=remedy))
+
+
+def decoded(data: bytes, at: At) -> Any:
+    """Return the JSON of ``data``; ``UNREADABLE``, with a fault, where it is none.
+
+    Numbers that are not finite are let through, to be named by their place. A key that is given
+    twice would lose one of its values, and is a fault.
+    """
+
+    def kept(entries: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(entries)
+        if len(found) < len(entries):
+            keys = [key for key, _ in entries]
+            for key in found:
+                if keys.count(key) > 1:
+                    at.below(key).fault("is given twice in one object", "remove one of the two")
+        return found
+
+    try:
+        return json.loads(data.decode("utf-8"), object_pairs_hook=kept)
+    except (ValueError, RecursionError) as error:
+        at.fault(f"is not JSON in UTF-8: {error}", "write one JSON value")
+    return UNREADABLE
+
+
+def cut(text: str) -> str:
+    """Return ``text`` on one line, as long as a fault may repeat it."""
+    line = text if text.isprintable() else ascii(text)[1:-1]
+    return line if len(line) <= SHOWN_CHARS_MAX else f"{line[:SHOWN_CHARS_MAX]}..."
+
+
+def shown(value: object) -> str:
+    """Return ``value`` as a fault may repeat it."""
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    return cut(json.dumps(value, ensure_ascii=False))
+
+
+def entries_of(value: object, at: At) -> dict[str, Any] | None:
+    """Return ``value`` where it is an object; else None, with a fault."""
+    if isinstance(value, dict):
+        return value
+    if value is not UNREADABLE:
+        at.fault(f"must be an object, got {shown(value)}", "write {...}")
+    return None
+
+
+def items_of(value: object, at: At) -> list[Any] | None:
+    """Return ``value`` where it is a list; else None, with a fault."""
+    if isinstance(value, list):
+        return value
+    if value is not UNREADABLE:
+        at.fault(f"must be a list, got {shown(value)}", "write [...]")
+    return None
+
+
+def known_fields(fields: Mapping[str, Any], known: frozenset[str], at: At) -> None:
+    """Add a fault for every one of ``fields`` that is not ``known``."""
+    for name in fields:
+        if name not in known:
+            near = get_close_matches(name, sorted(known), n=1)
+            remedy = f"did you mean {near[0]}?" if near else f"remove it; known: {_few(known)}"
+            at.below(name).fault("is not known here", remedy)
+
+
+def _few(names: frozenset[str]) -> str:
+    listed = sorted(names)
+    more = ", ..." if len(listed) > NAMES_SHOWN_MAX else ""
+    return ", ".join(listed[:NAMES_SHOWN_MAX]) + more
+
+
+def text_of(value: object, at: At) -> str | None:
+    """Return ``value`` where it is a text that is not empty; else None, with a fault."""
+    if isinstance(value, str) and value:
+        return value
+    at.fault(f"must be a text, got {shown(value)}", 'write it in quotes, such as "a100"')
+    return None
+
+
+def number_of(value: object, at: At, *, least: float = 0.0) -> float | None:
+    """Return ``value`` where it is finite and ``least`` or above; else None, with a fault."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        at.fault(f"must be a number, got {shown(value)}", "write a number without quotes")
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        found = math.inf
+    if not math.isfinite(found):
+        at.fault(f"must be a finite number, got {shown(value)}", "write a number that is known")
+        return None
+    if found < least:
+        at.fault(f"must not be below {least:g}, got {shown(value)}", "correct the number")
+        return None
+    return found
+
+
+def above_0(value: object, at: At) -> float:
+    """Return ``value`` where it is finite and above 0; else 1, with a fault."""
+    found = number_of(value, at)
+    if found == 0:
+        at.fault("must be above 0, got 0", "correct the number, or leave the field out")
+    return found or 1.0
+
+
+def whole_of(value: object, at: At, *, least: int = 0) -> int | None:
+    """Return ``value`` where it is a whole number, ``least`` or above; else None, with a fault."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        at.fault(f"must be a whole number, got {shown(value)}", "write digits only")
+    elif not least <= value <= WHOLE_MAX:
+        at.fault(f"must be from {least} to {WHOLE_MAX}, got {shown(value)}", "correct the number")
+    else:
+        return value
+    return None

@@ -1,0 +1,52 @@
+"""Pairs by their two jobs: how they are written, and where in a problem they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from quorate.policy.faults import At
+from quorate.policy.problem import Problem
+
+PAIR_MARK: Final = ","
+"""What joins the names of two jobs that share, in every format; so no name may have it."""
+
+
+class PairIndex:
+    """The pairs of a problem by their two jobs."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._jobs = len(problem.jobs)
+        pairs = problem.pairs
+        keys = np.empty(0, dtype=np.int64)
+        if pairs is not None:
+            keys = pairs.first * self._jobs + pairs.second
+        self._order = np.argsort(keys, kind="stable")
+        self._keys = keys[self._order]
+
+    def row(self, one: int, other: int) -> int | None:
+        """Return the pair of two jobs, named in either order; None where they cannot share."""
+        key = min(one, other) * self._jobs + max(one, other)
+        place = int(np.searchsorted(self._keys, key))
+        if place == len(self._keys) or self._keys[place] != key:
+            return None
+        return int(self._order[place])
+
+
+def pair_of(key: str, rows: Mapping[str, int], at: At) -> tuple[int, int] | None:
+    """Return the two jobs that ``key`` names, as in ``0,1``; None, with a fault, where it is none.
+
+    ``rows`` are those of the jobs by name; the two are in the order they were written.
+    """
+    names = key.split(PAIR_MARK)
+    remedy = f"name two of the jobs, as in 0{PAIR_MARK}1"
+    for name in names:
+        if name not in rows:
+            at.fault(f"names {name!r}, which is no job", remedy)
+            return None
+    if len(names) != len(set(names)) or len(names) != 2:  # noqa: PLR2004 - the two of a pair
+        at.fault("is no pair", remedy)
+        return None
+    return rows[names[0]], rows[names[1]]
