@@ -26,9 +26,11 @@ class Method(StrEnum):
     """How an allocation was found."""
 
     RULE = "rule"
+    ASSIGNMENT = "assignment"
     LINEAR_PROGRAM = "linear-program"
     CLASSES = "classes"
     PRICES = "prices"
+    GIVEN = "given"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

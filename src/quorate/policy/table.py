@@ -10,7 +10,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from quorate.policy.allox import ALLOX
+from quorate.policy.equal_shares import EQUAL_SHARES
+from quorate.policy.fifo import FIFO
 from quorate.policy.finish_time_fairness import FINISH_TIME
+from quorate.policy.gandiva import GANDIVA
 from quorate.policy.max_min_fairness import MAX_MIN
 from quorate.policy.min_total_duration import MIN_TOTAL_DURATION
 from quorate.policy.policy import Policy
@@ -19,6 +23,10 @@ _FAMILIES: Final[tuple[tuple[Policy, ...], ...]] = (
     MAX_MIN,
     MIN_TOTAL_DURATION,
     FINISH_TIME,
+    FIFO,
+    EQUAL_SHARES,
+    GANDIVA,
+    ALLOX,
 )
 
 POLICIES: Final[Mapping[str, Policy]] = MappingProxyType(

@@ -1,0 +1,105 @@
+"""AlloX: which job is next on which GPU, so that jobs end as early as possible on average.
+
+A job that is the k-th from the end on a GPU delays k jobs, itself included; so putting it there
+costs k times how long it takes, and the best plan is an assignment of jobs to places (AlloX,
+section 4; Gavel's repository, ``allox.py``). Only the first job of each GPU is given it: the rest
+of the plan is made again when something changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from quorate.policy.allocation import Allocation, Method, Unsolved, UnsolvedCode, alone
+from quorate.policy.askable import without_anything, without_steps
+from quorate.policy.assignment import assign
+from quorate.policy.policy import Policy
+from quorate.policy.problem import Floats, Ints, Problem
+
+
+def allox(problem: Problem) -> Allocation | Unsolved:
+    """Return the jobs that run next; jobs take one GPU each. Of equals, the older job is first."""
+    refusal = without_anything(problem) or without_steps(problem) or _unfit(problem)
+    if refusal is not None:
+        return refusal
+    order = np.argsort(-problem.ages_s, kind="stable")
+    places = _places(problem)
+    costs = places.number * _seconds(problem)[order][:, places.flavor]
+    costs += problem.ages_s[order][:, None]
+    columns = assign(costs)
+    assert columns is not None, "every job runs on a flavor that has a place for each job"
+    # The last place of a GPU comes first.
+    by_gpu = np.lexsort((places.number[columns], places.gpu[columns]))
+    gpus = places.gpu[columns][by_gpu]
+    heads = by_gpu[np.append(gpus[1:] != gpus[:-1], True)]
+    shares = np.zeros(problem.shape)
+    shares[order[heads], places.flavor[columns[heads]]] = 1.0
+    total_s = float(costs[np.arange(len(order)), columns].sum())
+    return alone(shares, objective=total_s, bound=total_s, method=Method.ASSIGNMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Places:
+    """Places in the plan: of which flavor and GPU each is, and which it is from the GPU's end."""
+
+    flavor: Ints
+    gpu: Ints
+    number: Ints
+
+
+def _places(problem: Problem) -> _Places:
+    """Return the places that a best plan may use, all first ones first, GPUs by flavor and name.
+
+    Of a flavor with N GPUs nobody is further from the end than M / N, rounded up: there would be a
+    free place before that.
+    """
+    jobs, flavors = problem.shape
+    by_name = sorted(range(flavors), key=problem.flavors.__getitem__)
+    flavor = np.repeat(by_name, problem.gpus[by_name])
+    depth = -(-jobs // np.maximum(1, problem.gpus))
+    numbers = np.arange(1, int(depth[flavor].max()) + 1)
+    used = numbers[:, None] <= depth[flavor][None, :]
+    number, gpu = np.nonzero(used)
+    return _Places(flavor=flavor[gpu], gpu=gpu, number=number + 1)
+
+
+def _seconds(problem: Problem) -> Floats:
+    """Return how long each job takes on each flavor: for ever, where it stands still."""
+    found = np.full(problem.shape, np.inf)
+    steps = np.broadcast_to(problem.steps_left[:, None], problem.shape)
+    np.divide(steps, problem.rates, out=found, where=problem.rates > 0)
+    return found
+
+
+def _unfit(problem: Problem) -> Unsolved | None:
+    for job in np.flatnonzero(problem.scales != 1)[:1]:
+        return Unsolved(
+            code=UnsolvedCode.NOT_APPLICABLE,
+            subject=problem.jobs[job],
+            message=f"job {problem.jobs[job]}: takes {problem.scales[job]} GPUs at a time",
+            remedy="AlloX plans jobs of one GPU; choose another policy",
+        )
+    runs = ((problem.rates > 0) & (problem.gpus > 0)).any(axis=1)
+    for job in np.flatnonzero(~runs)[:1]:
+        return Unsolved(
+            code=UnsolvedCode.NEVER_RUNS,
+            subject=problem.jobs[job],
+            message=f"job {problem.jobs[job]}: stands still on every flavor that has GPUs",
+            remedy="leave it out, or correct its rates",
+        )
+    return None
+
+
+ALLOX: Final = (
+    Policy(
+        name="allox",
+        goal="the plan by which jobs end as early as possible on average",
+        solve=allox,
+        metric="sum of the jobs' ends in seconds since they began",
+        is_least=True,
+        reads_steps=True,
+    ),
+)

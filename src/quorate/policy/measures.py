@@ -1,0 +1,95 @@
+"""What an allocation is worth, measured the same way whichever policy made it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from quorate.policy.allocation import ALONE, Allocation, job_rates
+from quorate.policy.problem import Floats, Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measures:
+    """An allocation in figures; infinite where a job does not go on, NaN where nobody can say."""
+
+    least_relative_rate: float
+    """The least of the jobs' rates: each times its scale, over its weight and its rate on a
+    proportional mix of all GPUs (Gavel, section 4.1)."""
+    finish_time_ratio: float
+    """The largest ratio of when a job ends to when it would, alone on an equal share (Themis)."""
+    makespan_s: float
+    """When the last job ends, if nothing changes."""
+    rate_sum: float
+    """Steps per second of all jobs together."""
+    rate_per_cost: float
+    """Those steps, each over what an hour of a GPU of its flavor costs."""
+    gpus_used: Floats
+    """How many GPUs of each flavor are busy on average."""
+
+
+def measures(problem: Problem, allocation: Allocation) -> Measures:
+    """Return what ``allocation`` is worth."""
+    rates = job_rates(problem, allocation)
+    return Measures(
+        least_relative_rate=least_relative_rate(problem, rates),
+        finish_time_ratio=_finish_time_ratio(problem, rates),
+        makespan_s=float(np.max(_seconds(problem.steps_left, rates))),
+        rate_sum=float(rates.sum()),
+        rate_per_cost=_rate_per_cost(problem, allocation),
+        gpus_used=problem.scales[allocation.first] @ allocation.shares,
+    )
+
+
+def proportional_shares(problem: Problem) -> Floats:
+    """Return the mix of flavors that the cluster has, for each job its whole time of it."""
+    jobs, flavors = problem.shape
+    mix = problem.gpus / problem.gpus.sum()
+    return np.broadcast_to(mix, (jobs, flavors)).copy()
+
+
+def isolated_shares(problem: Problem) -> Floats:
+    """Return the same part of the GPUs of each flavor for every job, at most its whole time."""
+    jobs, _ = problem.shape
+    shares = problem.gpus[None, :] / (jobs * problem.scales[:, None])
+    return np.asarray(shares / np.maximum(1.0, shares.sum(axis=1))[:, None])
+
+
+def least_relative_rate(problem: Problem, rates: Floats) -> float:
+    """Return the least rate, each relative to a proportional mix; a job that cannot run has 0."""
+    mixed = np.einsum("mj,mj->m", problem.rates, proportional_shares(problem))
+    relative = np.zeros(len(rates))
+    np.divide(rates * problem.scales, problem.weights * mixed, out=relative, where=mixed > 0)
+    return float(relative.min())
+
+
+def _finish_time_ratio(problem: Problem, rates: Floats) -> float:
+    isolated = np.einsum("mj,mj->m", problem.rates, isolated_shares(problem))
+    alone_s = problem.isolated_s + _seconds(problem.steps_left, isolated)
+    ends_s = problem.ages_s + _seconds(problem.steps_left, rates)
+    ratios = np.full(len(rates), np.nan)
+    np.divide(ends_s, alone_s, out=ratios, where=(alone_s > 0) & np.isfinite(alone_s))
+    return float(np.max(ratios))
+
+
+def _seconds(steps: Floats, rates: Floats) -> Floats:
+    """Return how long ``steps`` take: none none, and some for ever at no rate."""
+    found = np.where(steps == 0, 0.0, np.where(np.isnan(steps), np.nan, np.inf))
+    np.divide(steps, rates, out=found, where=(rates > 0) & ~np.isnan(steps))
+    return found
+
+
+def _rate_per_cost(problem: Problem, allocation: Allocation) -> float:
+    if problem.costs is None:
+        return float("nan")
+    jobs, _ = problem.shape
+    total = float(np.sum(problem.rates * allocation.shares[:jobs] / problem.costs))
+    pairs = problem.pairs
+    if pairs is None:
+        return total
+    for row in np.flatnonzero(allocation.second != ALONE):
+        here = (pairs.first == allocation.first[row]) & (pairs.second == allocation.second[row])
+        both = pairs.rates[np.flatnonzero(here)[0]].sum(axis=1)
+        total += float(np.sum(both * allocation.shares[row] / problem.costs))
+    return total
