@@ -95,6 +95,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     elastic = "  malleable: {minTotalGPUs: 16, maxTotalGPUs: 96, stepGPUs: 8}\n"
     (files / "run.yaml").write_text(train.replace("{name: train}", "{name: train-1}") + elastic)
     (files / "world.json").write_text(json.dumps(WORLD))
+    for name in ("problem.json", "jobs.json", "rates.json"):
+        shutil.copyfile(EXAMPLES / name, files / name)
     (files / "job.sh").write_text("#!/bin/bash\n#SBATCH --gpus=h100:8\ntrue\n")
     (files / "lab.token").write_text("qt_of_nobody\n")
     (files / "recording.json").write_text(json.dumps(RECORDING))

@@ -42,6 +42,10 @@ LOCAL: Final = {
     "node discover": "looks at the machine it is typed on",
     "serve": "is the service",
     "calc": "works out the world it is given, and needs neither a ledger nor a service for that",
+    "policy compare": "as policy solve",
+    "policy list": "prints what there is in the program",
+    "policy solve": "works out the problem of files, and needs neither a ledger nor a service",
+    "throughputs check": "looks at a file, and needs neither a ledger nor a service",
 }
 """Command -> why it asks no service for anything."""
 UNTYPED: Final = {

@@ -73,6 +73,16 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
         "State what each envelope granted, spent, holds and lent.",
     ),
     "calc": ("quorate.cli.calc", "calc", "Compute one decision on a world given as JSON."),
+    "policy": (
+        "quorate.cli.policy",
+        "policy",
+        "Share GPUs of several flavors among jobs, by any policy.",
+    ),
+    "throughputs": (
+        "quorate.cli.throughputs",
+        "throughputs",
+        "Look at tables of how fast jobs are on each flavor.",
+    ),
     "context": ("quorate.cli.context", "context", "Choose which service commands ask."),
     "completion": ("quorate.cli.completion", "completion", "Print a script that completes words."),
 }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from quorate.policy.allocation import Unsolved, UnsolvedCode
+from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode, breaches
+from quorate.policy.policy import Policy
 from quorate.policy.problem import Problem
 
 
@@ -37,4 +38,39 @@ def without_steps(problem: Problem) -> Unsolved | None:
         subject=problem.jobs[unknown[0]],
         message=f"job {problem.jobs[unknown[0]]}: nobody says how many steps it has left",
         remedy="add num_steps_remaining, or choose a policy that does not read it",
+    )
+
+
+def answer(policy: Policy, problem: Problem) -> Allocation | Unsolved:
+    """Return what ``policy`` answers, once what it reads is there and its answer was checked.
+
+    An allocation that misses a constraint is never passed on: it is a refusal that names the job or
+    flavor.
+    """
+    refusal = without_anything(problem)
+    if refusal is None and policy.reads_steps:
+        refusal = without_steps(problem)
+    if refusal is None and policy.reads_costs:
+        refusal = _without_costs(problem)
+    if refusal is not None:
+        return refusal
+    found = policy.solve(problem)
+    if isinstance(found, Unsolved) or not (missed := breaches(problem, found)):
+        return found
+    return Unsolved(
+        code=UnsolvedCode.SOLVER_FAILED,
+        subject=missed[0].partition(":")[0],
+        message=f"the answer of {policy.name} does not hold: {missed[0]}",
+        remedy="choose another policy, and report this problem",
+    )
+
+
+def _without_costs(problem: Problem) -> Unsolved | None:
+    if problem.costs is not None:
+        return None
+    return Unsolved(
+        code=UnsolvedCode.NOT_APPLICABLE,
+        subject="instance_costs",
+        message="nobody says what GPUs cost",
+        remedy="add instance_costs to the problem, or choose a policy that does not read them",
     )

@@ -28,7 +28,7 @@ from quorate.policy.faults import (
 from quorate.policy.jobs_file import JobState, job_tree, jobs_of, problem_of
 from quorate.policy.pair_index import PAIR_MARK, pair_of
 from quorate.policy.problem import NO_ENTITY, Entity, EntityRule, Floats, Ints, Pairs, Problem
-from quorate.policy.table_problem import own_rates
+from quorate.policy.table_problem import rates_of_jobs
 
 _ASKED: Final = frozenset(
     {
@@ -56,7 +56,7 @@ def read_problem(data: bytes) -> Problem | Faulty:
             at.below(name).fault("is missing", "add it")
     cluster = _cluster(fields.get("cluster_spec", {}), at.below("cluster_spec"))
     jobs = jobs_of(fields.get("jobs", []), at.below("jobs"))
-    rates = _rates(jobs, cluster, at.below("jobs"))
+    rates = rates_of_jobs(jobs, cluster, at.below("jobs"))
     found = problem_of(cluster, jobs, rates)
     found = replace(
         found,
@@ -75,17 +75,6 @@ def _cluster(value: object, at: At) -> Cluster:
     counts = entries_of(value, at) or {}
     gpus = tuple(whole_of(count, at.below(name)) or 0 for name, count in counts.items())
     return Cluster(flavors=tuple(counts), gpus=gpus)
-
-
-def _rates(jobs: tuple[JobState, ...], cluster: Cluster, at: At) -> Floats:
-    found = np.zeros((len(jobs), len(cluster.flavors)))
-    for number, job in enumerate(jobs):
-        below = at.below(job.name)
-        if job.rates is None:
-            below.below("throughputs").fault("is missing", "add the rate on each flavor")
-        else:
-            found[number] = own_rates(job, cluster.flavors, below)
-    return found
 
 
 def _costs(value: object, cluster: Cluster, at: At) -> Floats | None:

@@ -38,6 +38,27 @@ def problem_from_table(
     return replace(problem_of(cluster, jobs, rates), pairs=pairs)
 
 
+def problem_from_jobs(jobs: Sequence[JobState], cluster: Cluster) -> Problem | Faulty:
+    """Return the problem of sharing ``cluster`` among ``jobs`` that bring their own rates."""
+    at = At()
+    rates = rates_of_jobs(jobs, cluster, at.below("jobs"))
+    if at.faults:
+        return Faulty(faults=tuple(at.faults))
+    return problem_of(cluster, jobs, rates)
+
+
+def rates_of_jobs(jobs: Sequence[JobState], cluster: Cluster, at: At) -> Floats:
+    """Return the rates that each of ``jobs`` brings; one that brings none is a fault."""
+    found = np.zeros((len(jobs), len(cluster.flavors)))
+    for number, job in enumerate(jobs):
+        below = at.below(number)
+        if job.rates is None:
+            below.below("throughputs").fault("is missing", "add the rate on each flavor")
+        else:
+            found[number] = own_rates(job, cluster.flavors, below)
+    return found
+
+
 def _columns(table: ThroughputTable, cluster: Cluster, at: At) -> list[int]:
     """Return the column of the table that each flavor of the cluster has."""
     found = []
@@ -58,16 +79,17 @@ def _types(table: ThroughputTable, jobs: Sequence[JobState], at: At) -> Ints:
     for number, job in enumerate(jobs):
         if job.rates is not None:
             continue
-        below = at.below(job.name)
+        below = at.below(number)
         if job.job_type is None:
-            below.fault("has neither a type nor throughputs", "add one of the two")
+            below.fault(f"job {job.name} has no type and no throughputs", "add one of the two")
             continue
         wanted = JobType(job.job_type, job.scale)
         if wanted in rows:
             found[number] = rows[wanted]
         else:
             below.fault(
-                f"is of type {wanted.key}, which the table does not have", _near(table, job)
+                f"job {job.name} is of type {wanted.key}, which the table does not have",
+                _near(table, job),
             )
     return found
 
@@ -98,7 +120,7 @@ def _rates(
     flavors = [table.flavors[column] for column in columns]
     for number, job in enumerate(jobs):
         if job.rates is not None:
-            found[number] = own_rates(job, flavors, at.below("jobs").below(job.name))
+            found[number] = own_rates(job, flavors, at.below("jobs").below(number))
     return found
 
 

@@ -81,7 +81,10 @@ class ThroughputTable:
         return tuple(_gaps(self, self.together, ""))
 
     def spread_gaps(self) -> tuple[Fault, ...]:
-        """Return every rate that is missing where a flavor has rates of GPUs not together."""
+        """Return every rate that is missing where a flavor has rates of GPUs not together.
+
+        Types of one GPU have none to be apart.
+        """
         return tuple(_gaps(self, self.spread, SPREAD_SUFFIX))
 
 
@@ -244,8 +247,9 @@ def _gaps(table: ThroughputTable, rates: Rates, suffix: str) -> Iterator[Fault]:
         missing = np.isnan(rates.alone[:, column])
         if suffix and missing.all():
             continue
+        several = np.array([not suffix or each.scale > 1 for each in table.types], dtype=np.bool_)
         at = At().below(f"{flavor}{suffix}")
-        for row in np.flatnonzero(missing):
+        for row in np.flatnonzero(missing & several):
             yield Fault(
                 place=at.below(table.types[row].key).below(ALONE_KEY).place,
                 message="is missing",
@@ -254,7 +258,7 @@ def _gaps(table: ThroughputTable, rates: Rates, suffix: str) -> Iterator[Fault]:
         lone = np.isnan(rates.paired[:, column, 0])
         for pair in np.flatnonzero(lone):
             one, other = int(table.pair_first[pair]), int(table.pair_second[pair])
-            if not (missing[one] or missing[other]):
+            if several[one] and not (missing[one] or missing[other]):
                 yield Fault(
                     place=at.below(table.types[one].key).below(table.types[other].key).place,
                     message="is missing",

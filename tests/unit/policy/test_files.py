@@ -110,7 +110,7 @@ def test_a_table_has_its_rates_under_their_names() -> None:
 
 
 def test_what_a_table_lacks_is_named_and_no_fault() -> None:
-    found = sound(slow={SMALL: {"null": 2.0}}, fast_unconsolidated={LARGE: {"null": 1.0}})
+    found = sound(slow={SMALL: {"null": 2.0}})
     assert [gap.text() for gap in found.gaps()] == [
         f'slow."{LARGE}".null: is missing; add its rate, 0 where it cannot run',
         (
@@ -118,9 +118,15 @@ def test_what_a_table_lacks_is_named_and_no_fault() -> None:
             "they cannot share"
         ),
     ]
+
+
+def test_only_types_of_several_gpus_can_lack_a_rate_on_gpus_that_are_not_together() -> None:
+    wide, wider = "('wide', 2)", "('wider', 4)"
+    both = {wide: {"null": 1.0, wide: [0.5, 0.5]}, wider: {"null": 2.0}}
+    found = sound(fast=table()["fast"] | both, fast_unconsolidated={wide: {"null": 0.5}})
     assert [gap.place for gap in found.spread_gaps()] == [
-        f'fast_unconsolidated."{SMALL}".null',
-        f'fast_unconsolidated."{LARGE}"."{LARGE}"',
+        f'fast_unconsolidated."{wider}".null',
+        f'fast_unconsolidated."{wide}"."{wide}"',
     ]
 
 
@@ -198,7 +204,7 @@ def test_jobs_may_use_the_names_of_either_format() -> None:
         ({"slo_seconds_left": -1}, "jobs[0].slo_seconds_left: must not be below 0, got -1"),
         ({"num_steps_remaining": "9"}, "jobs[0].num_steps_remaining: must be a number"),
         ({"time_since_start": True}, "jobs[0].time_since_start: must be a number, got true"),
-        ({"throughputs": {"fast": 1}}, "jobs.0.throughputs.slow: is missing"),
+        ({"throughputs": {"fast": 1}}, "jobs[0].throughputs.slow: is missing"),
         ({"throughputs": {"fast": 1, "slow": 1, "v": 1}}, "throughputs.v: is not a flavor"),
         ({"throughputs": {"fast": 1e999, "slow": 1}}, "throughputs.fast: must be a finite number"),
         ({"throughputs": None}, "throughputs: is missing; add the rate on each flavor"),
@@ -210,7 +216,7 @@ def test_a_fault_of_a_job_has_its_place(change: dict[str, Any], fault: str) -> N
     job = {"id": 0, "throughputs": {"fast": 1, "slow": 1}} | change
     found = texts(read_problem(encoded({"cluster_spec": {"fast": 1, "slow": 2}, "jobs": [job]})))
     assert len(found) == 1
-    assert fault.replace("jobs.0.", 'jobs."0".') in found[0]
+    assert fault in found[0]
 
 
 PROBLEM: Final = {
@@ -286,14 +292,14 @@ def test_a_problem_of_a_table_needs_its_flavors_types_and_rates() -> None:
     )
     assert texts(problem_from_table(sound(), wrong, both)) == [
         (
-            "jobs.a: is of type ('small', 2), which the table does not have; the table has this "
-            "model with scale 1"
+            "jobs[0]: job a is of type ('small', 2), which the table does not have; the table "
+            "has this model with scale 1"
         ),
         (
-            "jobs.b: is of type ('other', 1), which the table does not have; add it to the table, "
-            "or give the job throughputs"
+            "jobs[1]: job b is of type ('other', 1), which the table does not have; add it to the "
+            "table, or give the job throughputs"
         ),
-        "jobs.c: has neither a type nor throughputs; add one of the two",
+        "jobs[2]: job c has no type and no throughputs; add one of the two",
     ]
     gappy = sound(slow={LARGE: {"null": 1.0}})
     assert texts(problem_from_table(gappy, jobs, both)) == [

@@ -1,0 +1,136 @@
+"""The files that ``quorate policy`` and ``quorate throughputs`` read, and the parts they need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+
+import click
+
+from quorate.answers.exits import CommandError, Exit
+
+if TYPE_CHECKING:
+    from quorate.policy.faults import Faulty
+    from quorate.policy.policy import Policy
+    from quorate.policy.problem import Problem
+    from quorate.policy.throughputs_file import ThroughputTable
+
+PARTS: Final = ("numpy", "highspy")
+"""What the extra ``rounds`` installs."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., object])
+T = TypeVar("T")
+
+
+def needs_rounds(command: Callable[P, R]) -> Callable[P, R]:
+    """Return ``command`` that says what to install where a part of it is not."""
+
+    @wraps(command)
+    def told(*args: P.args, **given: P.kwargs) -> R:
+        try:
+            return command(*args, **given)
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] not in PARTS:
+                raise
+            raise CommandError(
+                Exit.UNUSABLE,
+                f"policies need {error.name}, which is not installed; install it with: "
+                "pip install 'quorate[rounds]'",
+            ) from None
+
+    return told
+
+
+def problem_options(command: F) -> F:
+    """Return ``command`` with the options that say which problem it is about."""
+    for option in (
+        click.option(
+            "--cluster",
+            metavar="GPUS",
+            help="How many GPUs there are: v100=8,p100=16, or 8:16:24 for v100:p100:k80.",
+        ),
+        click.option("--jobs", metavar="FILE", help="The jobs, as JSON; - is standard input."),
+        click.option(
+            "--throughputs", metavar="FILE", help="How fast each type of job is on each flavor."
+        ),
+        click.option(
+            "--problem", metavar="FILE", help="Cluster, jobs and rates in one; - is standard input."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def problem_of_options(
+    problem: str | None, throughputs: str | None, jobs: str | None, cluster: str | None
+) -> Problem:
+    """Return the problem that the options name; raises ``CommandError`` with every fault."""
+    from quorate.policy.problem_file import read_problem
+
+    if problem is not None:
+        if throughputs or jobs or cluster:
+            raise click.UsageError("--problem has it all; leave the other files out")
+        return _read(problem, read_problem)
+    if jobs is None or cluster is None:
+        raise click.UsageError(
+            "say what is shared: --problem FILE, or --jobs FILE --cluster GPUS, with --throughputs "
+            "FILE where jobs have types"
+        )
+    return _made(throughputs, jobs, cluster)
+
+
+def _made(throughputs: str | None, jobs: str, cluster: str) -> Problem:
+    from quorate.policy.cluster_file import read_cluster
+    from quorate.policy.faults import Faulty
+    from quorate.policy.jobs_file import read_jobs
+    from quorate.policy.table_problem import problem_from_jobs, problem_from_table
+
+    there = read_cluster(cluster)
+    if isinstance(there, Faulty):
+        raise CommandError(Exit.USAGE, *_lines("--cluster", there))
+    states = _read(jobs, read_jobs)
+    if throughputs is None:
+        found = problem_from_jobs(states, there)
+    else:
+        found = problem_from_table(table_in(throughputs), states, there)
+    if isinstance(found, Faulty):
+        raise CommandError(Exit.INVALID, *(fault.text() for fault in found.faults))
+    return found
+
+
+def table_in(file: str) -> ThroughputTable:
+    """Return the table of rates that ``file`` holds; raises ``CommandError`` with every fault."""
+    from quorate.policy.throughputs_file import read_throughputs
+
+    return _read(file, read_throughputs)
+
+
+def _read(file: str, read: Callable[[bytes], T | Faulty]) -> T:
+    from quorate.cli.sources import STDIN, read_bytes
+    from quorate.policy.faults import Faulty
+
+    found = read(read_bytes(file))
+    if isinstance(found, Faulty):
+        source = "standard input" if file == STDIN else file
+        raise CommandError(Exit.INVALID, *_lines(source, found))
+    return found
+
+
+def _lines(source: str, faulty: Faulty) -> tuple[str, ...]:
+    return tuple(f"{source}{': ' if fault.place else ' '}{fault.text()}" for fault in faulty.faults)
+
+
+def policy_called(name: str) -> Policy:
+    """Return the policy called ``name``; raises ``UsageError`` that says which are near it."""
+    from difflib import get_close_matches
+
+    from quorate.policy.table import POLICIES
+
+    if name in POLICIES:
+        return POLICIES[name]
+    near = get_close_matches(name, POLICIES, n=1)
+    hint = f"did you mean {near[0]}?" if near else "list them: quorate policy list"
+    raise click.UsageError(f"there is no policy {name!r}; {hint}")
