@@ -30,7 +30,7 @@ from quorate.policy.pair_index import PAIR_MARK, pair_of
 from quorate.policy.problem import NO_ENTITY, Entity, EntityRule, Floats, Ints, Pairs, Problem
 from quorate.policy.table_problem import rates_of_jobs
 
-_ASKED: Final = frozenset(
+ASKED: Final = frozenset(
     {
         "cluster_spec",
         "entities",
@@ -41,7 +41,7 @@ _ASKED: Final = frozenset(
         "pair_throughputs",
     }
 )
-_RECORDED: Final = frozenset({"allocation", "case", "metrics", "results", "worker_type_order"})
+RECORDED: Final = frozenset({"allocation", "case", "metrics", "results", "worker_type_order"})
 
 
 def read_problem(data: bytes) -> Problem | Faulty:
@@ -50,7 +50,7 @@ def read_problem(data: bytes) -> Problem | Faulty:
     fields = entries_of(decoded(data, at), at)
     if fields is None:
         return Faulty(faults=tuple(at.faults))
-    known_fields(fields, _ASKED | _RECORDED, at)
+    known_fields(fields, ASKED | RECORDED, at)
     for name in ("cluster_spec", "jobs"):
         if name not in fields:
             at.below(name).fault("is missing", "add it")
