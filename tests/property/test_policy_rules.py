@@ -24,9 +24,11 @@ from quorate.policy.allocation import (
 from quorate.policy.allox import ALLOX, allox
 from quorate.policy.assignment import assign
 from quorate.policy.chance import Chance
+from quorate.policy.cluster_file import Cluster
 from quorate.policy.equal_shares import EQUAL_SHARES, isolated, proportional
 from quorate.policy.fifo import FIFO, GAIN_MIN, fifo, fifo_packed, fifo_perf
 from quorate.policy.gandiva import GANDIVA, gandiva
+from quorate.policy.jobs_file import JobState, problem_of
 from quorate.policy.measures import measures
 from quorate.policy.policy import Policy
 from quorate.policy.problem import Problem
@@ -180,6 +182,48 @@ def test_pairs_by_chance_are_pairs_of_the_problem(problem: Problem, seed: int) -
 def test_a_drawn_flavor_has_room(problem: Problem, seed: int) -> None:
     found = solved(fifo(problem, seed=seed))
     assert breaches(problem, found) == []
+    # Whoever runs still has the same GPUs when those behind it are gone.
+    runs = int(found.objective)
+    kept = slice(None, runs)
+    assume(runs > 0)
+    fewer = replace(
+        problem,
+        jobs=problem.jobs[kept],
+        **{
+            name: getattr(problem, name)[kept]
+            for name in (
+                "rates",
+                "scales",
+                "weights",
+                "steps_left",
+                "ages_s",
+                "isolated_s",
+                "deadlines_s",
+            )
+        },
+        pairs=None,
+        entities=(),
+        entity_of=None,
+    )
+    again = solved(fifo(fewer, seed=seed))
+    assert np.array_equal(again.shares, found.shares[kept])
+
+
+def test_a_job_draws_its_flavor_whoever_is_before_it() -> None:
+    names = [f"job-{number}" for number in range(40)]
+    flavors = tuple("abcd")
+    drawn: dict[str, int] = {}
+    for some in (names, names[::-1], names[7:]):
+        asked = problem_of(
+            Cluster(flavors=flavors, gpus=(40,) * 4),
+            [JobState(name=name) for name in some],
+            np.ones((len(some), 4)),
+        )
+        found = fifo(asked)
+        assert isinstance(found, Allocation)
+        for name, shares in zip(some, found.shares, strict=True):
+            assert drawn.setdefault(name, int(shares.argmax())) == shares.argmax()
+    assert set(drawn.values()) == {0, 1, 2, 3}
 
 
 @given(

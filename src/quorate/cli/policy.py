@@ -74,7 +74,7 @@ def solve(
     from quorate.policy.askable import answer
 
     chosen = policy_called(name)
-    asked = problem_of_options(problem, throughputs, jobs, cluster)
+    asked = problem_of_options(problem, throughputs, jobs, cluster, with_pairs=chosen.reads_pairs)
     found = answer(chosen, asked)
     if isinstance(found, Unsolved):
         raise CommandError(Exit.REFUSED, f"{chosen.name}: {found.message}; {found.remedy}")
@@ -120,7 +120,8 @@ def compare(
     from quorate.policy.table import POLICIES
 
     chosen = [policy_called(name) for name in dict.fromkeys(names)] or list(POLICIES.values())
-    asked = problem_of_options(problem, throughputs, jobs, cluster)
+    with_pairs = any(each.reads_pairs for each in chosen)
+    asked = problem_of_options(problem, throughputs, jobs, cluster, with_pairs=with_pairs)
     answers = [(each, answer(each, asked)) for each in chosen]
     if settings.is_table:
         click.echo(comparison_text(asked, answers, show_wide=settings.wide))

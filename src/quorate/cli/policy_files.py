@@ -65,9 +65,17 @@ def problem_options(command: F) -> F:
 
 
 def problem_of_options(
-    problem: str | None, throughputs: str | None, jobs: str | None, cluster: str | None
+    problem: str | None,
+    throughputs: str | None,
+    jobs: str | None,
+    cluster: str | None,
+    *,
+    with_pairs: bool,
 ) -> Problem:
-    """Return the problem that the options name; raises ``CommandError`` with every fault."""
+    """Return the problem that the options name; raises ``CommandError`` with every fault.
+
+    Pairs of a table are many, and are made only where they are read.
+    """
     from quorate.policy.problem_file import read_problem
 
     if problem is not None:
@@ -79,10 +87,10 @@ def problem_of_options(
             "say what is shared: --problem FILE, or --jobs FILE --cluster GPUS, with --throughputs "
             "FILE where jobs have types"
         )
-    return _made(throughputs, jobs, cluster)
+    return _made(throughputs, jobs, cluster, with_pairs=with_pairs)
 
 
-def _made(throughputs: str | None, jobs: str, cluster: str) -> Problem:
+def _made(throughputs: str | None, jobs: str, cluster: str, *, with_pairs: bool) -> Problem:
     from quorate.policy.cluster_file import read_cluster
     from quorate.policy.faults import Faulty
     from quorate.policy.jobs_file import read_jobs
@@ -95,7 +103,7 @@ def _made(throughputs: str | None, jobs: str, cluster: str) -> Problem:
     if throughputs is None:
         found = problem_from_jobs(states, there)
     else:
-        found = problem_from_table(table_in(throughputs), states, there)
+        found = problem_from_table(table_in(throughputs), states, there, with_pairs=with_pairs)
     if isinstance(found, Faulty):
         raise CommandError(Exit.INVALID, *(fault.text() for fault in found.faults))
     return found

@@ -55,7 +55,12 @@ def answer(policy: Policy, problem: Problem) -> Allocation | Unsolved:
     if refusal is not None:
         return refusal
     found = policy.solve(problem)
-    if isinstance(found, Unsolved) or not (missed := breaches(problem, found)):
+    if isinstance(found, Unsolved):
+        return found
+    missed = breaches(problem, found)
+    if np.isnan(found.objective):
+        missed.append("objective: is not a number")
+    if not missed:
         return found
     return Unsolved(
         code=UnsolvedCode.SOLVER_FAILED,

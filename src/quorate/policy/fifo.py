@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
+from zlib import crc32
 
 import numpy as np
 
@@ -28,13 +29,18 @@ Choose = Callable[[int, list[int]], int]
 def fifo(problem: Problem, *, seed: int = 0) -> Allocation | Unsolved:
     """Return each job on a flavor with room, drawn by chance: rates are not looked at.
 
-    The published code draws and then takes another flavor, whether it has room or not (Gavel's
-    repository, ``fifo.py``); what it means to do is done here.
+    A job draws an order of the flavors, the same whenever it is asked for under this seed, and has
+    the first with room: it does not move because somebody else came or went. The published code
+    draws and then takes another flavor, whether it has room or not (Gavel's repository,
+    ``fifo.py``); what it means to do is done here.
     """
-    chance = Chance(seed)
 
-    def drawn(_job: int, flavors: list[int]) -> int:
-        return flavors[chance.below(len(flavors))]
+    def drawn(job: int, flavors: list[int]) -> int:
+        chance = Chance(crc32(problem.jobs[job].encode(), seed))
+        left = sorted(range(len(problem.flavors)), key=problem.flavors.__getitem__)
+        while (flavor := left.pop(chance.below(len(left)))) not in flavors:
+            pass
+        return flavor
 
     return without_anything(problem) or _alone(problem, _placed(problem, drawn)[0])
 

@@ -1,0 +1,73 @@
+"""What an answer needs, and that a wrong one is not passed on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from quorate.policy.allocation import Allocation, Method, Unsolved, UnsolvedCode, alone
+from quorate.policy.askable import answer
+from quorate.policy.cluster_file import Cluster
+from quorate.policy.jobs_file import JobState, problem_of
+from quorate.policy.policy import Policy
+from quorate.policy.problem import Problem
+
+TWO = problem_of(
+    Cluster(flavors=("a", "b"), gpus=(1, 1)),
+    [JobState(name="x"), JobState(name="y", scale=2)],
+    np.ones((2, 2)),
+)
+
+
+def giving(share: float, objective: float = 1.0) -> Policy:
+    """Return a policy that gives every job the same share of every flavor."""
+
+    def solve(problem: Problem) -> Allocation:
+        shares = np.full(problem.shape, share)
+        return alone(shares, objective=objective, bound=objective, method=Method.RULE)
+
+    return Policy(name="giving", goal="", solve=solve, metric="")
+
+
+def refused(found: Allocation | Unsolved) -> Unsolved:
+    assert isinstance(found, Unsolved), found
+    return found
+
+
+def test_a_sound_answer_is_passed_on() -> None:
+    assert isinstance(answer(giving(0.25), TWO), Allocation)
+
+
+@pytest.mark.parametrize(
+    ("share", "objective", "subject"),
+    [
+        (-0.1, 1.0, "job x"),
+        (0.6, 1.0, "job x"),
+        (0.5, 1.0, "flavor a"),
+        (0.1, math.nan, "objective"),
+    ],
+)
+def test_an_answer_that_does_not_hold_is_a_refusal(
+    share: float, objective: float, subject: str
+) -> None:
+    found = refused(answer(giving(share, objective), TWO))
+    assert (found.code, found.subject) == (UnsolvedCode.SOLVER_FAILED, subject)
+    assert "the answer of giving does not hold" in found.message
+
+
+def test_what_a_policy_reads_has_to_be_there() -> None:
+    steps = refused(answer(replace(giving(0.1), reads_steps=True), TWO))
+    assert (steps.code, steps.subject) == (UnsolvedCode.NOT_APPLICABLE, "x")
+    costs = refused(answer(replace(giving(0.1), reads_costs=True), TWO))
+    assert (costs.code, costs.subject) == (UnsolvedCode.NOT_APPLICABLE, "instance_costs")
+    assert isinstance(
+        answer(replace(giving(0.1), reads_costs=True), replace(TWO, costs=np.ones(2))), Allocation
+    )
+
+
+def test_nothing_to_share_is_a_refusal() -> None:
+    none = replace(TWO, gpus=np.zeros(2, dtype=np.int64))
+    assert refused(answer(giving(0.0), none)).code is UnsolvedCode.NO_GPUS
