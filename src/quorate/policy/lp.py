@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final, cast
 
 import highspy
 import numpy as np
@@ -71,6 +71,10 @@ _STATUSES: Final = {
     highspy.HighsModelStatus.kUnboundedOrInfeasible: Status.INFEASIBLE,
 }
 
+NODES_MAX: Final = 100_000
+"""How far the search for whole numbers goes before it is given up: a count, never a time."""
+_EXACT: Final = (("mip_rel_gap", 0.0), ("mip_abs_gap", 0.0), ("mip_max_nodes", NODES_MAX))
+
 
 def solve(
     program: Program, effort: Effort = Effort.SIMPLEX, start: Basis | None = None
@@ -78,12 +82,19 @@ def solve(
     """Return an optimum of ``program``, or why there is none.
 
     ``start`` is the basis of a program with the same rows and columns, from which the simplex
-    method goes on; it is soon done when little has changed.
+    method goes on; it is soon done when little has changed. Whole numbers are searched for until
+    the answer is proved, through at most ``NODES_MAX`` nodes.
     """
     highs = _quiet(effort)
+    for name, value in _EXACT if program.whole is not None else ():
+        highs.setOptionValue(name, value)
     highs.passModel(_model(program))
     if start is not None:
         highs.setBasis(start)
+    return _answer(highs)
+
+
+def _answer(highs: highspy.Highs) -> Solution | Status:
     highs.run()
     status = highs.getModelStatus()
     if status != highspy.HighsModelStatus.kOptimal:
@@ -178,3 +189,30 @@ class Mixture:
             value=float(self._highs.getInfo().objective_function_value),
             prices=np.asarray(found.row_dual, dtype=np.float64)[:-1],
         )
+
+
+class Standing:
+    """A program that is asked again and again, with other lower limits of its first rows.
+
+    Each answer is looked for from the one before, which is much sooner than from nothing. Limits
+    are kept to ``EXACT``. The answers depend on the order of asking, and on nothing else.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._highs = _quiet(Effort.SIMPLEX)
+        for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
+            self._highs.setOptionValue(name, EXACT)
+        self._highs.passModel(_model(program))
+        self._row_high = program.row_high
+
+    def solve(self, row_low: Floats) -> Solution | Status:
+        """Return an optimum where the first rows have at least ``row_low``, or why there is none.
+
+        ``row_prices`` are what one more of each row's limit would add, as everywhere.
+        """
+        count = len(row_low)
+        rows = np.arange(count, dtype=np.int32)
+        # The stubs of highspy leave this one out.
+        change = cast("Any", self._highs).changeRowsBounds
+        change(count, rows, row_low, self._row_high[:count])
+        return _answer(self._highs)

@@ -18,9 +18,11 @@ from quorate.policy.gandiva import GANDIVA
 from quorate.policy.max_min_fairness import MAX_MIN
 from quorate.policy.min_total_duration import MIN_TOTAL_DURATION
 from quorate.policy.policy import Policy
+from quorate.policy.water_filling import WATER_FILLING
 
 _FAMILIES: Final[tuple[tuple[Policy, ...], ...]] = (
     MAX_MIN,
+    WATER_FILLING,
     MIN_TOTAL_DURATION,
     FINISH_TIME,
     FIFO,

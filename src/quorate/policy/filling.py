@@ -1,0 +1,147 @@
+"""How water rises: what each job is filled to at a given level, with entities and without.
+
+A job alone is filled at the pace of its weight, an entity at the pace of its own, which it hands to
+its jobs: to all that can still rise, by their weights (fairness), or to the first of them (fifo).
+A job that cannot rise passes its part on. Gavel, section 4.3 (hierarchical policies).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from quorate.policy.problem import NO_ENTITY, EntityRule, Floats, Ints, Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Group:
+    """The jobs of one entity that can still rise, in their order, and its weight."""
+
+    rule: EntityRule
+    weight: float
+    jobs: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Groups:
+    """Who is filled beside whom: jobs of no entity, each for itself, and entities."""
+
+    alone: Ints
+    entities: tuple[Group, ...]
+
+    def without(self, stuck: Floats) -> Groups:
+        """Return the groups with only those jobs that are not ``stuck``."""
+        return Groups(
+            alone=self.alone[stuck[self.alone] == 0],
+            entities=tuple(
+                Group(rule=group.rule, weight=group.weight, jobs=left)
+                for group in self.entities
+                if len(left := group.jobs[stuck[group.jobs] == 0])
+            ),
+        )
+
+
+def groups_of(problem: Problem) -> Groups:
+    """Return who is filled beside whom in ``problem``."""
+    jobs, _ = problem.shape
+    of_jobs = problem.entity_of
+    if of_jobs is None or not problem.entities:
+        return Groups(alone=np.arange(jobs, dtype=np.int64), entities=())
+    return Groups(
+        alone=np.flatnonzero(of_jobs == NO_ENTITY),
+        entities=tuple(
+            Group(rule=entity.rule, weight=entity.weight, jobs=np.flatnonzero(of_jobs == number))
+            for number, entity in enumerate(problem.entities)
+            if np.any(of_jobs == number)
+        ),
+    )
+
+
+def paces(problem: Problem, groups: Groups) -> Floats:
+    """Return how fast each job rises before any of them is stuck: its weight over its scale."""
+    found = np.zeros(len(problem.jobs))
+    found[groups.alone] = problem.weights[groups.alone]
+    for group in groups.entities:
+        if group.rule is EntityRule.FIFO:
+            found[group.jobs[0]] = group.weight
+        else:
+            weights = problem.weights[group.jobs]
+            found[group.jobs] = group.weight * weights / weights.sum()
+    return found / problem.scales
+
+
+class Path:
+    """What each job is filled to at every level above the present one, while there is room.
+
+    ``filled`` is where jobs are now, ``tops`` what each cannot pass even alone: there it is stuck,
+    and its entity goes on without it. Between two ``stops`` every job rises at a constant pace.
+    """
+
+    def __init__(self, problem: Problem, groups: Groups, filled: Floats, tops: Floats) -> None:
+        self._filled, self._tops = filled, np.maximum(tops, filled)
+        self._weights, self._scales = problem.weights, problem.scales
+        self._room = (self._tops - filled) * problem.scales
+        self._alone = groups.alone
+        self._shared = [
+            (group, *self._stages(group))
+            for group in groups.entities
+            if group.rule is EntityRule.FAIRNESS
+        ]
+        self._queues = [
+            (group, np.cumsum(self._room[group.jobs] / group.weight))
+            for group in groups.entities
+            if group.rule is EntityRule.FIFO
+        ]
+        alone = self._room[self._alone] / self._weights[self._alone]
+        ends = [levels for _, levels, _ in self._shared] + [levels for _, levels in self._queues]
+        self.stops: Floats = np.unique(np.concatenate([[0.0], alone, *ends]))
+
+    def _stages(self, group: Group) -> tuple[Floats, Floats]:
+        """Return levels, and how much of its weight's worth each job has had at each of them."""
+        weights = self._weights[group.jobs]
+        had = self._room[group.jobs] / weights
+        order = np.argsort(had, kind="stable")
+        had, weights = had[order], weights[order]
+        rising = np.cumsum(weights[::-1])[::-1]
+        levels = np.cumsum(np.diff(had, prepend=0.0) * rising) / group.weight
+        return np.append(0.0, levels), np.append(0.0, had)
+
+    def at(self, level: float) -> Floats:
+        """Return what each job is filled to at ``level``."""
+        added = np.zeros(len(self._filled))
+        added[self._alone] = level * self._weights[self._alone]
+        for group, levels, had in self._shared:
+            added[group.jobs] = np.interp(level, levels, had) * self._weights[group.jobs]
+        for group, ends in self._queues:
+            begins = np.append(0.0, ends[:-1])
+            added[group.jobs] = np.maximum(level - begins, 0.0) * group.weight
+        found: Floats = np.minimum(self._filled + added / self._scales, self._tops)
+        return found
+
+    def highest(self, sums: Floats, limits: Floats) -> float:
+        """Return the highest level at which ``sums @ at(level)`` is within all ``limits``.
+
+        The present level is taken to be within them. What is summed is never below 0, and only how
+        it grows is looked at, so that rounding keeps nobody from rising beside what stands still.
+        """
+        room = np.maximum(limits - sums @ self._filled, 0.0)
+        within, above = 0, len(self.stops)
+        while above - within > 1:
+            middle = (within + above) // 2
+            if np.all(self._growth(sums, middle) <= room):
+                within = middle
+            else:
+                above = middle
+        low = float(self.stops[within])
+        if above == len(self.stops):
+            return low
+        high = float(self.stops[above])
+        at_low, at_high = self._growth(sums, within), self._growth(sums, above)
+        over = at_high > room
+        parts = (room[over] - at_low[over]) / (at_high[over] - at_low[over])
+        return low + (high - low) * float(np.clip(parts.min(), 0.0, 1.0))
+
+    def _growth(self, sums: Floats, stop: int) -> Floats:
+        found: Floats = sums @ (self.at(float(self.stops[stop])) - self._filled)
+        return found

@@ -1,0 +1,225 @@
+"""Max-min fairness by water filling: the worst-off job first, then the next, to the last.
+
+What is filled is a job's rate over what an equal share of every flavor would give it, times its
+scale and over its weight (Gavel, sections 4.1 and 4.3). All rise together; a job that cannot be
+raised with the others kept is stuck, and the rest go on. That it cannot is proved: an inequality
+that every allocation satisfies, from the dual prices of the program that asks for a little too
+much, is met with equality. No whole numbers are needed for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode
+from quorate.policy.filling import Groups, Path, groups_of, paces
+from quorate.policy.lp import Program, Solution, Standing
+from quorate.policy.policy import Policy
+from quorate.policy.problem import Floats, Problem
+from quorate.policy.space import Space, added, program, space_of, unsolvable
+from quorate.policy.walls import Wall, wall, wall_of
+
+ASKED_MAX: Final = 200
+"""How often a level is lowered before water filling is given up; three or four times is usual."""
+MISSED: Final = 1e-9
+"""How far below its level a job may be, relative to the most it could have."""
+RAISED: Final = 1e-7
+"""How far a job that counts as stuck might still be raised at most, relative to the same."""
+EVENED_MAX: Final = 500
+"""How often an even spread is corrected before the solver's own is taken."""
+_ROUNDING: Final = 1e-15
+_TINY: Final = 1e-300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Filled:
+    """How far every job was filled, by which shares of the columns, and the walls that were met."""
+
+    filled: Floats
+    shares: Floats
+    walls: tuple[Wall, ...]
+
+
+def water_filling(
+    problem: Problem, *, paired: bool, agnostic: bool = False
+) -> Allocation | Unsolved:
+    """Return the allocation that no job can be raised in without lowering a worse-off one.
+
+    The objective is the level at which the first job is stuck, of those that rise from the start:
+    without entities it is that of max-min fairness. Which of several allocations with the same
+    rates is returned depends on the order of jobs and flavors only.
+    """
+    refused = unsolvable(problem) or _weightless(problem)
+    if refused is not None:
+        return refused
+    space = space_of(problem, paired=paired, agnostic=agnostic)
+    normal = _equal_rates(problem, agnostic=agnostic)
+    space = replace(space, rates=space.rates / normal[space.jobs])
+    found = fill(space, groups_of(problem))
+    if isinstance(found, Unsolved):
+        return found
+    return _told(space, replace(found, shares=_evened(space, found)) if agnostic else found)
+
+
+def fill(space: Space, groups: Groups) -> Filled | Unsolved:
+    """Return how far every job is filled when all that can still rise do."""
+    problem = space.problem
+    jobs, _ = problem.shape
+    tops = space.fastest()
+    standing = Standing(_shortfall(space, tops))
+    equal = (problem.gpus > 0).astype(np.float64)
+    walls = [wall(space, problem.scales / tops, np.zeros(jobs), equal)]
+    filled, stuck = np.zeros(jobs), np.zeros(jobs)
+    shares = np.zeros(len(space.rows))
+    for _ in range(jobs):
+        path = Path(problem, groups.without(stuck), filled, tops)
+        risen = _rise(space, path, standing, walls)
+        if isinstance(risen, Unsolved):
+            return risen
+        level, shares = risen
+        filled = path.at(level)
+        stuck_before = stuck.sum()
+        stuck = np.maximum(stuck, tops - filled <= RAISED * tops)
+        for met in walls:
+            slack = max(met.limit - float(met.sums @ filled), 0.0) + _ROUNDING * met.limit
+            stuck = np.maximum(stuck, slack <= RAISED * met.sums * tops)
+        if stuck.all():
+            return Filled(filled=filled, shares=shares, walls=tuple(walls))
+        if stuck.sum() == stuck_before:
+            return _failed("no job is found to be stuck although none can rise")
+    return _failed("jobs are left that neither rise nor are stuck")
+
+
+def _rise(
+    space: Space, path: Path, standing: Standing, walls: list[Wall]
+) -> tuple[float, Floats] | Unsolved:
+    """Return the highest level of ``path`` that can be had, and shares that reach it.
+
+    Each answer that falls short puts up a wall, and the level is lowered to it: Newton's method
+    from above, which ends at a wall that is met.
+    """
+    for _ in range(ASKED_MAX):
+        sums = np.stack([wall.sums for wall in walls])
+        limits = np.array([wall.limit for wall in walls])
+        level = path.highest(sums, limits)
+        answer = standing.solve(path.at(level))
+        if not isinstance(answer, Solution):
+            return _failed(f"the program of a level ended as {answer}")
+        if -answer.objective <= MISSED:
+            return level, answer.x[:-1]
+        walls.append(wall_of(space, answer))
+    return _failed(f"a level is not reached after {ASKED_MAX} programs")
+
+
+def _shortfall(space: Space, tops: Floats) -> Program:
+    """Return the program of the least part of the tops by which a level is missed."""
+    gains = np.zeros(len(space.rows) + 1)
+    gains[-1] = -1.0
+    return program(space, gains, more=(tops,))
+
+
+def _told(space: Space, found: Filled) -> Allocation:
+    """Return the allocation of ``found``, with what it reaches and what bounds it."""
+    problem = space.problem
+    shares = space.fitted(found.shares)
+    pace = paces(problem, groups_of(problem))
+    rising = pace > 0
+    objective = float((space.rates_of(shares)[rising] / pace[rising]).min())
+    bound = float((space.fastest()[rising] / pace[rising]).min())
+    prices = np.zeros(len(problem.gpus))
+    for met in found.walls:
+        gain = float(met.sums @ pace)
+        if gain > 0 and met.limit / gain < bound:
+            bound, prices = met.limit / gain, met.prices / gain
+    told = space.allocation(shares, objective=objective, bound=max(bound, objective))
+    return replace(told, prices=prices)
+
+
+def _evened(space: Space, found: Filled) -> Floats:
+    """Return the time of each job spread evenly over the GPUs that can run it, as far as it fits.
+
+    To a policy that knows no rates all flavors are alike; to the jobs they are not, and an even
+    spread is as fair as one can be without knowing. Where a flavor is asked for too much, all that
+    are on it give way in proportion, and look for the rest elsewhere.
+    """
+    gpus = space.problem.gpus.astype(np.float64)
+    shares = gpus[space.flavors]
+    for _ in range(EVENED_MAX):
+        time = added(space.jobs, shares, len(found.filled))
+        shares = shares * (found.filled / np.maximum(time, _TINY))[space.jobs]
+        over = space.used(shares) / np.maximum(gpus, 1.0)
+        if np.all(over <= 1 + MISSED):
+            return shares
+        shares = shares / np.maximum(over, 1.0)[space.flavors]
+    return found.shares
+
+
+def _equal_rates(problem: Problem, *, agnostic: bool) -> Floats:
+    """Return the rate of each job on an equal share of every flavor (``proportional``)."""
+    if agnostic:
+        return np.ones(len(problem.jobs))
+    found: Floats = problem.rates @ problem.gpus / problem.gpus.sum()
+    return found
+
+
+def _weightless(problem: Problem) -> Unsolved | None:
+    for entity in problem.entities:
+        if entity.weight <= 0:
+            return Unsolved(
+                code=UnsolvedCode.NOT_APPLICABLE,
+                subject=entity.name,
+                message=f"entity {entity.name} has the weight {entity.weight:g}",
+                remedy=f"give entity {entity.name} a weight above 0, or leave its jobs out",
+            )
+    return None
+
+
+def _failed(message: str) -> Unsolved:
+    return Unsolved(
+        code=UnsolvedCode.SOLVER_FAILED,
+        subject="solver",
+        message=message,
+        remedy="report the problem: every such problem has an answer",
+    )
+
+
+def _agnostic(problem: Problem) -> Allocation | Unsolved:
+    return water_filling(problem, paired=False, agnostic=True)
+
+
+def _perf(problem: Problem) -> Allocation | Unsolved:
+    return water_filling(problem, paired=False)
+
+
+def _packed(problem: Problem) -> Allocation | Unsolved:
+    return water_filling(problem, paired=True)
+
+
+_METRIC: Final = "least level: scale x rate / (weight x rate on an equal share of every flavor)"
+WATER_FILLING: Final = (
+    Policy(
+        name="max_min_fairness_water_filling",
+        goal="raise the worst-off job, then the next, by GPU time alone",
+        solve=_agnostic,
+        metric="least level: scale x GPU time / weight",
+        reads_entities=True,
+    ),
+    Policy(
+        name="max_min_fairness_water_filling_perf",
+        goal="raise the worst-off job, then the next, by how fast each flavor makes it",
+        solve=_perf,
+        metric=_METRIC,
+        reads_entities=True,
+    ),
+    Policy(
+        name="max_min_fairness_water_filling_packed",
+        goal="raise the worst-off job, then the next, two jobs on the same GPUs where it helps",
+        solve=_packed,
+        metric=_METRIC,
+        reads_pairs=True,
+        reads_entities=True,
+    ),
+)

@@ -1,0 +1,160 @@
+"""Water filling: the worst-off first, to the last, and nobody raised at a worse-off one's cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quorate.policy.allocation import Allocation, breaches, job_rates
+from quorate.policy.lp import Solution, solve
+from quorate.policy.problem import Entity, Floats, Problem
+from quorate.policy.space import program
+from quorate.policy.water_filling import water_filling
+from tests.oracles.effort import examples
+from tests.oracles.filling import best_of, normalised, problems, slowly_filled
+
+pytestmark = pytest.mark.slow
+
+
+def _filled(problem: Problem, *, paired: bool = False) -> tuple[Allocation, Floats]:
+    found = water_filling(problem, paired=paired)
+    assert isinstance(found, Allocation), found
+    assert breaches(problem, found) == []
+    return found, job_rates(problem, found) / (problem.rates @ problem.gpus / problem.gpus.sum())
+
+
+@given(problem=problems(entities_max=3))
+def test_it_fills_as_far_as_one_program_for_each_level_and_job(problem: Problem) -> None:
+    _, filled = _filled(problem)
+    np.testing.assert_allclose(filled, slowly_filled(problem, paired=False), rtol=1e-6, atol=1e-6)
+
+
+@examples(0.5)
+@given(problem=problems(paired=True, entities_max=2))
+def test_it_fills_pairs_as_far_as_the_slow_way(problem: Problem) -> None:
+    _, filled = _filled(problem, paired=True)
+    np.testing.assert_allclose(filled, slowly_filled(problem, paired=True), rtol=1e-6, atol=1e-6)
+
+
+@given(problem=problems(paired=True))
+def test_no_job_can_be_raised_without_lowering_one_that_is_not_better_off(
+    problem: Problem,
+) -> None:
+    for paired in (False, True):
+        _, filled = _filled(problem, paired=paired)
+        space = normalised(problem, paired=paired)
+        level = filled * problem.scales / problem.weights
+        for job in range(len(problem.jobs)):
+            not_better = level <= level[job] * (1 + 1e-9)
+            kept = np.where(not_better, filled * (1 - 1e-9), 0.0)
+            assert best_of(space, job, kept) <= filled[job] * (1 + 1e-6) + 1e-6
+
+
+@given(problem=problems(paired=True))
+def test_its_objective_is_proved_and_is_the_least_level(problem: Problem) -> None:
+    for paired in (False, True):
+        found, filled = _filled(problem, paired=paired)
+        assert found.gap <= 1e-7
+        least = (filled * problem.scales / problem.weights).min()
+        assert abs(found.objective - least) <= 1e-9 * least
+
+
+@given(problem=problems())
+def test_its_objective_is_that_of_one_program_for_the_least_level(problem: Problem) -> None:
+    found, _ = _filled(problem)
+    space = normalised(problem, paired=False)
+    gains = np.zeros(len(space.rows) + 1)
+    gains[-1] = 1.0
+    answer = solve(program(space, gains, more=(-problem.weights / problem.scales,)))
+    assert isinstance(answer, Solution)
+    assert abs(found.objective - answer.objective) <= 1e-6 * answer.objective
+
+
+@given(problem=problems(jobs_max=7).filter(lambda problem: len(problem.jobs) > 1))
+def test_a_job_added_raises_nobody(problem: Problem) -> None:
+    _, among_more = _filled(problem)
+    _, among_fewer = _filled(_first_jobs(problem, len(problem.jobs) - 1))
+    assert np.all(among_more[:-1] <= among_fewer * (1 + 1e-6))
+
+
+@given(problem=problems(entities_max=3), factor=st.sampled_from([0.125, 3.0, 1000.0]))
+def test_it_is_the_same_in_any_unit_of_rates_and_of_weights(
+    problem: Problem, factor: float
+) -> None:
+    found, filled = _filled(problem)
+    heavier = tuple(replace(entity, weight=entity.weight * factor) for entity in problem.entities)
+    other = replace(
+        problem,
+        rates=problem.rates * factor,
+        weights=problem.weights * factor,
+        entities=heavier,
+    )
+    again, filled_again = _filled(other)
+    np.testing.assert_allclose(filled_again, filled, rtol=1e-6, atol=1e-9)
+    assert abs(again.objective * factor - found.objective) <= 1e-6 * found.objective
+
+
+@given(
+    gpus=st.integers(1, 6),
+    splits=st.lists(
+        st.lists(st.sampled_from([1.0, 2.0, 7.0]), min_size=3, max_size=3), min_size=2, max_size=2
+    ),
+)
+def test_what_an_entity_has_does_not_depend_on_how_its_weight_is_split(
+    gpus: int, splits: list[list[float]]
+) -> None:
+    """On one flavor: on several, a job that is to be fast asks for other GPUs than a slow one."""
+    totals = []
+    for split in splits:
+        problem = _of_entities([1.0, 1.0, 3.0, 1.0, *split], gpus)
+        _, filled = _filled(problem)
+        totals.append([filled[:4].sum(), filled[4:].sum()])
+    np.testing.assert_allclose(totals[0], totals[1], rtol=1e-6)
+
+
+@given(problem=problems(entities_max=3))
+def test_without_rates_everybody_is_filled_by_time_alone(problem: Problem) -> None:
+    flat = replace(problem, rates=(problem.rates > 0).astype(np.float64))
+    found = water_filling(problem, paired=False, agnostic=True)
+    assert isinstance(found, Allocation)
+    assert breaches(problem, found) == []
+    same = water_filling(flat, paired=False, agnostic=True)
+    assert isinstance(same, Allocation)
+    np.testing.assert_array_equal(found.shares, same.shares)
+
+
+def _first_jobs(problem: Problem, count: int) -> Problem:
+    return replace(
+        problem,
+        jobs=problem.jobs[:count],
+        rates=problem.rates[:count],
+        scales=problem.scales[:count],
+        weights=problem.weights[:count],
+        steps_left=problem.steps_left[:count],
+        ages_s=problem.ages_s[:count],
+        isolated_s=problem.isolated_s[:count],
+        deadlines_s=problem.deadlines_s[:count],
+    )
+
+
+def _of_entities(weights: list[float], gpus: int) -> Problem:
+    """Return two entities on one flavor: of weight 1 with four jobs, of weight 2 with the rest."""
+    jobs = len(weights)
+    return Problem(
+        flavors=("f",),
+        gpus=np.array([gpus], dtype=np.int64),
+        jobs=tuple(f"j{k}" for k in range(jobs)),
+        rates=np.ones((jobs, 1)),
+        scales=np.ones(jobs, dtype=np.int64),
+        weights=np.array(weights),
+        steps_left=np.ones(jobs),
+        ages_s=np.zeros(jobs),
+        isolated_s=np.zeros(jobs),
+        deadlines_s=np.full(jobs, np.inf),
+        entities=(Entity(name="a", weight=1.0), Entity(name="b", weight=2.0)),
+        entity_of=np.array([0] * 4 + [1] * (jobs - 4), dtype=np.int64),
+    )

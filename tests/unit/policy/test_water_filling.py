@@ -1,0 +1,94 @@
+"""Water filling on problems that can be done by hand, and what it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode, job_rates
+from quorate.policy.problem import Entity, EntityRule, Problem
+from quorate.policy.table import POLICIES
+from quorate.policy.water_filling import water_filling
+from tests.oracles.few_jobs import few_jobs
+
+
+def _rates(problem: Problem) -> list[float]:
+    found = water_filling(problem, paired=False)
+    assert isinstance(found, Allocation), found
+    return [round(float(rate), 9) for rate in job_rates(problem, found)]
+
+
+def _entities(problem: Problem, *entities: tuple[float, EntityRule], of: list[int]) -> Problem:
+    return replace(
+        problem,
+        entities=tuple(
+            Entity(name=f"e{k}", weight=weight, rule=rule)
+            for k, (weight, rule) in enumerate(entities)
+        ),
+        entity_of=np.array(of, dtype=np.int64),
+    )
+
+
+def test_what_a_job_cannot_use_goes_to_those_that_can() -> None:
+    # j0 has nothing but the one GPU of f0, which j1 leaves to it for the two of f1.
+    assert _rates(few_jobs([[1, 0], [1, 1], [0, 1]], [1, 2])) == [1.0, 1.0, 1.0]
+
+
+def test_weights_divide_and_scales_count_gpus() -> None:
+    assert _rates(few_jobs([[1], [1]], [1], weights=[1, 3])) == [0.25, 0.75]
+    assert _rates(few_jobs([[1], [1]], [1], scales=[1, 2])) == [0.5, 0.25]
+
+
+def test_a_job_that_is_at_its_fastest_passes_its_part_on() -> None:
+    assert _rates(few_jobs([[1], [1], [1]], [2], weights=[5, 1, 1])) == [1.0, 0.5, 0.5]
+
+
+def test_an_entity_divides_its_share_by_weight() -> None:
+    problem = few_jobs([[1]] * 3, [1], weights=[1, 1, 3])
+    fair = (1.0, EntityRule.FAIRNESS)
+    assert _rates(_entities(problem, fair, fair, of=[0, 1, 1])) == [0.5, 0.125, 0.375]
+
+
+def test_an_entity_that_is_a_queue_gives_all_to_its_first_job_and_then_to_the_next() -> None:
+    problem = few_jobs([[1]] * 4, [3])
+    queue, fair = (2.0, EntityRule.FIFO), (1.0, EntityRule.FAIRNESS)
+    found = _rates(_entities(problem, fair, queue, of=[0, 1, 1, 1]))
+    assert found == [1.0, 1.0, 1.0, 0.0]
+
+
+def test_one_more_gpu_is_worth_its_price() -> None:
+    one, two = (water_filling(few_jobs([[1], [1], [1], [1]], [n]), paired=False) for n in (1, 2))
+    assert isinstance(one, Allocation)
+    assert isinstance(two, Allocation)
+    assert one.prices is not None
+    assert one.objective + one.prices[0] == pytest.approx(two.objective)
+
+
+def test_without_rates_time_is_spread_over_all_gpus_alike() -> None:
+    found = POLICIES["max_min_fairness_water_filling"].solve(few_jobs([[9, 1], [1, 4]], [1, 3]))
+    assert isinstance(found, Allocation)
+    np.testing.assert_allclose(found.shares, [[0.25, 0.75], [0.25, 0.75]])
+
+
+@pytest.mark.parametrize(
+    ("problem", "code", "subject"),
+    [
+        (few_jobs([], [1]), UnsolvedCode.NO_JOBS, "jobs"),
+        (few_jobs([[1]], [0]), UnsolvedCode.NO_GPUS, "cluster"),
+        (few_jobs([[1, 1], [0, 1]], [1, 0]), UnsolvedCode.NEVER_RUNS, "j1"),
+        (few_jobs([[1], [1]], [1], weights=[1, 0]), UnsolvedCode.NOT_APPLICABLE, "j1"),
+        (
+            _entities(few_jobs([[1]], [1]), (0.0, EntityRule.FIFO), of=[0]),
+            UnsolvedCode.NOT_APPLICABLE,
+            "e0",
+        ),
+    ],
+)
+def test_it_refuses_and_names_who_is_in_the_way(
+    problem: Problem, code: UnsolvedCode, subject: str
+) -> None:
+    found = water_filling(problem, paired=False)
+    assert isinstance(found, Unsolved)
+    assert (found.code, found.subject) == (code, subject)
