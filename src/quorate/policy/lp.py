@@ -73,7 +73,12 @@ _STATUSES: Final = {
 
 NODES_MAX: Final = 100_000
 """How far the search for whole numbers goes before it is given up: a count, never a time."""
-_EXACT: Final = (("mip_rel_gap", 0.0), ("mip_abs_gap", 0.0), ("mip_max_nodes", NODES_MAX))
+_EXACT: Final = (
+    ("mip_rel_gap", 0.0),
+    ("mip_abs_gap", 0.0),
+    ("mip_feasibility_tolerance", 1e-9),
+    ("mip_max_nodes", NODES_MAX),
+)
 
 
 def solve(

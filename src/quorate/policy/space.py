@@ -147,7 +147,8 @@ def program(space: Space, gains: Floats, more: tuple[Floats, ...] = ()) -> Progr
     )
     entries = np.concatenate([space.rates, *more, np.ones(len(space.jobs)), capacity])
     order = np.lexsort((entry_columns, entry_rows))
-    sizes = np.bincount(entry_rows, minlength=2 * jobs + flavors)
+    order = order[entries[order] != 0.0]
+    sizes = np.bincount(entry_rows[order], minlength=2 * jobs + flavors)
     return Program(
         gains=gains,
         low=np.zeros(count + extra),
@@ -162,8 +163,8 @@ def program(space: Space, gains: Floats, more: tuple[Floats, ...] = ()) -> Progr
     )
 
 
-def unsolvable(problem: Problem) -> Unsolved | None:
-    """Return why no policy that gives every job something can answer, if so."""
+def empty(problem: Problem) -> Unsolved | None:
+    """Return that there is nothing to be given, or nobody to give it to, if so."""
     if not problem.jobs:
         return Unsolved(
             code=UnsolvedCode.NO_JOBS,
@@ -178,6 +179,14 @@ def unsolvable(problem: Problem) -> Unsolved | None:
             message="no flavor has a GPU",
             remedy="give at least one flavor some GPUs",
         )
+    return None
+
+
+def unsolvable(problem: Problem) -> Unsolved | None:
+    """Return why no policy that gives every job something can answer, if so."""
+    refused = empty(problem)
+    if refused is not None:
+        return refused
     stuck = ~np.any((problem.rates > 0) & (problem.gpus > 0)[None, :], axis=1)
     if np.any(stuck):
         name = problem.jobs[int(np.argmax(stuck))]

@@ -16,6 +16,7 @@ from quorate.policy.fifo import FIFO
 from quorate.policy.finish_time_fairness import FINISH_TIME
 from quorate.policy.gandiva import GANDIVA
 from quorate.policy.max_min_fairness import MAX_MIN
+from quorate.policy.max_sum_throughput import MAX_SUM
 from quorate.policy.min_total_duration import MIN_TOTAL_DURATION
 from quorate.policy.policy import Policy
 from quorate.policy.water_filling import WATER_FILLING
@@ -29,6 +30,7 @@ _FAMILIES: Final[tuple[tuple[Policy, ...], ...]] = (
     EQUAL_SHARES,
     GANDIVA,
     ALLOX,
+    MAX_SUM,
 )
 
 POLICIES: Final[Mapping[str, Policy]] = MappingProxyType(

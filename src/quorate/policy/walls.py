@@ -44,15 +44,20 @@ def wall_of(space: Space, answer: Solution) -> Wall:
     return _cleaned(found, space.fastest(), -answer.objective)
 
 
-def wall(space: Space, sums: Floats, times: Floats, prices: Floats) -> Wall:
+def wall(
+    space: Space, sums: Floats, times: Floats, prices: Floats, gains: Floats | None = None
+) -> Wall:
     """Return the wall of these dual prices, after they are made to hold exactly.
 
     A column may not bring more than its jobs' time and its GPUs cost (weak duality); where a
-    solver's rounding lets it, the time of its first job is made to cost more.
+    solver's rounding lets it, the time of its first job is made to cost more. With ``gains``, what
+    the columns gain is on the side of the sums.
     """
     count = len(space.rows)
     scales = space.problem.scales[space.first[space.rows]]
     brought = added(space.columns, sums[space.jobs] * space.rates - times[space.jobs], count)
+    if gains is not None:
+        brought = brought + gains
     over = np.maximum(brought - scales * prices[space.flavors], 0.0)
     dearer = np.zeros(len(times))
     np.maximum.at(dearer, space.first[space.rows], over)
