@@ -31,6 +31,7 @@ class Method(StrEnum):
     CLASSES = "classes"
     PRICES = "prices"
     GIVEN = "given"
+    NEWTON = "newton"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -53,6 +54,8 @@ class Allocation:
     prices: Floats | None = None
     dropped: tuple[int, ...] = ()
     """Jobs whose deadline cannot be kept beside the others, where a policy knows deadlines."""
+    discounts: Floats | None = None
+    """By what the shares of each job were multiplied at the end, where a policy does that."""
 
     @property
     def gap(self) -> float:

@@ -19,6 +19,7 @@ from quorate.policy.max_min_fairness import MAX_MIN
 from quorate.policy.max_sum_throughput import MAX_SUM
 from quorate.policy.min_total_duration import MIN_TOTAL_DURATION
 from quorate.policy.policy import Policy
+from quorate.policy.strategy_proof import STRATEGY_PROOF
 from quorate.policy.water_filling import WATER_FILLING
 
 _FAMILIES: Final[tuple[tuple[Policy, ...], ...]] = (
@@ -31,6 +32,7 @@ _FAMILIES: Final[tuple[tuple[Policy, ...], ...]] = (
     GANDIVA,
     ALLOX,
     MAX_SUM,
+    STRATEGY_PROOF,
 )
 
 POLICIES: Final[Mapping[str, Policy]] = MappingProxyType(

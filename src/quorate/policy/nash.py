@@ -1,0 +1,253 @@
+"""The allocation with the largest product of rates, by an interior-point method of our own.
+
+It is concave and its constraints are those of every policy (Gavel, section 3.1), so Newton's method
+on its central path finds it in some twenty steps, each of which is small systems for every job,
+joined by one system of the size of the flavors. Many such problems are solved side by side. The
+answer carries its proof: a logarithm is below its tangent, and the tangents' linear program is
+bounded by the prices that were found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.policy.problem import Floats, Ints
+
+Bools = NDArray[np.bool_]
+
+STEPS_MAX: Final = 120
+"""How many steps are taken at most; about twenty-five are usual."""
+CLOSE: Final = 1e-12
+"""When to stop: what the mean logarithm of the rates may still gain."""
+_CENTRE: Final = 0.1
+_SHORT_OF: Final = 0.995
+_STIFF: Final = 1e-15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Products:
+    """Largest products of several problems: shares, rates, prices of GPUs, and what is missing.
+
+    ``missing`` is what the mean logarithm of the rates could still gain at most, in each problem.
+    """
+
+    shares: Floats
+    rates: Floats
+    prices: Floats
+    missing: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Point:
+    """Shares, spare time and spare GPUs, and the prices of each of them; all above 0.
+
+    What is spare is carried along: as what is left of 1 it would soon be nothing but rounding.
+    """
+
+    shares: Floats
+    floors: Floats
+    spare_time: Floats
+    times: Floats
+    spare: Floats
+    prices: Floats
+
+    def of(self, chosen: Bools) -> _Point:
+        """Return the point with only the chosen problems."""
+        return _Point(
+            shares=self.shares[chosen],
+            floors=self.floors[chosen],
+            spare_time=self.spare_time[chosen],
+            times=self.times[chosen],
+            spare=self.spare[chosen],
+            prices=self.prices[chosen],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Asked:
+    """Rates and GPUs of the jobs in each problem, and which jobs are in it."""
+
+    gains: Floats
+    loads: Floats
+    jobs: Floats
+    gpus: Floats
+
+    def of(self, chosen: Bools) -> _Asked:
+        """Return only the chosen problems."""
+        return _Asked(
+            gains=self.gains[chosen],
+            loads=self.loads[chosen],
+            jobs=self.jobs[chosen],
+            gpus=self.gpus,
+        )
+
+
+def largest_products(rates: Floats, scales: Floats, gpus: Floats, asked: Floats) -> Products:
+    """Return the allocations with the largest products of rates of the jobs that are asked for.
+
+    ``rates`` has the shape (jobs, flavors), every job advances on some flavor, and every flavor has
+    GPUs. ``asked`` has the shape (problems, jobs): 1 for a job that is in the problem, else 0.
+    """
+    problems = _Asked(
+        gains=asked[:, :, None] * rates[None], loads=asked * scales[None], jobs=asked, gpus=gpus
+    )
+    point = _begin(problems)
+    best = _told(point, problems)
+    open_ones = np.arange(len(asked))
+    for _ in range(STEPS_MAX):
+        far = best.missing[open_ones] > CLOSE
+        open_ones, point, problems = open_ones[far], point.of(far), problems.of(far)
+        if not len(open_ones):
+            break
+        point = _step(point, problems)
+        _keep(best, _told(point, problems), open_ones)
+    return best
+
+
+def _begin(asked: _Asked) -> _Point:
+    problems, jobs, flavors = asked.gains.shape
+    loaded = np.maximum(asked.loads.sum(axis=1), 1.0)[:, None]
+    part = np.minimum(0.5 / flavors, 0.5 * asked.gpus / loaded)
+    shares = np.repeat(part[:, None, :], jobs, axis=1)
+    return _Point(
+        shares=shares,
+        floors=1.0 / shares,
+        spare_time=1.0 - shares.sum(axis=2),
+        times=np.full((problems, jobs), 1.0),
+        spare=asked.gpus - _load(asked.loads, shares),
+        prices=1.0 / np.tile(asked.gpus, (problems, 1)),
+    )
+
+
+def _step(point: _Point, asked: _Asked) -> _Point:
+    """Return where one of Newton's steps towards the path to the optimum leads.
+
+    What each job would do alone is found first, from its own small system; then what GPUs must cost
+    more for all of that to fit, from one system of the size of the flavors.
+    """
+    shares, floors, times, prices = point.shares, point.floors, point.times, point.prices
+    loads = asked.loads
+    slopes = _slopes(point, asked)
+    aim = _CENTRE * _distance(point)[:, None]
+    right = slopes - loads[:, :, None] * prices[:, None, :]
+    right += aim[:, :, None] / shares - (aim / point.spare_time)[:, :, None]
+    inverse = np.linalg.inv(_bends(point, slopes))
+    alone = np.einsum("bmij,bmj->bmi", inverse, right)
+    joined = np.einsum("bm,bmij->bij", loads**2, inverse)
+    each = np.arange(shares.shape[2])
+    joined[:, each, each] += point.spare / prices
+    asked_for = _load(loads, alone) + aim / prices - point.spare
+    dearer = np.linalg.solve(joined, asked_for[:, :, None])[:, :, 0]
+    moved = alone - np.einsum("bmij,bm,bj->bmi", inverse, loads, dearer)
+    used, taken = moved.sum(axis=2), _load(loads, moved)
+    return _moved(
+        point,
+        _Point(
+            shares=moved,
+            floors=(aim[:, :, None] - floors * moved) / shares - floors,
+            spare_time=-used,
+            times=(aim + times * used) / point.spare_time - times,
+            spare=-taken,
+            prices=dearer,
+        ),
+    )
+
+
+def _moved(point: _Point, by: _Point) -> _Point:
+    """Return ``point`` moved as far in the direction ``by`` as leaves everything above 0."""
+    length = np.minimum.reduce(
+        [
+            _reach(point.shares, by.shares),
+            _reach(point.floors, by.floors),
+            _reach(point.spare_time, by.spare_time),
+            _reach(point.times, by.times),
+            _reach(point.spare, by.spare),
+            _reach(point.prices, by.prices),
+        ]
+    )
+    cells, rows = length[:, None, None], length[:, None]
+    return _Point(
+        shares=point.shares + cells * by.shares,
+        floors=point.floors + cells * by.floors,
+        spare_time=point.spare_time + rows * by.spare_time,
+        times=point.times + rows * by.times,
+        spare=point.spare + rows * by.spare,
+        prices=point.prices + rows * by.prices,
+    )
+
+
+def _slopes(point: _Point, asked: _Asked) -> Floats:
+    """Return what one more of each share adds to the logarithm of its job's rate."""
+    rates = np.einsum("bmj,bmj->bm", asked.gains, point.shares)
+    found: Floats = asked.gains / np.where(asked.jobs > 0, rates, 1.0)[:, :, None]
+    return found
+
+
+def _load(loads: Floats, shares: Floats) -> Floats:
+    """Return how many GPUs of each flavor the shares take."""
+    found: Floats = np.einsum("bm,bmj->bj", loads, shares)
+    return found
+
+
+def _distance(point: _Point) -> Floats:
+    """Return how far each problem is from its optimum: the mean of values times their prices."""
+    total = (
+        (point.shares * point.floors).sum(axis=(1, 2))
+        + (point.spare_time * point.times).sum(axis=1)
+        + (point.spare * point.prices).sum(axis=1)
+    )
+    count = point.shares[0].size + point.spare_time[0].size + point.spare[0].size
+    found: Floats = total / count
+    return found
+
+
+def _bends(point: _Point, slopes: Floats) -> Floats:
+    """Return the second derivatives of each job's part, barriers included."""
+    found: Floats = np.einsum("bmi,bmj->bmij", slopes, slopes)
+    found += (point.times / point.spare_time)[:, :, None, None]
+    each = np.arange(slopes.shape[2])
+    found[:, :, each, each] += point.floors / point.shares
+    # Where equally good shares abound the rest is nearly singular: hold them where they are.
+    steepest = found[:, :, each, each].max(axis=2)
+    found[:, :, each, each] += (_STIFF * steepest)[:, :, None]
+    return found
+
+
+def _reach(values: Floats, moved: Floats) -> Floats:
+    """Return how much of a step each problem can take with all its ``values`` above 0."""
+    ratio = np.where(moved < 0, -values / np.minimum(moved, -1e-300), np.inf)
+    least = ratio.reshape(len(values), -1).min(axis=1)
+    found: Floats = np.minimum(1.0, _SHORT_OF * least)
+    return found
+
+
+def _told(point: _Point, asked: _Asked) -> Products:
+    """Return where ``point`` is, and how far that is from the best at most.
+
+    For any allocation, the sum of log(rate') is at most that of log(rate) + rate' / rate - 1, and
+    that of rate' / rate is at most what GPUs and time are worth (weak duality).
+    """
+    dear = asked.loads[:, :, None] * point.prices[:, None, :]
+    times = np.maximum((_slopes(point, asked) - dear).max(axis=2), 0.0)
+    jobs_in = asked.jobs.sum(axis=1)
+    missing = point.prices @ asked.gpus + times.sum(axis=1) - jobs_in
+    return Products(
+        shares=point.shares.copy(),
+        rates=np.einsum("bmj,bmj->bm", asked.gains, point.shares),
+        prices=point.prices.copy(),
+        missing=np.maximum(missing / np.maximum(jobs_in, 1.0), 0.0),
+    )
+
+
+def _keep(best: Products, found: Products, places: Ints) -> None:
+    """Put what was found into its places in ``best``, where less is missing than before."""
+    wins = found.missing < best.missing[places]
+    put = places[wins]
+    best.shares[put] = found.shares[wins]
+    best.rates[put] = found.rates[wins]
+    best.prices[put] = found.prices[wins]
+    best.missing[put] = found.missing[wins]
