@@ -16,6 +16,7 @@ from benchmarks import (
     forecast,
     placement,
     policies,
+    policies_water,
     replay,
     resolver,
     scrape,
@@ -41,6 +42,7 @@ BENCHMARKS: dict[str, Callable[[Effort], list[Figure]]] = {
     "slurm": beside_slurm.measure,
     "thrash": thrash.measure,
     "policies": policies.measure,
+    "water": policies_water.measure,
 }
 RESULTS = Path(__file__).parent / "out" / "results.json"
 

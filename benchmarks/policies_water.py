@@ -1,0 +1,211 @@
+"""Water filling with entities, beside the same problem as it was published: cvxpy, ECOS, a MILP.
+
+512 jobs of 26 kinds and five entities of weights 1 to 5, on three flavors with a twentieth of a GPU
+of each for every job, so that capacity is what binds. The published loop solves a cone program for
+each level and then a program with whole numbers that says who is stuck; it is written here as it
+was there, parameters and all. It needs cvxpy and ECOS (`pip install cvxpy ecos`, the dependency
+group `gavel`); without them only our own figure is told.
+"""
+
+from __future__ import annotations
+
+import warnings
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from benchmarks.figure import Baseline, Effort, Figure, cpu_s, median_of
+from quorate.policy.allocation import Allocation, job_rates
+from quorate.policy.problem import Entity, Floats, Problem
+from quorate.policy.water_filling import water_filling
+
+KINDS = 26
+ENTITIES = 5
+SLACK = 1.0001
+"""What the published loop takes for rising: a job that gains less counts as stuck."""
+EDGE = 1e-5
+"""How far apart rising and being stuck are. Of the level: as published, absolute, the program has
+no answer for levels below 0.1, and everybody counts as stuck."""
+
+CHOICE_S = 20.0
+"""After how long the search for who is stuck is stopped, and told: the figure is then a least."""
+
+
+def measure(effort: Effort) -> list[Figure]:
+    """Return what water filling of many jobs in entities costs, and how much more as published."""
+    jobs = effort.of(512, 64)
+    problem = instance(jobs)
+    mine_s = median_of(effort.of(9, 3), lambda: cpu_s(lambda: _filled(problem)))
+    larger = instance(effort.of(2_048, 128))
+    larger_s = cpu_s(lambda: _filled(larger))
+    details: dict[str, float | int | str] = {f"ms with {len(larger.jobs)} jobs": 1e3 * larger_s}
+    if find_spec("cvxpy") is None or find_spec("ecos") is None:
+        print("cvxpy and ecos are not installed: nothing to compare with")
+        return [_figure(jobs, mine_s, None, details)]
+    published = Published(problem)
+    theirs_s = cpu_s(published.fill)
+    off = float(np.abs(published.filled / _filled(problem) - 1.0).max())
+    assert off < 10 * (SLACK - 1), f"the two fillings differ by {off:.1e}"
+    return [
+        _figure(jobs, mine_s, theirs_s, details),
+        Figure(
+            name=f"water filling, {jobs} jobs, over cvxpy + ECOS + MILP",
+            unit="x",
+            value=theirs_s / mine_s,
+            better="more",
+            target=20,
+            details={
+                "most relative difference": off,
+                "solver of the MILP": published.chooser,
+                "MILPs stopped": published.given_up,
+                "levels": published.levels,
+            },
+        ),
+    ]
+
+
+def _figure(
+    jobs: int, mine_s: float, theirs_s: float | None, details: dict[str, float | int | str]
+) -> Figure:
+    beside = None if theirs_s is None else Baseline("cvxpy + ECOS + MILP", 1e3 * theirs_s)
+    return Figure(
+        name=f"water filling, {jobs} jobs, {ENTITIES} entities",
+        unit="ms",
+        value=1e3 * mine_s,
+        better="less",
+        baseline=beside,
+        details=details,
+    )
+
+
+def instance(jobs: int) -> Problem:
+    """Return a capacity-bound problem with rates that are spread as measured ones are."""
+    chance = np.random.default_rng(0)
+    kinds = np.exp(chance.uniform(0.0, 5.0, (KINDS, 1)))
+    kinds = kinds * np.column_stack(
+        [
+            np.ones(KINDS),
+            chance.uniform(0.35, 1.2, KINDS),
+            chance.uniform(0.08, 0.6, KINDS),
+        ]
+    )
+    rows = np.arange(jobs)
+    return Problem(
+        flavors=("fast", "middling", "slow"),
+        gpus=np.full(3, max(1, jobs // 20), dtype=np.int64),
+        jobs=tuple(f"job{row}" for row in rows),
+        rates=kinds[chance.integers(0, KINDS, jobs)],
+        scales=np.ones(jobs, dtype=np.int64),
+        weights=np.ones(jobs),
+        steps_left=np.ones(jobs),
+        ages_s=np.zeros(jobs),
+        isolated_s=np.zeros(jobs),
+        deadlines_s=np.full(jobs, np.inf),
+        entities=tuple(Entity(name=f"e{k}", weight=float(k + 1)) for k in range(ENTITIES)),
+        entity_of=chance.integers(0, ENTITIES, jobs),
+    )
+
+
+def _filled(problem: Problem) -> Floats:
+    """Return how far each job is filled by ours."""
+    found = water_filling(problem, paired=False)
+    assert isinstance(found, Allocation), found
+    return job_rates(problem, found) / _equal(problem)
+
+
+def _equal(problem: Problem) -> Floats:
+    found: Floats = problem.rates @ problem.gpus / problem.gpus.sum()
+    return found
+
+
+class Published:
+    """The loop as it was published: a cone program for each level, a MILP for who is stuck."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._cp: Any = import_module("cvxpy")
+        self._problem = problem
+        jobs = len(problem.jobs)
+        self._most = 2 * float((problem.rates / _equal(problem)[:, None]).max())
+        self.chooser = "GLPK_MI" if "GLPK_MI" in self._cp.installed_solvers() else "HIGHS"
+        self.filled: Floats = np.zeros(jobs)
+        self._stuck = np.zeros(jobs, dtype=bool)
+        self._known = _filled(problem)
+        self.levels, self.given_up = 0, 0
+
+    def fill(self) -> None:
+        """Fill to the end: until nobody new is stuck, or all are."""
+        with warnings.catch_warnings():
+            # It says that fewer parameters would be cheaper; they are as published.
+            warnings.simplefilter("ignore")
+            self._write()
+            while not self._stuck.all():
+                before = int(self._stuck.sum())
+                self._rise()
+                self._freeze()
+                self.levels += 1
+                if int(self._stuck.sum()) == before:
+                    return
+
+    def _weights(self) -> Floats:
+        found = np.zeros(len(self._stuck))
+        of_jobs = self._problem.entity_of
+        assert of_jobs is not None
+        for number, entity in enumerate(self._problem.entities):
+            rising = ~self._stuck & (of_jobs == number)
+            weights = self._problem.weights[rising]
+            found[rising] = entity.weight * weights / weights.sum()
+        return found
+
+    def _write(self) -> None:
+        cp, jobs = self._cp, len(self._stuck)
+        self._base, self._floor = cp.Parameter(jobs), cp.Parameter(jobs)
+        self._times, self._plus, self._mask = (cp.Parameter(jobs) for _ in range(3))
+        filled, limits = self._space()
+        limits.append(filled >= self._floor)
+        least = cp.min(cp.multiply(filled - self._base, self._times) + self._plus)
+        self._level = cp.Problem(cp.Maximize(least), limits)
+        filled, limits = self._space()
+        self._rises = cp.Variable(jobs, boolean=True)
+        limits += [
+            self._most * self._rises >= filled - (SLACK - EDGE) * self._base,
+            self._most * (1 - self._rises) >= SLACK * self._base - filled,
+            filled >= self._floor,
+            cp.multiply(self._mask, self._rises) == 0,
+        ]
+        self._choice = cp.Problem(cp.Maximize(cp.sum(self._rises)), limits)
+
+    def _space(self) -> tuple[Any, list[Any]]:
+        cp, problem = self._cp, self._problem
+        shares = cp.Variable(problem.rates.shape)
+        rates = problem.rates / _equal(problem)[:, None]
+        filled = cp.sum(cp.multiply(rates, shares), axis=1)
+        scales = problem.scales[:, None] * np.ones(problem.rates.shape)
+        limits = [
+            shares >= 0,
+            cp.sum(shares, axis=1) <= 1,
+            cp.sum(cp.multiply(scales, shares), axis=0) <= problem.gpus,
+        ]
+        return filled, limits
+
+    def _rise(self) -> None:
+        weights = self._weights()
+        rising = weights > 0
+        pace = weights / self._problem.scales
+        self._base.value, self._floor.value = self.filled, self.filled
+        self._times.value = np.where(rising, 1.0 / np.where(rising, pace, 1.0), 0.0)
+        self._plus.value = np.where(rising, 0.0, self._most * len(rising))
+        self._level.solve(solver="ECOS")
+        self.filled = self.filled + float(self._level.value) * pace
+
+    def _freeze(self) -> None:
+        self._base.value, self._floor.value = self.filled, self.filled * (1 - 1e-6)
+        self._mask.value = self._stuck.astype(np.float64)
+        options = {"time_limit": CHOICE_S} if self.chooser == "HIGHS" else {}
+        self._choice.solve(solver=self.chooser, **options)
+        if self._choice.status == "optimal":
+            self._stuck |= np.asarray(self._rises.value) < 1 / 2
+        else:
+            self.given_up += 1
+            self._stuck |= self.filled >= self._known * (1 - EDGE)
