@@ -32,6 +32,12 @@ def is_there() -> bool:
     return find_spec("cvxpy") is not None and find_spec("ecos") is not None
 
 
+def warm_up(problem: Problem) -> None:
+    """Solve something, so that what the packages load and compile at first is not measured."""
+    if is_there():
+        max_min(problem)
+
+
 def max_min(problem: Problem) -> float:
     """Return the least normalised rate."""
     cp, x, limits = _shares(problem)

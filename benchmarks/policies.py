@@ -46,6 +46,7 @@ class _Beside:
 def measure(effort: Effort) -> list[Figure]:
     """Return what the level policies take, each beside its baseline or its limit."""
     rates = table()
+    peer_policies.warm_up(jobs_of(rates, 20))
     many = jobs_of(rates, effort.of(10_000, 300))
     most = made_different(jobs_of(rates, effort.of(100_000, 2_000)))
     classes = jobs_of(rates, effort.of(1_000_000, 5_000))

@@ -87,11 +87,15 @@ class Cheapest:
 
         And one row for standing still, after the last.
         """
-        rows = np.arange(len(need))
-        rate_slow, rate_fast = self.columns[choice.slow, rows], self.columns[choice.fast, rows]
-        on_fast = part * (need - rate_slow) / (rate_fast - rate_slow)
-        shares[choice.fast, rows] += on_fast
-        shares[choice.slow, rows] += part - on_fast
+        rows, jobs = np.arange(len(need)), len(need)
+        rates = self.columns.reshape(-1)
+        rate_slow = rates.take(choice.slow.astype(np.int64) * jobs + rows)
+        span = rates.take(choice.fast.astype(np.int64) * jobs + rows) - rate_slow
+        on_fast = part * (need - rate_slow) / span
+        on_slow = part - on_fast
+        for flavor in range(len(shares)):
+            shares[flavor] += on_fast * (choice.fast == flavor)
+            shares[flavor] += on_slow * (choice.slow == flavor)
 
     def _settle(self, priced: Floats, part: slice, need: Floats) -> None:
         """Turn the edges of some jobs until no flavor lies below them."""

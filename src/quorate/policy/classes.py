@@ -17,8 +17,6 @@ from quorate.policy.problem import Ints, Problem
 
 BLOCK: Final = 8_192
 """How many jobs are looked at together: what they need fits a processor's cache."""
-SAMPLE: Final = 2_048
-"""How many jobs are looked at first: if these are no classes, the rest are none."""
 TABLES: Final = 8
 """How many tables are tried for a job whose place is taken by another class."""
 _BITS: Final = 16
@@ -47,22 +45,28 @@ class Classes:
 class _Tables:
     """The classes seen so far, found by a hash of a job's columns; equality decides."""
 
-    def __init__(self, columns: Sequence[Words]) -> None:
+    def __init__(self, columns: Sequence[Words], at_most: int) -> None:
         self.columns = columns
-        self.places = np.full((TABLES, 1 << _BITS), -1, dtype=np.int64)
+        self.at_most = at_most
+        self.places: list[Ints] = []
         self.first: Ints = np.zeros(0, dtype=np.int64)
         self.members: list[Words] = [column[:0] for column in columns]
 
     def find(self, start: int, of: Ints) -> bool:
-        """Write the classes of the jobs from ``start`` to ``of``; False when tables run out."""
+        """Write the classes of the jobs from ``start`` to ``of``; False when there are too many."""
         part = [np.ascontiguousarray(column[start : start + len(of)]) for column in self.columns]
         mixed = _hash(part)
         rows: Ints | slice = slice(None)
-        for table in self.places:
+        for number in range(TABLES):
+            if number == len(self.places):
+                self.places.append(np.full(1 << _BITS, -1))
+            table = self.places[number]
             place = (mixed[rows] >> _PLACE).view(np.int64)
             found = table.take(place, mode="clip")
             if found.min() < 0:
                 self._enter(table, place, np.arange(len(of))[rows] + start)
+                if len(self.first) > self.at_most:
+                    return False
                 found = table.take(place, mode="clip")
             of[rows] = found
             same = np.ones(len(found), dtype=bool)
@@ -89,19 +93,17 @@ class _Tables:
 def classes_of(problem: Problem, reads: Sequence[str], at_most: int) -> Classes | None:
     """Return the classes of jobs that are equal in the fields ``reads``; None for too many.
 
-    O(jobs), and little for jobs that are all different: a sample shows it.
+    O(jobs), and little for jobs that are all different: the first of them show it.
     """
     columns: list[Words] = []
     for name in reads:
         field: NDArray[Any] = np.ascontiguousarray(getattr(problem, name)).view(np.uint64)
         columns += [field] if field.ndim == 1 else list(field.T)
     jobs = len(problem.jobs)
-    if jobs > SAMPLE and len(np.unique(_hash([c[:SAMPLE] for c in columns]))) > at_most:
-        return None
-    tables = _Tables(columns)
+    tables = _Tables(columns, at_most)
     of = np.empty(jobs, dtype=np.int64)
     for start in range(0, jobs, BLOCK):
-        if not tables.find(start, of[start : start + BLOCK]) or len(tables.first) > at_most:
+        if not tables.find(start, of[start : start + BLOCK]):
             return None
     order = np.argsort(tables.first)
     if np.any(order[1:] < order[:-1]):

@@ -30,6 +30,11 @@ class FinishTimes:
     ages_s: Floats
     alone_s: Floats
 
+    @property
+    def at_rest(self) -> float:
+        """A level at which nobody needs anything: there is none, for a delay is never endless."""
+        return -np.inf
+
     def at(self, level: float) -> tuple[Floats, Floats]:
         """Return each job's need at ``level``, and by how much it grows with the level."""
         left_s = -level * self.alone_s - self.ages_s

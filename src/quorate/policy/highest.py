@@ -32,7 +32,7 @@ CLASSES_MAX: Final = 1_000
 """More classes than this are not looked for."""
 PAIRED_CLASSES_MAX: Final = 120
 """More classes than this have more pairs than a program should have columns."""
-PROGRAM_MAX: Final = 150
+PROGRAM_MAX: Final = 300
 """Up to so many rows the linear program is quicker than prices."""
 
 

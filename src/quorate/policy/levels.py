@@ -50,6 +50,11 @@ class Demand:
 class Needs(Protocol):
     """How the rate that each job needs follows from the level: never falling, and convex."""
 
+    @property
+    def at_rest(self) -> float:
+        """A level at which nobody needs anything; minus infinity where there is none."""
+        ...
+
     def at(self, level: float) -> tuple[Floats, Floats]:
         """Return each job's need at ``level``, and by how much it grows with the level."""
         ...
@@ -65,6 +70,11 @@ class Linear:
 
     floor: Floats
     growth: Floats
+
+    @property
+    def at_rest(self) -> float:
+        """A level at which nobody needs anything; minus infinity where there is none."""
+        return -np.inf if np.any(self.floor > 0) else 0.0
 
     def at(self, level: float) -> tuple[Floats, Floats]:
         """Return each job's need at ``level``, and by how much it grows with the level."""

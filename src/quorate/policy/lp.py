@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 import highspy
 import numpy as np
 
-from quorate.policy.problem import Floats, Ints
+from quorate.policy.problem import Bools, Floats, Ints
 
 Basis = highspy.HighsBasis
 INFINITE: Final = float("inf")
@@ -65,6 +65,13 @@ class Solution:
     basis: Basis
 
 
+_PRIMAL: Final = 4
+"""HiGHS's number for the primal simplex method."""
+_PLACES: Final = (
+    highspy.HighsBasisStatus.kBasic,
+    highspy.HighsBasisStatus.kLower,
+    highspy.HighsBasisStatus.kUpper,
+)
 _STATUSES: Final = {
     highspy.HighsModelStatus.kInfeasible: Status.INFEASIBLE,
     highspy.HighsModelStatus.kUnbounded: Status.UNBOUNDED,
@@ -86,15 +93,16 @@ def solve(
 ) -> Solution | Status:
     """Return an optimum of ``program``, or why there is none.
 
-    ``start`` is the basis of a program with the same rows and columns, from which the simplex
-    method goes on; it is soon done when little has changed. Whole numbers are searched for until
-    the answer is proved, through at most ``NODES_MAX`` nodes.
+    ``start`` is a basis of the program, or of one with the same rows and columns, from which the
+    primal simplex method goes on; it is soon done when little has changed. Whole numbers are
+    searched for until the answer is proved, through at most ``NODES_MAX`` nodes.
     """
     highs = _quiet(effort)
     for name, value in _EXACT if program.whole is not None else ():
         highs.setOptionValue(name, value)
     highs.passModel(_model(program))
     if start is not None:
+        highs.setOptionValue("simplex_strategy", _PRIMAL)
         highs.setBasis(start)
     return _answer(highs)
 
@@ -111,6 +119,23 @@ def _answer(highs: highspy.Highs) -> Solution | Status:
         objective=float(highs.getInfo().objective_function_value),
         basis=highs.getBasis(),
     )
+
+
+def basis(columns: Bools, rows: Bools, *, low: Bools) -> Basis:
+    """Return a basis of the columns and rows that are said to be in it.
+
+    Of the rows that are not, those in ``low`` are at their low limit and the rest at the high one;
+    columns are at their low limit.
+    """
+    found = highspy.HighsBasis()
+    basic, lower, upper = _PLACES
+    found.col_status = [basic if is_in else lower for is_in in columns.tolist()]
+    found.row_status = [
+        basic if is_in else lower if is_low else upper
+        for is_in, is_low in zip(rows.tolist(), low.tolist(), strict=True)
+    ]
+    found.valid = True
+    return found
 
 
 def _quiet(effort: Effort) -> highspy.Highs:

@@ -15,6 +15,7 @@ import numpy as np
 from quorate.policy import lp
 from quorate.policy.levels import CERTIFIED, Demand, Levelled, Needs
 from quorate.policy.problem import Floats, Ints
+from quorate.policy.rough import rough
 
 TANGENTS_MAX: Final = 40
 """How many programs are solved at most for needs that are not linear; four or five are usual."""
@@ -50,7 +51,10 @@ def level_by_program(
     bound = np.inf
     for number in range(TANGENTS_MAX):
         unit = abs(level) if level != 0 else 1.0
-        found = lp.solve(_program(demand, shares, needs.at(level), unit), start=start)
+        tangent = needs.at(level)
+        if start is None:
+            start = _first(demand, shares, tangent, unit)
+        found = lp.solve(_program(demand, shares, tangent, unit), start=start)
         if isinstance(found, lp.Status):
             return found
         start = found.basis
@@ -120,6 +124,31 @@ def _shares(demand: Demand) -> _Shares:
     )
 
 
+def _about(tangent: tuple[Floats, Floats], unit: float) -> Floats:
+    """Return what each need is about: what its row is divided by. 0: it never needs anything."""
+    need, growth = tangent
+    return np.maximum(np.abs(need), unit * growth)
+
+
+def _first(
+    demand: Demand, shares: _Shares, tangent: tuple[Floats, Floats], unit: float
+) -> lp.Basis:
+    """Return the basis in which everybody has one flavor, and one flavor is full."""
+    rows, flavors = demand.rates.shape
+    needy = _about(tangent, unit) > 0
+    begun = rough(demand, np.maximum(tangent[0], 0.0))
+    alone = shares.row < rows
+    columns = np.zeros(len(shares.row) + 1, dtype=bool)
+    columns[:-1][alone] = needy[shares.row[alone]] & (
+        begun.flavor[shares.row[alone]] == shares.flavor[alone]
+    )
+    columns[-1] = True
+    count = int(needy.sum())
+    basic = np.concatenate((np.zeros(count, dtype=bool), np.ones(rows + flavors, dtype=bool)))
+    basic[count + rows + begun.fullest] = False
+    return lp.basis(columns, basic, low=np.arange(len(basic)) < count)
+
+
 def _program(
     demand: Demand, shares: _Shares, tangent: tuple[Floats, Floats], unit: float
 ) -> lp.Program:
@@ -129,7 +158,7 @@ def _program(
     one that is slow; a job that never needs anything has none.
     """
     need, growth = tangent
-    about = np.maximum(np.abs(need), unit * growth)
+    about = _about(tangent, unit)
     rows, flavors = demand.rates.shape
     columns = len(shares.row)
     needy = np.flatnonzero(about > 0)

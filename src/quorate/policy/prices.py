@@ -18,6 +18,7 @@ from quorate.policy.cheapest import Cheapest, Choice
 from quorate.policy.levels import CERTIFIED, Demand, Levelled, Needs
 from quorate.policy.lp import Mix, Mixture
 from quorate.policy.problem import Bools, Floats
+from quorate.policy.rough import rough_prices
 
 PASSES_MAX: Final = 400
 """After so many passes the plain linear program is quicker."""
@@ -33,7 +34,8 @@ HALF: Final = 0.5
 """More than this part of serving nobody, and the mixture's prices say nothing yet."""
 STUCK: Final = KEPT / 10
 PENALTY: Final = 100.0
-"""How far below the first level it is valued to serve nobody, in levels that the fleet buys."""
+"""How far below the first level it is valued to serve nobody, in levels that the fleet buys, where
+needs have no level at which nobody needs anything."""
 NEGLIGIBLE: Final = 1e-9
 """The part of serving nobody in a mixture that is rounding."""
 
@@ -43,7 +45,7 @@ def level_by_prices(demand: Demand, needs: Needs) -> Levelled | None:
 
     Every row of ``demand`` must move on some flavor that has GPUs, and reach its need at a level
     that is low enough. The level is within ``CERTIFIED`` of its bound. A pass looks at every job
-    and flavor once or twice; three flavors take about 20 passes, eight about 80.
+    and flavor once or twice; three flavors take about 15 passes, eight about 50.
     """
     there = demand.gpus > 0
     if there.all():
@@ -74,7 +76,8 @@ class _Search:
         self.mixture = Mixture(len(demand.gpus))
         self.choices: list[tuple[float, Choice]] = []
         self.looked: list[Floats] = []
-        self.best: Floats = np.full(len(demand.gpus), 1.0 / len(demand.gpus))
+        worth = demand.gpus * rough_prices(demand, self._needs_at(self.highest)[0])
+        self.best: Floats = worth / worth.sum()
         self.best_bound = np.inf
         self.worth: Floats = np.zeros(len(demand.gpus))
         self.base, self.unit = 0.0, 1.0
@@ -142,7 +145,8 @@ class _Search:
         growth = self.choices[-1][1].growth
         self.base = level
         self.unit = 1.0 / growth if growth > 0 else 1.0
-        self.mixture.add(-PENALTY, np.zeros(len(self.best)))
+        rest = (self.needs.at_rest - self.base) / self.unit
+        self.mixture.add(max(-PENALTY, rest), np.zeros(len(self.best)))
         for number in range(len(self.choices)):
             self._add(number)
 
@@ -176,10 +180,11 @@ class _Search:
 
     def _answer(self, parts: Floats) -> Levelled | None:
         """Return the mixture as shares, which no constraint is missed by; None if it is not one."""
-        if parts[0] > NEGLIGIBLE:
-            return None
-        parts = np.maximum(parts[1:], 0.0)
+        parts = np.maximum(parts, 0.0)
         parts /= parts.sum()
+        if parts[0] > NEGLIGIBLE and not np.isfinite(self.needs.at_rest):
+            return None
+        parts = parts[1:]
         by_flavor = np.zeros(self.jobs.columns.shape)
         for number in np.flatnonzero(parts):
             level, choice = self.choices[number]

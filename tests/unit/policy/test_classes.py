@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from quorate.policy.allocation import Allocation, Method, breaches, job_rates
-from quorate.policy.classes import BLOCK, SAMPLE, classes_of
+from quorate.policy.classes import BLOCK, classes_of
 from quorate.policy.highest import CLASSES_MAX, highest
 from quorate.policy.max_min_fairness import FAIRNESS
 from tests.oracles.demands import problem
@@ -60,7 +60,7 @@ def test_many_jobs_are_told_apart_as_a_sort_tells_them() -> None:
     assert np.array_equal(order[found.of], of)
 
 
-@pytest.mark.parametrize("jobs", [20, SAMPLE + 10])
+@pytest.mark.parametrize("jobs", [20, BLOCK + 10])
 def test_too_many_classes_are_none(jobs: int) -> None:
     asked = replace(problem([[1.0]] * jobs, [1]), rates=np.arange(1.0, jobs + 1.0).reshape(jobs, 1))
     assert classes_of(asked, READS, 19) is None

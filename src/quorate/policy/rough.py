@@ -1,0 +1,67 @@
+"""Rough prices and choices, where exact methods begin: everybody on one flavor.
+
+Each row takes the flavor that is cheapest for it, and prices follow how much of each flavor is
+asked for, a few times. That halves the passes of the price method. For the simplex method, one
+flavor is then full and the level is what it can serve: a basis that keeps all constraints, from
+which the way to the optimum is a third of that from nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from quorate.policy.levels import Demand
+from quorate.policy.problem import Bools, Floats, Ints
+
+ROUNDS: Final = 8
+"""How often prices follow what is asked for; more brings little."""
+FOLLOWING: Final = 0.5
+SETTLING: Final = FOLLOWING / 3
+"""How much of what is asked for too much goes into a price, as an exponent: first, and later."""
+LEAST: Final = 0.1
+"""What is asked for of a flavor counts as at least so much of the most that is."""
+SAMPLE: Final = 512
+"""How many rows are enough to say what prices are about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rough:
+    """A price for a GPU of each flavor, and of the best round: flavors, and which is fullest."""
+
+    prices: Floats
+    flavor: Ints
+    fullest: int
+
+
+def rough(demand: Demand, need: Floats) -> Rough:
+    """Return rough prices and choices for needs.
+
+    The best round is that in which the fullest flavor is least full. Flavors without GPUs and those
+    on which a row stands still are not chosen; each row has another.
+    """
+    usable: Bools = (demand.rates > 0) & (demand.gpus > 0)
+    time = np.where(usable, need[:, None] / np.where(usable, demand.rates, 1.0), np.inf)
+    gpus = np.maximum(demand.gpus, 1)
+    rows = np.arange(len(time))
+    prices = np.ones(len(gpus))
+    best, fullest, least = np.zeros(len(rows), dtype=np.int64), 0, np.inf
+    for number in range(ROUNDS):
+        flavor = (time * prices).argmin(axis=1)
+        full = np.bincount(flavor, time[rows, flavor] * demand.loads, len(gpus)) / gpus
+        most = float(full.max())
+        if most < least:
+            best, fullest, least = flavor, int(full.argmax()), most
+        if most > 0:
+            exponent = FOLLOWING if number < ROUNDS // 2 else SETTLING
+            prices *= np.maximum(full / most, LEAST) ** exponent
+    return Rough(prices=prices, flavor=best, fullest=fullest)
+
+
+def rough_prices(demand: Demand, need: Floats) -> Floats:
+    """Return a rough price for a GPU of each flavor, from some of the rows."""
+    some = slice(None, None, max(1, len(need) // SAMPLE))
+    sample = Demand(rates=demand.rates[some], loads=demand.loads[some], gpus=demand.gpus)
+    return rough(sample, need[some]).prices
