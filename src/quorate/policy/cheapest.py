@@ -22,6 +22,8 @@ BLOCK: Final = 16_384
 TURNS_PER_FLAVOR: Final = 4
 """How often an edge may turn, for each flavor. One that has not settled then only costs accuracy,
 which the bound makes up for."""
+FREE: Final = 1e-200
+"""The price of what costs nothing, to divide by."""
 SETTLED: Final = 1e-14
 """How far below an edge a point may lie, relative to the highest price: rounding."""
 
@@ -83,15 +85,12 @@ class Cheapest:
         )
 
     def add_shares(self, choice: Choice, need: Floats, part: float, shares: Floats) -> None:
-        """Add ``part`` of a choice's shares to ``shares``, which has a row for each flavor.
-
-        And one row for standing still, after the last.
-        """
+        """Add ``part`` of a choice's shares to ``shares``, which has a row for each flavor."""
         rows, jobs = np.arange(len(need)), len(need)
         rates = self.columns.reshape(-1)
         rate_slow = rates.take(choice.slow.astype(np.int64) * jobs + rows)
         span = rates.take(choice.fast.astype(np.int64) * jobs + rows) - rate_slow
-        on_fast = part * (need - rate_slow) / span
+        on_fast = np.clip(part * (need - rate_slow) / span, 0.0, part)
         on_slow = part - on_fast
         for flavor in range(len(shares)):
             shares[flavor] += on_fast * (choice.fast == flavor)
@@ -101,7 +100,9 @@ class Cheapest:
         """Turn the edges of some jobs until no flavor lies below them."""
         # An edge begins below its need and ends at it or above.
         lost = np.flatnonzero((self._rate_fast[part] < need) | (self._rate_slow[part] >= need))
-        if len(lost):
+        if len(lost) == len(need):
+            self._begin(priced, part, need)
+        elif len(lost):
             self._begin(priced, lost + part.start, need[lost])
         below = self._scan(priced, part)
         self._below[part] = below
@@ -116,13 +117,14 @@ class Cheapest:
             self._below[at] = below
             rows = rows[below < allowed]
 
-    def _begin(self, priced: Floats, rows: Ints, need: Floats) -> None:
+    def _begin(self, priced: Floats, rows: slice | Ints, need: Floats) -> None:
         """Put jobs on the edge from standing still to the cheapest flavor that is fast enough."""
         rates = self.columns[:-1, rows]
         enough = (rates >= need) & (rates > 0)
-        cost = np.where(enough, priced[:-1, None] / np.where(enough, rates, 1.0), np.inf)
-        fast = cost.argmin(axis=0)
-        found = rates[fast, np.arange(len(rows))]
+        # The rate that a price buys, rather than the price of a rate: nothing is divided by 0.
+        bought = np.where(enough, rates, 0.0) / np.maximum(priced[:-1, None], FREE)
+        fast = bought.argmax(axis=0)
+        found = rates[fast, np.arange(len(need))]
         self._fast[rows], self._rate_fast[rows] = fast, found
         self._slow[rows], self._rate_slow[rows] = len(priced) - 1, 0.0
         self._span[rows] = found

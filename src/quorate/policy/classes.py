@@ -17,6 +17,8 @@ from quorate.policy.problem import Ints, Problem
 
 BLOCK: Final = 8_192
 """How many jobs are looked at together: what they need fits a processor's cache."""
+SAMPLE: Final = 2_048
+"""How many are looked at first: if these are all different, the rest are not looked at."""
 TABLES: Final = 8
 """How many tables are tried for a job whose place is taken by another class."""
 _BITS: Final = 16
@@ -80,12 +82,11 @@ class _Tables:
 
     def _enter(self, table: Ints, place: Ints, rows: Ints) -> None:
         """Make classes of the jobs whose place is free: the first of each place is its member."""
-        free = np.flatnonzero(table[place] < 0)[::-1]
-        taken = table.copy()
-        taken[place[free]] = rows[free]
-        new = np.flatnonzero(taken != table)
-        fresh = np.sort(taken[new])
-        table[new] = len(self.first) + np.searchsorted(fresh, taken[new])
+        free = np.flatnonzero(table[place] < 0)
+        table[place[free][::-1]] = rows[free][::-1]
+        new = np.unique(place[free])
+        fresh = np.sort(table[new])
+        table[new] = len(self.first) + np.searchsorted(fresh, table[new])
         self.first = np.concatenate((self.first, fresh))
         self.members = [column[self.first] for column in self.columns]
 
@@ -102,8 +103,9 @@ def classes_of(problem: Problem, reads: Sequence[str], at_most: int) -> Classes 
     jobs = len(problem.jobs)
     tables = _Tables(columns, at_most)
     of = np.empty(jobs, dtype=np.int64)
-    for start in range(0, jobs, BLOCK):
-        if not tables.find(start, of[start : start + BLOCK]):
+    for start in (0, *range(SAMPLE, jobs, BLOCK)):
+        end = start + BLOCK if start else SAMPLE
+        if not tables.find(start, of[start:end]):
             return None
     order = np.argsort(tables.first)
     if np.any(order[1:] < order[:-1]):

@@ -4,7 +4,7 @@ A price is put on a GPU of each flavor, all GPUs together being worth 1. What th
 cost at least is then a bound: a level that costs more than 1 cannot be reached (weak duality). The
 choices of each pass are columns of a small program, whose answer is a mixture of them that the GPUs
 can serve, and whose prices are where to look next. The level of the mixture and the bound meet.
-This is the decomposition of Dantzig and Wolfe (1960), with prices that move half of the way.
+This is the decomposition of Dantzig and Wolfe (1960), with prices that keep near the mixture's.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ SLOW: Final = 0.95
 HALF: Final = 0.5
 """More than this part of serving nobody, and the mixture's prices say nothing yet."""
 STUCK: Final = KEPT / 10
+"""Prices of which so little is kept have gained nothing three times and more."""
 PENALTY: Final = 100.0
 """How far below the first level it is valued to serve nobody, in levels that the fleet buys, where
 needs have no level at which nobody needs anything."""
@@ -185,12 +186,11 @@ class _Search:
         if parts[0] > NEGLIGIBLE and not np.isfinite(self.needs.at_rest):
             return None
         parts = parts[1:]
-        by_flavor = np.zeros(self.jobs.columns.shape)
+        by_flavor = np.zeros((len(self.best), len(self.jobs.most)))
         for number in np.flatnonzero(parts):
             level, choice = self.choices[number]
             need, _ = self._needs_at(level)
             self.jobs.add_shares(choice, need, float(parts[number]), by_flavor)
-        by_flavor = by_flavor[:-1]
         over = float(np.max(by_flavor @ self.demand.loads / self.demand.gpus))
         if over > 1.0:
             by_flavor /= over
