@@ -6,7 +6,6 @@ two that share GPUs. A lease is ``{"max_steps": 100, "max_duration": 360.0}``.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,13 +17,13 @@ from quorate.policy.allocation import ALONE, FEASIBLE, NO_BOUND, Allocation, Met
 from quorate.policy.faults import (
     At,
     Faulty,
-    decoded,
     entries_of,
     known_fields,
     number_of,
     shown,
     whole_of,
 )
+from quorate.policy.json_bytes import decoded, encoded
 from quorate.policy.pair_index import PAIR_MARK, pair_of
 from quorate.policy.problem import Floats, Problem
 
@@ -62,7 +61,7 @@ def allocation_tree(problem: Problem, allocation: Allocation) -> dict[str, dict[
 def write_allocation(problem: Problem, allocation: Allocation) -> bytes:
     """Return the file that holds ``allocation``."""
     tree = allocation_tree(problem, allocation)
-    return json.dumps(tree, indent=1, ensure_ascii=False).encode() + b"\n"
+    return encoded(tree)
 
 
 def read_allocation(
@@ -142,4 +141,4 @@ def read_lease(data: bytes) -> LeaseTerms | Faulty:
 def write_lease(lease: LeaseTerms) -> bytes:
     """Return the file that holds ``lease``."""
     seconds = lease.seconds if math.isfinite(lease.seconds) else None
-    return json.dumps({"max_steps": lease.steps, "max_duration": seconds}).encode() + b"\n"
+    return encoded({"max_steps": lease.steps, "max_duration": seconds})

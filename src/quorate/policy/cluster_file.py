@@ -6,13 +6,13 @@ flavors are written with their names.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from quorate.policy.faults import WHOLE_MAX, At, Faulty, cut, decoded, entries_of, items_of, shown
+from quorate.policy.faults import WHOLE_MAX, At, Faulty, cut, entries_of, items_of, shown
+from quorate.policy.json_bytes import decoded, encoded
 
 PUBLISHED_ORDER: Final = ("v100", "p100", "k80")
 """Which flavors the form without names counts."""
@@ -113,4 +113,4 @@ def write_clusters(clusters: Mapping[str, tuple[Cluster, ...]]) -> bytes:
         trace: [published_text(each) or cluster_text(each) for each in several]
         for trace, several in clusters.items()
     }
-    return json.dumps(listed, indent=4, ensure_ascii=False).encode() + b"\n"
+    return encoded(listed)

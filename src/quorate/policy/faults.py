@@ -63,29 +63,6 @@ class At:
         self.faults.append(Fault(place=self.place, message=message, remedy=remedy))
 
 
-def decoded(data: bytes, at: At) -> Any:
-    """Return the JSON of ``data``; ``UNREADABLE``, with a fault, where it is none.
-
-    Numbers that are not finite are let through, to be named by their place. A key that is given
-    twice would lose one of its values, and is a fault.
-    """
-
-    def kept(entries: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(entries)
-        if len(found) < len(entries):
-            keys = [key for key, _ in entries]
-            for key in found:
-                if keys.count(key) > 1:
-                    at.below(key).fault("is given twice in one object", "remove one of the two")
-        return found
-
-    try:
-        return json.loads(data.decode("utf-8"), object_pairs_hook=kept)
-    except (ValueError, RecursionError) as error:
-        at.fault(f"is not JSON in UTF-8: {error}", "write one JSON value")
-    return UNREADABLE
-
-
 def cut(text: str) -> str:
     """Return ``text`` on one line, as long as a fault may repeat it."""
     line = text if text.isprintable() else ascii(text)[1:-1]
@@ -177,3 +154,17 @@ def whole_of(value: object, at: At, *, least: int = 0) -> int | None:
     else:
         return value
     return None
+
+
+def are_two_rates(value: Any) -> bool:
+    """Return whether ``value`` is two floats, 0 or above, as most pairs are, and many are read.
+
+    What is not may still be sound, and has to be looked at closely.
+    """
+    return (
+        value.__class__ is list
+        and len(value) == 2  # noqa: PLR2004 - the two of a pair
+        and value[0].__class__ is value[1].__class__ is float
+        and 0 <= value[0] < math.inf
+        and 0 <= value[1] < math.inf
+    )

@@ -7,7 +7,6 @@ Fields have the published names. Those of a job's state (``job_id``, ``job_type`
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ from quorate.policy.faults import (
     At,
     Faulty,
     above_0,
-    decoded,
     entries_of,
     items_of,
     known_fields,
@@ -29,6 +27,7 @@ from quorate.policy.faults import (
     text_of,
     whole_of,
 )
+from quorate.policy.json_bytes import decoded, encoded
 from quorate.policy.pair_index import PAIR_MARK
 from quorate.policy.problem import Floats, Problem
 
@@ -71,40 +70,48 @@ class JobState:
 
 
 def read_jobs(data: bytes) -> tuple[JobState, ...] | Faulty:
-    """Return the jobs of a file, which is a list of them, or every fault it has."""
+    """Return the jobs of a file, or every fault it has.
+
+    A file is a list of jobs; or an object that has them by their ids, or has ``jobs`` alone.
+    """
     at = At()
     tree = decoded(data, at)
-    if isinstance(tree, dict):
+    if isinstance(tree, dict) and isinstance(tree.get("jobs"), list):
         known_fields(tree, frozenset({"jobs"}), at)
-        found = jobs_of(tree.get("jobs"), at.below("jobs"))
+        found = jobs_of(tree["jobs"], at.below("jobs"))
+    elif isinstance(tree, dict):
+        found = _judged([({"id": name}, entry, at.below(name)) for name, entry in tree.items()])
     else:
         found = jobs_of(tree, at)
     return Faulty(faults=tuple(at.faults)) if at.faults else found
 
 
 def jobs_of(value: object, at: At) -> tuple[JobState, ...]:
-    """Return the jobs that ``value`` lists, without those that have a fault."""
-    found: dict[str, JobState] = {}
-    for number, entry in enumerate(items_of(value, at) or ()):
-        below = at.below(number)
-        fields = entries_of(entry, below)
-        job = None if fields is None else _job(fields, below)
-        if job is None:
-            continue
-        if job.name in found:
-            below.fault(f"is another job called {job.name}", "give each job its own id")
-        found[job.name] = job
-    return tuple(found.values())
+    """Return the jobs that ``value`` lists, each in its place, also where it has a fault."""
+    items = items_of(value, at) or []
+    return _judged([({}, entry, at.below(number)) for number, entry in enumerate(items)])
 
 
-def _job(fields: dict[str, Any], at: At) -> JobState | None:
+def _judged(entries: list[tuple[dict[str, Any], Any, At]]) -> tuple[JobState, ...]:
+    """Return the job of each entry, which has more fields and stands somewhere."""
+    found: list[JobState] = []
+    names: set[str] = set()
+    for more, entry, at in entries:
+        fields = entries_of(entry, at)
+        job = _job((fields or {}) | more, at) if fields is not None else JobState(name="")
+        if job.name and job.name in names:
+            at.fault(f"is another job called {job.name}", "give each job its own id")
+        names.add(job.name)
+        found.append(job)
+    return tuple(found)
+
+
+def _job(fields: dict[str, Any], at: At) -> JobState:
     known_fields(fields, FIELDS, at)
     name = _name(*_either(fields, at, "id", "job_id"))
     job_type, below = _either(fields, at, "type", "job_type")
     total, steps_at = _steps(fields, at)
     deadline, deadline_at = _either(fields, at, "slo_seconds_left", "SLO")
-    if name is None:
-        return None
     return JobState(
         name=name,
         job_type=None if job_type is None else text_of(job_type, below),
@@ -137,13 +144,13 @@ def _isolated(fields: dict[str, Any], at: At) -> float:
     return number_of(fields.get(used, 0.0), at.below(used)) or 0.0
 
 
-def _name(value: object, at: At) -> str | None:
+def _name(value: object, at: At) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if isinstance(value, str) and value.strip() and PAIR_MARK not in value:
         return value
     at.fault(f"must be a number, or a text without commas, got {shown(value)}", "name the job")
-    return None
+    return ""
 
 
 def _rates(value: object, at: At) -> dict[str, float] | None:
@@ -155,9 +162,7 @@ def _rates(value: object, at: At) -> dict[str, float] | None:
 
 def write_jobs(jobs: Sequence[JobState]) -> bytes:
     """Return the file that lists ``jobs``."""
-    return (
-        json.dumps([job_tree(job) for job in jobs], indent=1, ensure_ascii=False).encode() + b"\n"
-    )
+    return encoded([job_tree(job) for job in jobs])
 
 
 def job_tree(job: JobState) -> dict[str, Any]:

@@ -6,7 +6,6 @@ on) is no part of the question, and is passed over.
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from quorate.policy.faults import (
     At,
     Faulty,
     above_0,
-    decoded,
+    are_two_rates,
     entries_of,
     items_of,
     known_fields,
@@ -26,6 +25,7 @@ from quorate.policy.faults import (
     whole_of,
 )
 from quorate.policy.jobs_file import JobState, job_tree, jobs_of, problem_of
+from quorate.policy.json_bytes import decoded, encoded
 from quorate.policy.pair_index import PAIR_MARK, pair_of
 from quorate.policy.problem import NO_ENTITY, Entity, EntityRule, Floats, Ints, Pairs, Problem
 from quorate.policy.table_problem import rates_of_jobs
@@ -119,6 +119,9 @@ def _pairs(value: object, problem: Problem, at: At) -> Pairs | None:
 
 
 def _pair_rates(rates: dict[str, Any], flavors: tuple[str, ...], at: At) -> list[list[float]]:
+    given = [rates.get(flavor) for flavor in flavors]
+    if len(rates) == len(flavors) and all(map(are_two_rates, given)):
+        return [both for both in given if both is not None]
     known_fields(rates, frozenset(flavors), at)
     found = []
     for flavor in flavors:
@@ -193,7 +196,7 @@ def write_problem(problem: Problem) -> bytes:
         }
     if problem.entity_of is not None:
         tree |= _entity_trees(problem, problem.entity_of)
-    return json.dumps(tree, indent=1, ensure_ascii=False).encode() + b"\n"
+    return encoded(tree)
 
 
 def _job_tree(problem: Problem, row: int) -> dict[str, Any]:

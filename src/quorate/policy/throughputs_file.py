@@ -12,7 +12,6 @@ needs it.
 from __future__ import annotations
 
 import ast
-import json
 import math
 import re
 from collections.abc import Iterator
@@ -25,10 +24,11 @@ from quorate.policy.faults import (
     At,
     Fault,
     Faulty,
-    decoded,
+    are_two_rates,
     entries_of,
     shown,
 )
+from quorate.policy.json_bytes import decoded, encoded
 from quorate.policy.problem import Floats, Ints
 
 ALONE_KEY: Final = "null"
@@ -159,7 +159,7 @@ def _read_flavor(reading: _Reading, name: str, types: object, at: At) -> None:
                 if _is_rate(rate, below.below(other)):
                     reading.alone[name, row] = float(rate)
             elif (beside := reading.row(other, below)) is not None and (
-                _is_sound(rate) or _is_pair(rate, below.below(other))
+                are_two_rates(rate) or _is_pair(rate, below.below(other))
             ):
                 seen[row, beside] = rate
     _join(reading, name, seen, at)
@@ -174,17 +174,6 @@ def _is_rate(value: object, at: At) -> bool:
     else:
         at.fault(f"must be steps per second, got {shown(value)}", "write a number")
     return False
-
-
-def _is_sound(value: Any) -> bool:
-    """Return whether ``value`` is what most pairs are, of which a table has thousands."""
-    return (
-        value.__class__ is list
-        and len(value) == 2  # noqa: PLR2004 - the two of a pair
-        and value[0].__class__ is value[1].__class__ is float
-        and 0 <= value[0] < math.inf
-        and 0 <= value[1] < math.inf
-    )
 
 
 def _is_pair(value: object, at: At) -> bool:
@@ -274,7 +263,7 @@ def write_throughputs(table: ThroughputTable) -> bytes:
             found = _written(table, rates, column)
             if found or not suffix:
                 written[f"{flavor}{suffix}"] = found
-    return json.dumps(written, indent=1, ensure_ascii=False).encode() + b"\n"
+    return encoded(written)
 
 
 def _written(table: ThroughputTable, rates: Rates, column: int) -> dict[str, dict[str, Any]]:

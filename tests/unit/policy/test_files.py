@@ -174,7 +174,7 @@ def test_a_key_that_is_given_twice_is_a_fault() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", [b"{", b"\xff", b"[" * 100_000, b"7" * 5000])
+@pytest.mark.parametrize("text", [b"{", b"\xff", b"[" * 100_000, b"7" * 5000, b'{"\\ud800": {}}'])
 def test_a_text_that_is_no_json_is_one_fault(text: bytes) -> None:
     assert len(texts(read_throughputs(text))) == 1
 
@@ -191,6 +191,24 @@ def test_jobs_may_use_the_names_of_either_format() -> None:
     expected = (JobState(name="3", job_type="small", scale=2, deadline_s=60.0, steps_left=9.0),)
     assert read_jobs(encoded([state])) == expected
     assert read_jobs(encoded({"jobs": [recorded]})) == expected
+    del recorded["id"]
+    assert read_jobs(encoded({"3": recorded})) == expected
+
+
+def test_a_fault_keeps_its_place_beside_others() -> None:
+    jobs = [7, {"id": "a"}, {"id": True}, {"id": "a"}, {"id": "b", "scale_factor": "2"}]
+    assert [line.partition(":")[0] for line in texts(read_jobs(encoded(jobs)))] == [
+        "[0]",
+        "[2].id",
+        "[3]",
+        "[4].scale_factor",
+    ]
+    found = texts(read_problem(encoded({"cluster_spec": {"x": 1}, "jobs": jobs[1:3]})))
+    assert [line.partition(":")[0] for line in found] == [
+        "jobs[1].id",
+        "jobs[0].throughputs",
+        "jobs[1].throughputs",
+    ]
 
 
 @pytest.mark.parametrize(
