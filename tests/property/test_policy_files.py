@@ -12,6 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from quorate.model.amounts import GPUS_MAX
 from quorate.policy.allocation import Allocation
 from quorate.policy.allocation_file import (
     LeaseTerms,
@@ -40,7 +41,7 @@ from tests.oracles.effort import examples
 from tests.oracles.rate_tables import job_states, problems, tables
 
 WORDS = st.text("abcxyz0189-_ ", min_size=1, max_size=6).map(str.strip).filter(bool)
-COUNTS = st.integers(0, 2**53)
+COUNTS = st.integers(0, GPUS_MAX)
 CLUSTERS = st.dictionaries(WORDS, COUNTS, min_size=1, max_size=5).map(
     lambda found: Cluster(flavors=tuple(found), gpus=tuple(found.values()))
 ) | st.tuples(COUNTS, COUNTS, COUNTS).map(lambda gpus: Cluster(flavors=PUBLISHED_ORDER, gpus=gpus))

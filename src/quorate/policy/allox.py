@@ -54,11 +54,12 @@ def _places(problem: Problem) -> _Places:
     """Return the places that a best plan may use, all first ones first, GPUs by flavor and name.
 
     Of a flavor with N GPUs nobody is further from the end than M / N, rounded up: there would be a
-    free place before that.
+    free place before that. Of more than 2 M GPUs none is looked at: at most M are taken, and at
+    most M are done with while the next one is looked for.
     """
     jobs, flavors = problem.shape
     by_name = sorted(range(flavors), key=problem.flavors.__getitem__)
-    flavor = np.repeat(by_name, problem.gpus[by_name])
+    flavor = np.repeat(by_name, np.minimum(problem.gpus[by_name], 2 * jobs))
     depth = -(-jobs // np.maximum(1, problem.gpus))
     numbers = np.arange(1, int(depth[flavor].max()) + 1)
     used = numbers[:, None] <= depth[flavor][None, :]

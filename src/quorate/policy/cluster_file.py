@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from quorate.policy.faults import WHOLE_MAX, At, Faulty, cut, entries_of, items_of, shown
+from quorate.model.amounts import GPUS_MAX
+from quorate.policy.faults import At, Faulty, cut, entries_of, items_of, shown
 from quorate.policy.json_bytes import decoded, encoded
 
 PUBLISHED_ORDER: Final = ("v100", "p100", "k80")
@@ -67,9 +68,9 @@ def _named(text: str, at: At) -> Cluster | None:
 
 
 def _count(text: str, at: At) -> int:
-    if _COUNT.fullmatch(text) and int(text) <= WHOLE_MAX:
+    if _COUNT.fullmatch(text) and int(text) <= GPUS_MAX:
         return int(text)
-    at.fault(f"must be a number of GPUs, got {cut(text)!r}", "write 0 or a whole number")
+    at.fault(f"must be a number of GPUs, got {cut(text)!r}", f"write 0 to {GPUS_MAX}")
     return 0
 
 

@@ -145,12 +145,12 @@ def above_0(value: object, at: At) -> float:
     return found or 1.0
 
 
-def whole_of(value: object, at: At, *, least: int = 0) -> int | None:
-    """Return ``value`` where it is a whole number, ``least`` or above; else None, with a fault."""
+def whole_of(value: object, at: At, *, least: int = 0, most: int = WHOLE_MAX) -> int | None:
+    """Return ``value`` where it is a whole number in these limits; else None, with a fault."""
     if isinstance(value, bool) or not isinstance(value, int):
         at.fault(f"must be a whole number, got {shown(value)}", "write digits only")
-    elif not least <= value <= WHOLE_MAX:
-        at.fault(f"must be from {least} to {WHOLE_MAX}, got {shown(value)}", "correct the number")
+    elif not least <= value <= most:
+        at.fault(f"must be from {least} to {most}, got {shown(value)}", "correct the number")
     else:
         return value
     return None

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from quorate.model.amounts import GPUS_MAX
 from quorate.policy.cluster_file import Cluster
 from quorate.policy.faults import (
     At,
@@ -115,7 +116,7 @@ def _job(fields: dict[str, Any], at: At) -> JobState:
     return JobState(
         name=name,
         job_type=None if job_type is None else text_of(job_type, below),
-        scale=whole_of(fields.get("scale_factor", 1), at.below("scale_factor"), least=1) or 1,
+        scale=_scale(fields.get("scale_factor", 1), at.below("scale_factor")),
         weight=above_0(fields.get("priority_weight", 1.0), at.below("priority_weight")),
         steps_left=math.nan if total is None else number_of(total, steps_at) or 0.0,
         age_s=number_of(fields.get("time_since_start", 0.0), at.below("time_since_start")) or 0.0,
@@ -137,6 +138,10 @@ def _steps(fields: dict[str, Any], at: At) -> tuple[Any, At]:
     """Return the steps that are left; of a job that has done none, all of them."""
     used = "num_steps_remaining" if "num_steps_remaining" in fields else "total_steps"
     return fields.get(used), at.below(used)
+
+
+def _scale(value: object, at: At) -> int:
+    return whole_of(value, at, least=1, most=GPUS_MAX) or 1
 
 
 def _isolated(fields: dict[str, Any], at: At) -> float:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from quorate.model.amounts import GPUS_MAX
 from quorate.policy.cluster_file import Cluster, cluster_of
 from quorate.policy.faults import (
     At,
@@ -73,7 +74,9 @@ def _cluster(value: object, at: At) -> Cluster:
     if isinstance(value, str):
         return cluster_of(value, at) or Cluster(flavors=(), gpus=())
     counts = entries_of(value, at) or {}
-    gpus = tuple(whole_of(count, at.below(name)) or 0 for name, count in counts.items())
+    gpus = tuple(
+        whole_of(count, at.below(name), most=GPUS_MAX) or 0 for name, count in counts.items()
+    )
     return Cluster(flavors=tuple(counts), gpus=gpus)
 
 
