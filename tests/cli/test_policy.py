@@ -77,6 +77,19 @@ def test_jobs_with_their_own_rates_need_no_table(bare: Shell) -> None:
     assert found.out.splitlines()[5].split() == ["a", "-", "1.0000", "1.0000", "2"]
 
 
+def test_a_file_of_clusters_may_name_the_cluster(bare: Shell) -> None:
+    jobs = [{"id": 0, "throughputs": {"v100": 4.0, "p100": 2.0, "k80": 1.0}}]
+    file = bare.file("own.json", json.dumps(jobs))
+    one = bare.file("one.json", '{"philly": ["0:1:1"]}')
+    words = ("policy", "solve", "-p", "fifo_perf", "--jobs", file, "--cluster")
+    found = bare(*words, one, "-o", "json").json
+    assert found["allocation"]["0"] == {"v100": 0.0, "p100": 1.0, "k80": 0.0}
+    two = bare(*words, bare.file("two.json", '{"a": ["0:1:1"], "b": ["1:1:1"]}'))
+    assert two.code == 3
+    assert "two.json has 2 clusters; write the one that is meant" in two.err
+    assert bare(*words, bare.file("bad.json", '{"a": ["0:1"]}')).code == 3
+
+
 def test_policies_are_compared_by_the_same_measures(bare: Shell) -> None:
     lines = bare.ok("policy", "compare", "--problem", PROBLEM).splitlines()
     assert [line.split()[0] for line in lines[1:]] == list(POLICIES)

@@ -11,6 +11,7 @@ import click
 from quorate.answers.exits import CommandError, Exit
 
 if TYPE_CHECKING:
+    from quorate.policy.cluster_file import Cluster
     from quorate.policy.faults import Faulty
     from quorate.policy.policy import Policy
     from quorate.policy.problem import Problem
@@ -50,7 +51,8 @@ def problem_options(command: F) -> F:
         click.option(
             "--cluster",
             metavar="GPUS",
-            help="How many GPUs there are: v100=8,p100=16, or 8:16:24 for v100:p100:k80.",
+            help="How many GPUs there are: v100=8,p100=16, or 8:16:24 for v100:p100:k80; or a "
+            ".json file with one such cluster.",
         ),
         click.option("--jobs", metavar="FILE", help="The jobs, as JSON; - is standard input."),
         click.option(
@@ -91,14 +93,11 @@ def problem_of_options(
 
 
 def _made(throughputs: str | None, jobs: str, cluster: str, *, with_pairs: bool) -> Problem:
-    from quorate.policy.cluster_file import read_cluster
     from quorate.policy.faults import Faulty
     from quorate.policy.jobs_file import read_jobs
     from quorate.policy.table_problem import problem_from_jobs, problem_from_table
 
-    there = read_cluster(cluster)
-    if isinstance(there, Faulty):
-        raise CommandError(Exit.USAGE, *_lines("--cluster", there))
+    there = _cluster(cluster)
     states = _read(jobs, read_jobs)
     if throughputs is None:
         found = problem_from_jobs(states, there)
@@ -107,6 +106,25 @@ def _made(throughputs: str | None, jobs: str, cluster: str, *, with_pairs: bool)
     if isinstance(found, Faulty):
         raise CommandError(Exit.INVALID, *(fault.text() for fault in found.faults))
     return found
+
+
+def _cluster(text: str) -> Cluster:
+    """Return the cluster that ``text`` describes, or the one that a file of clusters has."""
+    from quorate.policy.cluster_file import read_cluster, read_clusters
+    from quorate.policy.faults import Faulty
+
+    if not text.endswith(".json"):
+        found = read_cluster(text)
+        if isinstance(found, Faulty):
+            raise CommandError(Exit.USAGE, *_lines("--cluster", found))
+        return found
+    listed = [each for several in _read(text, read_clusters).values() for each in several]
+    if len(listed) != 1:
+        raise CommandError(
+            Exit.INVALID,
+            f"{text} has {len(listed)} clusters; write the one that is meant: --cluster v100=8,...",
+        )
+    return listed[0]
 
 
 def table_in(file: str) -> ThroughputTable:
