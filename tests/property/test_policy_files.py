@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ from quorate.policy.throughputs_file import ThroughputTable, read_throughputs, w
 from tests.oracles.effort import examples
 from tests.oracles.rate_tables import job_states, problems, tables
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 WORDS = st.text("abcxyz0189-_ ", min_size=1, max_size=6).map(str.strip).filter(bool)
 COUNTS = st.integers(0, GPUS_MAX)
 CLUSTERS = st.dictionaries(WORDS, COUNTS, min_size=1, max_size=5).map(
@@ -261,3 +263,43 @@ def test_whatever_a_file_holds_it_is_read_or_every_fault_is_named(read: Any, tex
         assert found.faults
         assert all(fault.message and fault.remedy for fault in found.faults)
         assert all("\n" not in fault.text() for fault in found.faults)
+
+
+SPOILING: st.SearchStrategy[Any] = st.sampled_from(
+    [None, True, -1, 0, 2, 0.5, math.nan, math.inf, 10**400, "", "a,b", "0", [], [0], [0, 1, 2], {}]
+)
+
+
+def _spoiled(tree: Any, data: st.DataObject) -> Any:
+    """Return ``tree`` with one value of it, at any depth, taken out or made another."""
+    if isinstance(tree, dict) and tree:
+        key = data.draw(st.sampled_from(sorted(tree)))
+        if data.draw(st.integers(0, 3)) == 0:
+            return {name: value for name, value in tree.items() if name != key}
+        return tree | {key: _spoiled(tree[key], data)}
+    if isinstance(tree, list) and tree and data.draw(st.integers(0, 3)):
+        place = data.draw(st.integers(0, len(tree) - 1))
+        return [*tree[:place], _spoiled(tree[place], data), *tree[place + 1 :]]
+    return data.draw(SPOILING)
+
+
+@pytest.mark.parametrize(
+    ("read", "name"),
+    [(read_problem, "problem.json"), (read_jobs, "jobs.json"), (read_throughputs, "rates.json")],
+)
+@examples(0.5)
+@given(data=st.data())
+def test_a_spoiled_file_is_read_or_every_fault_is_named(
+    read: Any, name: str, data: st.DataObject
+) -> None:
+    tree = json.loads((EXAMPLES / name).read_text("utf-8"))
+    if name == "problem.json":
+        tree |= {"entities": {"A": [0, 1], "B": [2, 3]}, "entity_weights": {"A": 2}}
+    for _ in range(data.draw(st.integers(1, 3))):
+        tree = _spoiled(tree, data)
+    found = read(json.dumps(tree).encode())
+    if isinstance(found, Faulty):
+        assert found.faults
+        assert all(fault.message and fault.remedy for fault in found.faults)
+    elif isinstance(found, Problem):
+        assert same(read_problem(write_problem(found)), found)

@@ -16,6 +16,9 @@ SHOWN_CHARS_MAX: Final = 60
 """How much of a file's own text a fault repeats."""
 NAMES_SHOWN_MAX: Final = 8
 """How many known names a fault lists."""
+NUMBER_MIN: Final = 1e-12
+NUMBER_MAX: Final = 1e15
+"""Up to where numbers are taken, and from where they are divided by: a quotient is finite then."""
 WHOLE_MAX: Final = 2**53
 """The largest whole number that floats keep exactly."""
 
@@ -131,16 +134,29 @@ def number_of(value: object, at: At, *, least: float = 0.0) -> float | None:
     if not math.isfinite(found):
         at.fault(f"must be a finite number, got {shown(value)}", "write a number that is known")
         return None
+    if abs(found) > NUMBER_MAX:
+        at.fault(f"is too large: {shown(value)}", f"write at most {NUMBER_MAX:g}")
+        return None
     if found < least:
         at.fault(f"must not be below {least:g}, got {shown(value)}", "correct the number")
         return None
     return found
 
 
+def rate_of(value: object, at: At) -> float:
+    """Return ``value`` where it can be divided by, or is 0; else 0, with a fault."""
+    found = number_of(value, at) or 0.0
+    if 0 < found < NUMBER_MIN:
+        at.fault(f"is too small: {shown(value)}", f"write 0, or at least {NUMBER_MIN:g}")
+        return 0.0
+    return found
+
+
 def above_0(value: object, at: At) -> float:
-    """Return ``value`` where it is finite and above 0; else 1, with a fault."""
-    found = number_of(value, at)
-    if found == 0:
+    """Return ``value`` where it is above 0 and can be divided by; else 1, with a fault."""
+    faults = len(at.faults)
+    found = rate_of(value, at)
+    if found == 0 and len(at.faults) == faults:
         at.fault("must be above 0, got 0", "correct the number, or leave the field out")
     return found or 1.0
 
@@ -165,6 +181,6 @@ def are_two_rates(value: Any) -> bool:
         value.__class__ is list
         and len(value) == 2  # noqa: PLR2004 - the two of a pair
         and value[0].__class__ is value[1].__class__ is float
-        and 0 <= value[0] < math.inf
-        and 0 <= value[1] < math.inf
+        and (value[0] == 0 or NUMBER_MIN <= value[0] <= NUMBER_MAX)
+        and (value[1] == 0 or NUMBER_MIN <= value[1] <= NUMBER_MAX)
     )

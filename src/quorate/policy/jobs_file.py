@@ -24,6 +24,7 @@ from quorate.policy.faults import (
     items_of,
     known_fields,
     number_of,
+    rate_of,
     shown,
     text_of,
     whole_of,
@@ -162,7 +163,7 @@ def _rates(value: object, at: At) -> dict[str, float] | None:
     if value is None:
         return None
     found = entries_of(value, at) or {}
-    return {flavor: number_of(rate, at.below(flavor)) or 0.0 for flavor, rate in found.items()}
+    return {flavor: rate_of(rate, at.below(flavor)) for flavor, rate in found.items()}
 
 
 def write_jobs(jobs: Sequence[JobState]) -> bytes:

@@ -21,7 +21,7 @@ from quorate.policy.faults import (
     entries_of,
     items_of,
     known_fields,
-    number_of,
+    rate_of,
     shown,
     whole_of,
 )
@@ -135,7 +135,7 @@ def _pair_rates(rates: dict[str, Any], flavors: tuple[str, ...], at: At) -> list
         elif not isinstance(both, list) or len(both) != 2:  # noqa: PLR2004 - the two of a pair
             below.fault(f"must be the rates of the two, got {shown(both)}", "write two numbers")
         else:
-            found.append([number_of(each, below.below(k)) or 0.0 for k, each in enumerate(both)])
+            found.append([rate_of(each, below.below(k)) for k, each in enumerate(both)])
             continue
         found.append([0.0, 0.0])
     return found
@@ -153,7 +153,7 @@ def _entities(
     if not members:
         return (), None
     rows = {name: row for row, name in enumerate(problem.jobs)}
-    entity_of = np.full(len(rows), NO_ENTITY, dtype=np.int64)
+    entity_of = np.full(len(problem.jobs), NO_ENTITY, dtype=np.int64)
     for number, (name, jobs) in enumerate(members.items()):
         below = at.below("entities").below(name)
         for k, job in enumerate(items_of(jobs, below) or ()):

@@ -21,6 +21,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from quorate.policy.faults import (
+    NUMBER_MAX,
+    NUMBER_MIN,
     At,
     Fault,
     Faulty,
@@ -166,13 +168,15 @@ def _read_flavor(reading: _Reading, name: str, types: object, at: At) -> None:
 
 
 def _is_rate(value: object, at: At) -> bool:
-    if isinstance(value, float | int) and not isinstance(value, bool):
-        if math.isfinite(value) and value >= 0:
-            return True
-        problem = "is below 0" if value < 0 else "is not finite"
-        at.fault(f"{problem}: {shown(value)}", "measure it again, or write 0 where it cannot run")
-    else:
+    if isinstance(value, bool) or not isinstance(value, float | int):
         at.fault(f"must be steps per second, got {shown(value)}", "write a number")
+        return False
+    if value == 0 or NUMBER_MIN <= value <= NUMBER_MAX:
+        return True
+    # A whole number may be too large to be a float: it is compared, and not converted.
+    is_number = value == value and abs(value) < math.inf  # noqa: PLR0124 - NaN is not itself
+    problem = "is not finite" if not is_number else "is below 0" if value < 0 else "is no rate"
+    at.fault(f"{problem}: {shown(value)}", "measure it again, or write 0 where it cannot run")
     return False
 
 

@@ -136,6 +136,8 @@ def test_only_types_of_several_gpus_can_lack_a_rate_on_gpus_that_are_not_togethe
         ({"slow": {SMALL: {}}}, f'slow."{SMALL}".null: is missing'),
         ({"slow": {SMALL: {"null": -2}}}, f'slow."{SMALL}".null: is below 0: -2'),
         ({"slow": {SMALL: {"null": float("nan")}}}, f'slow."{SMALL}".null: is not finite: NaN'),
+        ({"slow": {SMALL: {"null": 10**400}}}, f'slow."{SMALL}".null: is no rate: 1000'),
+        ({"slow": {SMALL: {"null": 1e-13}}}, f'slow."{SMALL}".null: is no rate: 1e-13'),
         ({"slow": {SMALL: {"null": "2"}}}, "must be steps per second, got"),
         (
             {"slow": {SMALL: {"null": 1, SMALL: [1]}}},
@@ -225,6 +227,9 @@ def test_a_fault_keeps_its_place_beside_others() -> None:
         ({"throughputs": {"fast": 1}}, "jobs[0].throughputs.slow: is missing"),
         ({"throughputs": {"fast": 1, "slow": 1, "v": 1}}, "throughputs.v: is not a flavor"),
         ({"throughputs": {"fast": 1e999, "slow": 1}}, "throughputs.fast: must be a finite number"),
+        ({"throughputs": {"fast": 1e16, "slow": 1}}, "throughputs.fast: is too large: 1e+16"),
+        ({"throughputs": {"fast": 1e-13, "slow": 1}}, "throughputs.fast: is too small: 1e-13"),
+        ({"priority_weight": 1e-13}, "jobs[0].priority_weight: is too small: 1e-13"),
         ({"throughputs": None}, "throughputs: is missing; add the rate on each flavor"),
         ({"wieght": 1}, "jobs[0].wieght: is not known here"),
         ({"scale_facto": 1}, "jobs[0].scale_facto: is not known here; did you mean scale_factor?"),
