@@ -143,7 +143,7 @@ def number_of(value: object, at: At, *, least: float = 0.0) -> float | None:
     return found
 
 
-def rate_of(value: object, at: At) -> float:
+def quantity_of(value: object, at: At) -> float:
     """Return ``value`` where it can be divided by, or is 0; else 0, with a fault."""
     found = number_of(value, at) or 0.0
     if 0 < found < NUMBER_MIN:
@@ -155,7 +155,7 @@ def rate_of(value: object, at: At) -> float:
 def above_0(value: object, at: At) -> float:
     """Return ``value`` where it is above 0 and can be divided by; else 1, with a fault."""
     faults = len(at.faults)
-    found = rate_of(value, at)
+    found = quantity_of(value, at)
     if found == 0 and len(at.faults) == faults:
         at.fault("must be above 0, got 0", "correct the number, or leave the field out")
     return found or 1.0

@@ -24,7 +24,7 @@ from quorate.policy.faults import (
     items_of,
     known_fields,
     number_of,
-    rate_of,
+    quantity_of,
     shown,
     text_of,
     whole_of,
@@ -119,7 +119,7 @@ def _job(fields: dict[str, Any], at: At) -> JobState:
         job_type=None if job_type is None else text_of(job_type, below),
         scale=_scale(fields.get("scale_factor", 1), at.below("scale_factor")),
         weight=above_0(fields.get("priority_weight", 1.0), at.below("priority_weight")),
-        steps_left=math.nan if total is None else number_of(total, steps_at) or 0.0,
+        steps_left=math.nan if total is None else quantity_of(total, steps_at),
         age_s=number_of(fields.get("time_since_start", 0.0), at.below("time_since_start")) or 0.0,
         isolated_s=_isolated(fields, at),
         deadline_s=math.inf if deadline is None else above_0(deadline, deadline_at),
@@ -163,7 +163,7 @@ def _rates(value: object, at: At) -> dict[str, float] | None:
     if value is None:
         return None
     found = entries_of(value, at) or {}
-    return {flavor: rate_of(rate, at.below(flavor)) for flavor, rate in found.items()}
+    return {flavor: quantity_of(rate, at.below(flavor)) for flavor, rate in found.items()}
 
 
 def write_jobs(jobs: Sequence[JobState]) -> bytes:

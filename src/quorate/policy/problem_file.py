@@ -21,7 +21,7 @@ from quorate.policy.faults import (
     entries_of,
     items_of,
     known_fields,
-    rate_of,
+    quantity_of,
     shown,
     whole_of,
 )
@@ -135,7 +135,7 @@ def _pair_rates(rates: dict[str, Any], flavors: tuple[str, ...], at: At) -> list
         elif not isinstance(both, list) or len(both) != 2:  # noqa: PLR2004 - the two of a pair
             below.fault(f"must be the rates of the two, got {shown(both)}", "write two numbers")
         else:
-            found.append([rate_of(each, below.below(k)) for k, each in enumerate(both)])
+            found.append([quantity_of(each, below.below(k)) for k, each in enumerate(both)])
             continue
         found.append([0.0, 0.0])
     return found

@@ -229,6 +229,7 @@ def test_a_fault_keeps_its_place_beside_others() -> None:
         ({"throughputs": {"fast": 1e999, "slow": 1}}, "throughputs.fast: must be a finite number"),
         ({"throughputs": {"fast": 1e16, "slow": 1}}, "throughputs.fast: is too large: 1e+16"),
         ({"throughputs": {"fast": 1e-13, "slow": 1}}, "throughputs.fast: is too small: 1e-13"),
+        ({"num_steps_remaining": 1e-13}, "num_steps_remaining: is too small: 1e-13"),
         ({"priority_weight": 1e-13}, "jobs[0].priority_weight: is too small: 1e-13"),
         ({"throughputs": None}, "throughputs: is missing; add the rate on each flavor"),
         ({"wieght": 1}, "jobs[0].wieght: is not known here"),
