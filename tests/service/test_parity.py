@@ -46,6 +46,8 @@ LOCAL: Final = {
     "policy list": "prints what there is in the program",
     "policy solve": "works out the problem of files, and needs neither a ledger nor a service",
     "throughputs check": "looks at a file, and needs neither a ledger nor a service",
+    "throughputs draw": "draws from a seed and a file",
+    "throughputs estimate": "looks at a file, as throughputs check does",
 }
 """Command -> why it asks no service for anything."""
 UNTYPED: Final = {

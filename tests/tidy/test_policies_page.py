@@ -37,7 +37,7 @@ def test_the_page_lists_exactly_the_fields_of_jobs_and_problems() -> None:
 @pytest.mark.slow
 def test_the_examples_show_what_the_page_says(tmp_path: Path) -> None:
     steps = steps_of(fenced_blocks(PAGE, "console"))
-    assert len(steps) == 3
+    assert len(steps) == 5
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     commands = Path(sys.executable).parent
     environment = {

@@ -27,36 +27,35 @@ _LAST_DEADLINE: Final = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """A type of job. ``is_distributed``: it can take more than one GPU."""
+    """A type of job, and how many GPUs it can take, the fewest first."""
 
     model: str
-    is_distributed: bool
+    sizes: tuple[int, ...] = (1,)
 
 
-def _family(model: str, sizes: Sequence[int], *, is_distributed: bool) -> list[Template]:
-    return [
-        Template(model=f"{model} (batch size {size})", is_distributed=is_distributed)
-        for size in sizes
-    ]
+def _family(model: str, batches: Sequence[int], sizes: tuple[int, ...]) -> list[Template]:
+    return [Template(model=f"{model} (batch size {batch})", sizes=sizes) for batch in batches]
 
 
+SIZES: Final = (1, 2, 4, 8)
 TEMPLATES: Final = (
-    *_family("ResNet-18", (16, 32, 64, 128, 256), is_distributed=True),
-    *_family("ResNet-50", (16, 32, 64, 128), is_distributed=True),
-    *_family("Transformer", (16, 32, 64, 128, 256), is_distributed=True),
-    *_family("LM", (5, 10, 20, 40, 80), is_distributed=True),
-    *_family("Recommendation", (512, 1024, 2048, 4096, 8192), is_distributed=False),
-    Template(model="A3C", is_distributed=False),
-    Template(model="CycleGAN", is_distributed=False),
+    *_family("ResNet-18", (16, 32, 64, 128, 256), SIZES),
+    *_family("ResNet-50", (16, 32, 64, 128), SIZES),
+    *_family("Transformer", (16, 32, 64, 128, 256), SIZES),
+    *_family("LM", (5, 10, 20, 40, 80), SIZES),
+    *_family("Recommendation", (512, 1024, 2048, 4096, 8192), (1,)),
+    Template(model="A3C"),
+    Template(model="CycleGAN"),
 )
 """The published types, in their order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """What jobs are to be drawn.
+    """What jobs are to be drawn, of ``templates``, of which there is at least one.
 
-    ``gap_s`` is the mean time between two arrivals; 0 means that all come at once.
+    With ``has_sizes``, a job takes as many GPUs as are drawn, or as many as its type can. ``gap_s``
+    is the mean time between two arrivals; 0 means that all come at once.
     """
 
     seed: int
@@ -96,15 +95,17 @@ def drawn_jobs(wishes: Wishes, rate: Callable[[str, int], float]) -> Iterator[Dr
     chance = Random(wishes.seed + JOB_SEED)
     arrivals = Random(wishes.seed + ARRIVAL_SEED)
     deadlines = Random(wishes.seed + DEADLINE_SEED)
+    has_sizes = wishes.has_sizes and any(len(each.sizes) > 1 for each in wishes.templates)
     arrives_s = 0.0
     while True:
         # A size is drawn though it may not be wanted: so jobs differ in nothing else.
         drawn = _size(chance.uniform(0, 1))
         duration_s = _duration_s(chance)
-        gpus = drawn if wishes.has_sizes else 1
+        wanted = drawn if has_sizes else 1
         template = chance.choice(wishes.templates)
-        while gpus > 1 and not template.is_distributed:
+        while wanted > 1 and len(template.sizes) == 1:
             template = chance.choice(wishes.templates)
+        gpus = max((size for size in template.sizes if size <= wanted), default=template.sizes[0])
         weight = 1.0
         if wishes.has_weights and chance.uniform(0, 1) <= _HEAVY_TO:
             weight = _HEAVY_WEIGHT

@@ -37,7 +37,7 @@ def test_the_first_job_is_drawn_size_then_duration_then_type() -> None:
 
 def test_only_what_can_be_distributed_takes_several_gpus() -> None:
     jobs = first(Wishes(seed=0, gap_s=60.0, has_sizes=True))
-    distributed = {each.model for each in TEMPLATES if each.is_distributed}
+    distributed = {each.model for each in TEMPLATES if len(each.sizes) > 1}
     assert {job.gpus for job in jobs} == {1, 2, 4, 8}
     assert all(job.model in distributed for job in jobs if job.gpus > 1)
     assert any(job.model not in distributed for job in jobs)
@@ -63,6 +63,9 @@ def test_arrivals_are_apart_by_the_gap_on_the_mean_or_all_at_once() -> None:
 
 
 def test_other_types_can_be_drawn() -> None:
-    mine = (Template(model="mine", is_distributed=True),)
-    jobs = first(Wishes(seed=0, gap_s=1.0, has_sizes=True, templates=mine), 50)
-    assert {job.model for job in jobs} == {"mine"}
+    mine = (Template(model="mine", sizes=(1, 2)), Template(model="wide", sizes=(4,)))
+    jobs = first(Wishes(seed=0, gap_s=1.0, has_sizes=True, templates=mine))
+    assert {(job.model, job.gpus) for job in jobs} == {("mine", 1), ("mine", 2), ("wide", 4)}
+    small = (Template(model="small"),)
+    jobs = first(Wishes(seed=0, gap_s=1.0, has_sizes=True, templates=small), 50)
+    assert {(job.model, job.gpus) for job in jobs} == {("small", 1)}

@@ -1,0 +1,102 @@
+"""A trial of the estimator: a table that is known is hidden but for a part, and guessed again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from quorate.policy.estimate import Match
+from quorate.policy.estimate_table import families
+from quorate.policy.faults import At, Faulty
+from quorate.policy.throughputs_file import JobType, ThroughputTable
+from quorate.sim.job_stream import TEMPLATES, Template
+from quorate.sim.profiling import Profiler, reference_columns
+
+PROFILER_SEED: Final = 4
+"""What is added to the seed of a simulation for what the estimator knows and measures."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What is tried: how many types are known, which part of the others' rates is measured."""
+
+    part: float
+    known: int | None = None
+    seed: int = 0
+    scale: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRow:
+    """What a type was taken for, and how far it is from it; None where it is like no other."""
+
+    type: JobType
+    like: JobType | None
+    distance: float | None
+
+
+def try_estimator(table: ThroughputTable, trial: Trial) -> tuple[TrialRow, ...] | Faulty:
+    """Return what each type of one scale is taken for, drawn as the published estimator draws."""
+    at = At()
+    family = next(
+        (each for each in families(table) if table.types[each.types[0]].scale == trial.scale), None
+    )
+    if family is None or np.isnan(family.ratios).any():
+        at.fault(
+            f"has gaps among the types of {trial.scale} GPUs",
+            "try a table that is whole: only what is known can be hidden",
+        )
+        return Faulty(faults=tuple(at.faults))
+    types = [table.types[row] for row in family.types]
+    order = [types.index(each) for each in published_first(types)]
+    flavors = sorted(range(len(table.flavors)), key=lambda column: table.flavors[column])
+    count = len(types) if trial.known is None else trial.known
+    if not 1 <= count <= len(types):
+        at.fault(f"has {len(types)} types, of which {count} cannot be known", "use fewer, or one")
+        return Faulty(faults=tuple(at.faults))
+    # As single floats, like the published matrix.
+    ratios = family.ratios[np.ix_(order, flavors, order)].astype(np.float32).astype(np.float64)
+    rows = ratios.reshape(len(types), -1)
+    profiler = Profiler(trial.seed + PROFILER_SEED, trial.seed)
+    references = profiler.references(len(types), count)
+    columns = reference_columns(references, len(types), len(flavors))
+    known = rows[list(references)][:, columns]
+    found = []
+    for place, row in enumerate(rows):
+        one = profiler.matched(known, row[columns], trial.part)
+        like, distance = None, None
+        if isinstance(one, Match):
+            like, distance = types[order[references[one.reference]]], one.distance
+        found.append(TrialRow(type=types[order[place]], like=like, distance=distance))
+    return tuple(found)
+
+
+def published_first(types: Sequence[JobType]) -> list[JobType]:
+    """Return ``types`` in the published order where all of them are published, else as given."""
+    place = {template.model: number for number, template in enumerate(TEMPLATES)}
+    if not {each.model for each in types} <= place.keys():
+        return list(types)
+    return sorted(types, key=lambda each: place[each.model])
+
+
+def templates_of(table: ThroughputTable, flavor: str) -> tuple[Template, ...]:
+    """Return the models that run on ``flavor``, and on how many GPUs each of them does."""
+    column = table.flavors.index(flavor)
+    sizes: dict[JobType, list[int]] = {}
+    for each, rate in zip(table.types, table.together.alone[:, column], strict=True):
+        if rate > 0.0:
+            sizes.setdefault(each._replace(scale=0), []).append(each.scale)
+    return tuple(
+        Template(model=each.model, sizes=tuple(sorted(sizes[each])))
+        for each in published_first(list(sizes))
+    )
+
+
+def rates_on(table: ThroughputTable, flavor: str) -> Callable[[str, int], float]:
+    """Return how fast each model is alone on so many GPUs of ``flavor``."""
+    column = table.flavors.index(flavor)
+    rates = dict(zip(table.types, table.together.alone[:, column].tolist(), strict=True))
+    return lambda model, gpus: rates[JobType(model, gpus)]
