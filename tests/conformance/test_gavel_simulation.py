@@ -1,0 +1,115 @@
+"""Whole simulations of published traces, against the figures that were measured of them.
+
+The traces lie beside the repository, in ``../shared``, and are not part of it; without them this
+module is skipped. Jobs arrive over half a day, take one to four GPUs, and end at any time: what
+recordings of a few rounds do not show. Two policies need no solver and are written out here as
+published, so that it is the mechanism alone which is compared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from quorate.policy.round_places import Server
+from quorate.policy.rounds import Row, Shares
+from quorate.sim.published import strict_orders, strict_rules
+from quorate.sim.rounds import Moment, Play, RoundJob, Setting
+
+DATA: Final = Path(__file__).parents[3] / "shared" / "data" / "gavel"
+TABLE: Final = DATA / "physical_cluster_throughputs.json"
+GPUS: Final = {"k80": 24, "p100": 16, "v100": 8}
+STEPS, SIZE, ARRIVAL = 5, 6, 9
+
+pytestmark = pytest.mark.skipif(
+    not TABLE.is_file(), reason="the published traces are not beside this repository (../shared)"
+)
+
+Rate = Callable[[str, str], float]
+Allocate = Callable[[Moment, Mapping[str, int], Rate], Shares]
+
+
+def isolated(moment: Moment, sizes: Mapping[str, int], _rate: Rate) -> Shares:
+    """Return an equal part of all GPUs for each job, within its own time."""
+    found: dict[Row, dict[str, float]] = {}
+    for job in moment.steps_left:
+        row = {
+            flavor: count / len(moment.steps_left) / sizes[job] for flavor, count in GPUS.items()
+        }
+        total = max(1.0, sum(row.values()))
+        found[(job,)] = {flavor: share / total for flavor, share in row.items()}
+    return found
+
+
+def fifo_perf(moment: Moment, sizes: Mapping[str, int], rate: Rate) -> Shares:
+    """Return each job on the fastest flavor with room, until one has none."""
+    left = dict(GPUS)
+    found: dict[Row, dict[str, float]] = {
+        (job,): dict.fromkeys(GPUS, 0.0) for job in moment.steps_left
+    }
+    for job in moment.steps_left:
+        roomy = [flavor for flavor in left if left[flavor] >= sizes[job]]
+        if not roomy:
+            break
+        best = max(roomy, key=lambda flavor: rate(job, flavor))
+        if rate(job, best) > 0.0:
+            found[(job,)][best] = 1.0
+            left[best] -= sizes[job]
+    return found
+
+
+def played(trace: str, policy: str, allocate: Allocate) -> Play:
+    table = json.loads(TABLE.read_text(encoding="utf-8"))
+    lines = [line.split("\t") for line in (DATA / trace).read_text(encoding="utf-8").splitlines()]
+    types: dict[str, Any] = {str(n): f"({line[0]!r}, {line[SIZE]})" for n, line in enumerate(lines)}
+    jobs = tuple(
+        RoundJob(
+            name=str(number),
+            gpus=int(line[SIZE]),
+            steps=int(line[STEPS]),
+            arrives_s=float(line[ARRIVAL]),
+        )
+        for number, line in enumerate(lines)
+    )
+    sizes = {job.name: job.gpus for job in jobs}
+    flavors = [flavor for flavor in sorted(GPUS) for _ in range(GPUS[flavor])]
+    servers = tuple(Server(flavor=flavor, gpus=(gpu,)) for gpu, flavor in enumerate(flavors))
+
+    def rate(job: str, flavor: str) -> float:
+        return float(table[flavor][types[job]]["null"])
+
+    setting = Setting(jobs=jobs, servers=servers, rules=strict_rules(policy, 360.0, 1920.0))
+    play = Play(
+        setting,
+        lambda row, flavor, _spread: (rate(row[0], flavor),),
+        lambda moment: allocate(moment, sizes, rate),
+        strict_orders(policy, setting.flavors, 0),
+    )
+    for each in play.rounds():
+        assert each.at_s >= 0.0
+    return play
+
+
+@pytest.mark.parametrize(
+    ("trace", "policy", "allocate", "figures"),
+    [
+        ("max_min_fairness.trace", "isolated", isolated, (5.26, 20.21, 0.758)),
+        ("max_min_fairness.trace", "fifo_perf", fifo_perf, (5.18, 18.98, 0.728)),
+        ("minimize_makespan.trace", "fifo_perf", fifo_perf, (10.71, 24.31, 0.779)),
+    ],
+)
+def test_the_figures_are_those_that_were_measured(
+    trace: str, policy: str, allocate: Allocate, figures: tuple[float, float, float]
+) -> None:
+    tally = played(trace, policy, allocate).tally
+    assert tally.mean_completion_s is not None
+    found = (
+        round(tally.mean_completion_s / 3600, 2),
+        round(tally.ended_s / 3600, 2),
+        round(tally.utilisation, 3),
+    )
+    assert found == figures
