@@ -168,7 +168,7 @@ def draw(
     from quorate.cli.policy_files import table_in
     from quorate.cli.printing import print_tree
     from quorate.sim.job_stream import Wishes, drawn_jobs
-    from quorate.sim.profile_trial import rates_on, templates_of
+    from quorate.sim.table_rates import rates_on, templates_of
 
     found = table_in(file)
     if flavor not in found.flavors:

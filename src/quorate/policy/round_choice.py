@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from quorate.policy.rounds import Book, Row, Rules, deficit_s, priority
+from quorate.policy.rounds import Book, Row, Rules, deficit_s, priority, share_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,21 +42,21 @@ def candidates(
 
     ``gpus`` says how many each job takes at a time. A row that cannot run there has no priority.
     """
+    rows = [(row, gpus[row[0]], _is_allocated(book, row)) for row in book.had_s]
     found = []
     for flavor in book.flavors:
-        for row in book.had_s:
+        for row, size, is_allocated in rows:
             runs = can_run(row, flavor)
-            shares = book.shares.get(row)
             found.append(
                 Candidate(
                     row=row,
                     flavor=flavor,
-                    gpus=gpus[row[0]],
+                    gpus=size,
                     priority=priority(book, row, flavor, at_s, rules) if runs else 0.0,
                     deficit_s=deficit_s(book, row, flavor, at_s, rules),
-                    share=0.0 if shares is None else shares.get(flavor, 0.0),
+                    share=share_of(book.shares, row, flavor),
                     can_run=runs,
-                    is_allocated=_is_allocated(book, row),
+                    is_allocated=is_allocated,
                 )
             )
     return found

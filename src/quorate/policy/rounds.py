@@ -42,6 +42,7 @@ class Rules:
     ``starts_pairs_at_zero``: a new pair goes before everybody, and is then owed half a round.
     ``compares_age_to_deadline``: a job misses its deadline when it took longer, from its arrival,
     than the clock shows at the deadline: late arrivals hardly ever do.
+    ``ignores_spread``: a job is as fast over several servers as in one.
     ``places_by_size``: larger rows take the GPUs of smaller ones that stay, and servers are filled
     in their order, however the rest of a row is torn.
     """
@@ -55,6 +56,7 @@ class Rules:
     needs_step_per_gpu: bool = False
     starts_pairs_at_zero: bool = False
     compares_age_to_deadline: bool = False
+    ignores_spread: bool = False
     places_by_size: bool = False
 
     @property
@@ -73,6 +75,7 @@ STRICT: Final = Rules(
     needs_step_per_gpu=True,
     starts_pairs_at_zero=True,
     compares_age_to_deadline=True,
+    ignores_spread=True,
     places_by_size=True,
 )
 """The mechanism as it was published, with what is wrong about it."""
@@ -103,6 +106,11 @@ class Book:
     given_s: Mapping[str, float] = field(default_factory=dict)
     since_s: float = 0.0
     is_stale: bool = True
+
+
+def share_of(shares: Shares, row: Row, flavor: str) -> float:
+    """Return the share that ``row`` has of ``flavor``: none, where nobody says."""
+    return shares.get(row, _NONE).get(flavor, 0.0)
 
 
 def joined(book: Book, rows: Iterable[Row], rules: Rules) -> Book:
@@ -188,7 +196,7 @@ def priority(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> fl
     due, time had ahead of it as received, so that a new allocation starts nobody anew. Strictly,
     the fraction is of what all rows had there, and what came before is forgotten.
     """
-    share = book.shares.get(row, _NONE).get(flavor, 0.0)
+    share = share_of(book.shares, row, flavor)
     if share == 0.0:
         return 0.0
     had_s = book.had_s[row][flavor]
@@ -202,7 +210,7 @@ def priority(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> fl
 
 def _lag_s(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> float:
     received_s = book.had_s[row][flavor] - rules.head_start_s
-    due_s = book.shares.get(row, _NONE).get(flavor, 0.0) * (at_s - book.since_s)
+    due_s = share_of(book.shares, row, flavor) * (at_s - book.since_s)
     return book.owed_s[row][flavor] + (due_s - received_s)
 
 

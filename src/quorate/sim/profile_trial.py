@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +12,7 @@ from quorate.policy.estimate import Match
 from quorate.policy.estimate_table import families
 from quorate.policy.faults import At, Faulty
 from quorate.policy.throughputs_file import JobType, ThroughputTable
-from quorate.sim.job_stream import TEMPLATES, Template
+from quorate.sim.job_stream import TEMPLATES
 from quorate.sim.profiling import Profiler, reference_columns
 
 PROFILER_SEED: Final = 4
@@ -80,23 +80,3 @@ def published_first(types: Sequence[JobType]) -> list[JobType]:
     if not {each.model for each in types} <= place.keys():
         return list(types)
     return sorted(types, key=lambda each: place[each.model])
-
-
-def templates_of(table: ThroughputTable, flavor: str) -> tuple[Template, ...]:
-    """Return the models that run on ``flavor``, and on how many GPUs each of them does."""
-    column = table.flavors.index(flavor)
-    sizes: dict[JobType, list[int]] = {}
-    for each, rate in zip(table.types, table.together.alone[:, column], strict=True):
-        if rate > 0.0:
-            sizes.setdefault(each._replace(scale=0), []).append(each.scale)
-    return tuple(
-        Template(model=each.model, sizes=tuple(sorted(sizes[each])))
-        for each in published_first(list(sizes))
-    )
-
-
-def rates_on(table: ThroughputTable, flavor: str) -> Callable[[str, int], float]:
-    """Return how fast each model is alone on so many GPUs of ``flavor``."""
-    column = table.flavors.index(flavor)
-    rates = dict(zip(table.types, table.together.alone[:, column].tolist(), strict=True))
-    return lambda model, gpus: rates[JobType(model, gpus)]

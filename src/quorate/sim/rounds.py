@@ -323,7 +323,8 @@ class Play:
     def _lasting(self, row: Row, where: Place) -> Lasting | None:
         """Return what ``row`` does in the round, or None where it stands still when spread."""
         rules = self.setting.rules
-        rates = self._rates(row, where.flavor, where.is_spread)
+        is_spread = where.is_spread and not rules.ignores_spread
+        rates = self._rates(row, where.flavor, is_spread)
         if not all(rate > 0.0 for rate in rates):
             return None
         steps = tuple(

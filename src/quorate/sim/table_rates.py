@@ -1,0 +1,71 @@
+"""Rates of jobs from a table, as simulations ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from quorate.policy.problem import Floats
+from quorate.policy.rounds import Row
+from quorate.policy.throughputs_file import JobType, ThroughputTable
+from quorate.sim.job_stream import Template
+from quorate.sim.profile_trial import published_first
+from quorate.sim.rounds import Rates
+
+
+def row_rates(table: ThroughputTable, types: Mapping[str, JobType]) -> Rates:
+    """Return how fast rows of jobs of ``types`` are, together and spread.
+
+    On GPUs that are not together a row has the rates that the table has for that, and those on GPUs
+    together where it has none. What the table does not have at all is a rate of 0: two jobs that
+    were never measured together do not share.
+    """
+    rows = {each: row for row, each in enumerate(table.types)}
+    columns = {flavor: column for column, flavor in enumerate(table.flavors)}
+    pairs = {
+        (int(one), int(other)): row
+        for row, (one, other) in enumerate(zip(table.pair_first, table.pair_second, strict=True))
+    }
+    alone = _where_known(table.spread.alone, table.together.alone)
+    paired = _where_known(table.spread.paired, table.together.paired)
+
+    def rates(row: Row, flavor: str, is_spread: bool) -> tuple[float, ...]:  # noqa: FBT001
+        column = columns[flavor]
+        first = rows[types[row[0]]]
+        if len(row) == 1:
+            return (float(alone[int(is_spread)][first, column]),)
+        second = rows[types[row[1]]]
+        place = pairs.get((min(first, second), max(first, second)))
+        if place is None:
+            return (0.0, 0.0)
+        one, other = paired[int(is_spread)][place, column].tolist()
+        return (one, other) if first <= second else (other, one)
+
+    return rates
+
+
+def _where_known(spread: Floats, together: Floats) -> tuple[Floats, Floats]:
+    """Return the rates on GPUs together and on GPUs spread, without gaps."""
+    near = np.nan_to_num(together, nan=0.0)
+    return near, np.where(np.isnan(spread), near, spread)
+
+
+def templates_of(table: ThroughputTable, flavor: str) -> tuple[Template, ...]:
+    """Return the models that run on ``flavor``, and on how many GPUs each of them does."""
+    column = table.flavors.index(flavor)
+    sizes: dict[JobType, list[int]] = {}
+    for each, rate in zip(table.types, table.together.alone[:, column], strict=True):
+        if rate > 0.0:
+            sizes.setdefault(each._replace(scale=0), []).append(each.scale)
+    return tuple(
+        Template(model=each.model, sizes=tuple(sorted(sizes[each])))
+        for each in published_first(list(sizes))
+    )
+
+
+def rates_on(table: ThroughputTable, flavor: str) -> Callable[[str, int], float]:
+    """Return how fast each model is alone on so many GPUs of ``flavor``."""
+    column = table.flavors.index(flavor)
+    rates = dict(zip(table.types, table.together.alone[:, column].tolist(), strict=True))
+    return lambda model, gpus: rates[JobType(model, gpus)]
