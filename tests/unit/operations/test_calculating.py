@@ -57,3 +57,12 @@ def test_a_scenario_that_would_hold_up_others_is_refused_with_what_to_do(
 def test_a_world_that_is_none_is_told_as_ever() -> None:
     with pytest.raises(CommandError, match="world: must be a mapping"):
         ask(desk_for(ADMIN), "calc", Calculate(kind="scenario", world=[1]))
+
+
+def test_a_recording_is_played_where_one_is() -> None:
+    with pytest.raises(CommandError) as caught:
+        ask(desk_for(ADMIN), "calc", Calculate(kind="rounds", world={}))
+    assert caught.value.fault == "invalid"
+    assert caught.value.lines == (
+        "kind: a service plays no recordings; play it where you are: quorate calc rounds -f FILE",
+    )
