@@ -2,7 +2,7 @@
 
 The traces lie beside the repository, in ``../shared``, and are not part of it; without them this
 module is skipped. Jobs arrive over half a day, take one to four GPUs, and end at any time: what
-recordings of a few rounds do not show. Two policies need no solver and are written out here as
+recordings of a few rounds do not show. Three policies need no solver and are written out here as
 published, so that it is the mechanism alone which is compared.
 """
 
@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 import pytest
 
 from quorate.policy.round_places import Server
 from quorate.policy.rounds import Row, Shares
-from quorate.sim.published import strict_orders, strict_rules
+from quorate.sim.published import has_pairs, strict_orders, strict_rules
 from quorate.sim.rounds import Moment, Play, RoundJob, Setting
 
 DATA: Final = Path(__file__).parents[3] / "shared" / "data" / "gavel"
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.skipif(
     not TABLE.is_file(), reason="the published traces are not beside this repository (../shared)"
 )
 
-Rate = Callable[[str, str], float]
+Rate = Callable[[Row, str], tuple[float, ...]]
 Allocate = Callable[[Moment, Mapping[str, int], Rate], Shares]
 
 
@@ -55,11 +56,69 @@ def fifo_perf(moment: Moment, sizes: Mapping[str, int], rate: Rate) -> Shares:
         roomy = [flavor for flavor in left if left[flavor] >= sizes[job]]
         if not roomy:
             break
-        best = max(roomy, key=lambda flavor: rate(job, flavor))
-        if rate(job, best) > 0.0:
+        best = max(roomy, key=lambda flavor: rate((job,), flavor)[0])
+        if rate((job,), best)[0] > 0.0:
             found[(job,)][best] = 1.0
             left[best] -= sizes[job]
     return found
+
+
+class Gandiva:
+    """Equal shares for pairs that were drawn, and for whoever has no partner."""
+
+    def __init__(self) -> None:
+        self.chance = Random(0)
+        self.partner: dict[str, str | None] = {}
+
+    def __call__(self, moment: Moment, sizes: Mapping[str, int], rate: Rate) -> Shares:
+        jobs = list(moment.steps_left)
+        self._part(jobs, rate)
+        rows: set[Row] = {(job,) for job in jobs}
+        if sum(sizes[job] for job in jobs) > sum(GPUS.values()):
+            self._pair(jobs, sizes)
+            rows = {_row(job, other) for job, other in self.partner.items()}
+        found: dict[Row, dict[str, float]] = {(job,): dict.fromkeys(GPUS, 0.0) for job in jobs}
+        for row in rows:
+            equal = {flavor: count / len(rows) / sizes[row[0]] for flavor, count in GPUS.items()}
+            total = max(1.0, sum(equal.values()))
+            found[row] = {flavor: share / total for flavor, share in equal.items()}
+        return found
+
+    def _part(self, jobs: list[str], rate: Rate) -> None:
+        """Part those who are alone, those whose partner is gone, and those who gain nothing."""
+        for job, other in list(self.partner.items()):
+            stay = job in jobs and other in jobs and _gain(_row(job, other), rate) >= 1.0
+            if not stay:
+                self.partner.pop(job, None)
+                self.partner.pop(other or job, None)
+
+    def _pair(self, jobs: list[str], sizes: Mapping[str, int]) -> None:
+        alone = [job for job in jobs if job not in self.partner]
+        for _ in range(len(alone)):
+            if len(alone) <= 1:
+                break
+            one, other = self.chance.sample(alone, 2)
+            if sizes[one] == sizes[other]:
+                alone.remove(one)
+                alone.remove(other)
+                self.partner |= {one: other, other: one}
+        self.partner |= dict.fromkeys(alone, None)
+
+
+def _row(job: str, other: str | None) -> Row:
+    return (job,) if other is None else tuple(sorted((job, other), key=int))
+
+
+def _gain(row: Row, rate: Rate) -> float:
+    """Return what two jobs do together on all flavors, of what each does alone."""
+    pairs = {flavor: rate(row, flavor) for flavor in GPUS}
+    if any(each <= 0.0 for both in pairs.values() for each in both):
+        return 0.0
+    return sum(
+        each / rate((job,), flavor)[0]
+        for flavor, both in pairs.items()
+        for job, each in zip(row, both, strict=True)
+    )
 
 
 def played(trace: str, policy: str, allocate: Allocate) -> Play:
@@ -79,13 +138,19 @@ def played(trace: str, policy: str, allocate: Allocate) -> Play:
     flavors = [flavor for flavor in sorted(GPUS) for _ in range(GPUS[flavor])]
     servers = tuple(Server(flavor=flavor, gpus=(gpu,)) for gpu, flavor in enumerate(flavors))
 
-    def rate(job: str, flavor: str) -> float:
-        return float(table[flavor][types[job]]["null"])
+    def rate(row: Row, flavor: str) -> tuple[float, ...]:
+        beside = table[flavor][types[row[0]]]
+        return (beside["null"],) if len(row) == 1 else tuple(beside[types[row[1]]])
 
-    setting = Setting(jobs=jobs, servers=servers, rules=strict_rules(policy, 360.0, 1920.0))
+    setting = Setting(
+        jobs=jobs,
+        servers=servers,
+        rules=strict_rules(policy, 360.0, 1920.0),
+        has_pairs=has_pairs(policy),
+    )
     play = Play(
         setting,
-        lambda row, flavor, _spread: (rate(row[0], flavor),),
+        lambda row, flavor, _spread: rate(row, flavor),
         lambda moment: allocate(moment, sizes, rate),
         strict_orders(policy, setting.flavors, 0),
     )
@@ -100,6 +165,10 @@ def played(trace: str, policy: str, allocate: Allocate) -> Play:
         ("max_min_fairness.trace", "isolated", isolated, (5.26, 20.21, 0.758)),
         ("max_min_fairness.trace", "fifo_perf", fifo_perf, (5.18, 18.98, 0.728)),
         ("minimize_makespan.trace", "fifo_perf", fifo_perf, (10.71, 24.31, 0.779)),
+        pytest.param(
+            *("max_min_fairness.trace", "gandiva", Gandiva(), (4.76, 17.83, 0.777)),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_the_figures_are_those_that_were_measured(
