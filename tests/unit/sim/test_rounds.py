@@ -169,3 +169,21 @@ def test_what_a_policy_does_is_in_its_name(policy: str, *, pairs: bool, aware: b
     assert is_aware(policy) == aware
     assert strict_rules(policy, 60.0, 9.0).serves_without_share != policy.startswith("fifo")
     assert (strict_rules(policy, 60.0, 9.0).round_s, STRICT.round_s) == (60.0, 360.0)
+
+
+def test_strictly_two_jobs_that_share_and_have_fewer_steps_than_gpus_fail_together() -> None:
+    def paired(moment: Moment) -> Shares:
+        both = tuple(moment.steps_left)
+        return {**{(name,): {"fast": 0.0} for name in both}, both: {"fast": 1.0}}
+
+    setting = Setting(
+        jobs=(job("a", 1, gpus=2), job("b", 900, gpus=2)),
+        servers=(Server(flavor="fast", gpus=(0, 1)),),
+        rules=STRICT,
+        has_pairs=True,
+    )
+    rounds = Play(setting, steady(1.0), paired, repeat(("fast",))).rounds()
+    first, second = next(rounds), next(rounds)
+    assert list(first.places) == list(second.places) == [("a", "b")]
+    assert second.steps_left == first.steps_left
+    assert second.is_renewed
