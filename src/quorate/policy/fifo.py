@@ -1,7 +1,8 @@
 """First in, first out: jobs in the order of the problem, each on GPUs of one flavor until it ends.
 
-A job is given GPUs of a flavor that has room and on which it does not stand still; the first job
-for which there is none ends the giving, so that nobody overtakes it.
+A job is given GPUs of a flavor that has room; the first job for which no flavor has room ends the
+giving, so that nobody overtakes it. One that stands still wherever there is room is passed over, as
+published: it would gain nothing by the GPUs that others have then.
 """
 
 from __future__ import annotations
@@ -86,15 +87,13 @@ def _placed(problem: Problem, choose: Choose) -> tuple[dict[int, int], int]:
     for job in range(len(problem.jobs)):
         if not free.any():
             return placed, job
-        fits = [
-            flavor
-            for flavor in by_name
-            if free[flavor] >= problem.scales[job] and problem.rates[job, flavor] > 0
-        ]
-        if not fits:
+        roomy = [flavor for flavor in by_name if free[flavor] >= problem.scales[job]]
+        if not roomy:
             return placed, job + 1
-        placed[job] = choose(job, fits)
-        free[placed[job]] -= problem.scales[job]
+        fits = [flavor for flavor in roomy if problem.rates[job, flavor] > 0]
+        if fits:
+            placed[job] = choose(job, fits)
+            free[placed[job]] -= problem.scales[job]
     return placed, len(problem.jobs)
 
 

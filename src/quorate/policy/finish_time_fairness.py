@@ -97,6 +97,7 @@ FINISH_TIME: Final = (
         solve=_agnostic,
         metric="greatest delay",
         is_least=True,
+        reads_steps=True,
     ),
     Policy(
         name="finish_time_fairness_perf",
@@ -104,6 +105,7 @@ FINISH_TIME: Final = (
         solve=_perf,
         metric="greatest delay",
         is_least=True,
+        reads_steps=True,
     ),
     Policy(
         name="finish_time_fairness_packed",
@@ -111,6 +113,7 @@ FINISH_TIME: Final = (
         solve=_packed,
         metric="greatest delay",
         is_least=True,
+        reads_steps=True,
         reads_pairs=True,
     ),
 )

@@ -62,6 +62,7 @@ MIN_TOTAL_DURATION: Final = (
         solve=_agnostic,
         metric="makespan_s",
         is_least=True,
+        reads_steps=True,
     ),
     Policy(
         name="min_total_duration_perf",
@@ -69,6 +70,7 @@ MIN_TOTAL_DURATION: Final = (
         solve=_perf,
         metric="makespan_s",
         is_least=True,
+        reads_steps=True,
     ),
     Policy(
         name="min_total_duration_packed",
@@ -76,6 +78,7 @@ MIN_TOTAL_DURATION: Final = (
         solve=_packed,
         metric="makespan_s",
         is_least=True,
+        reads_steps=True,
         reads_pairs=True,
     ),
 )
