@@ -38,6 +38,7 @@ from quorate.model.events import (
     ReservationClosed,
     ReservationMade,
     ReservationMoved,
+    RoundShared,
     RunEnded,
     RunRefused,
     RunRequeued,
@@ -45,6 +46,7 @@ from quorate.model.events import (
     RunStopping,
     RunSubmitted,
     SpareFilled,
+    StepsCounted,
     SystemApplied,
     ThresholdCrossed,
     TokenIssued,
@@ -261,6 +263,8 @@ def said(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per ev
             return f"run/{event.run} {event.outcome}{_noted(event.note)}"
         case RequestKept() | TokenIssued() | TokenRevoked():
             return _said_of_requests(event)
+        case RoundShared() | StepsCounted():
+            return _said_of_rounds(event)
         case _:
             return _said_of_plans(event)
 
@@ -278,6 +282,19 @@ def _said_of_requests(event: RequestKept | TokenIssued | TokenRevoked) -> str:
             return f"token/{event.token} revoked{_noted(event.note)}"
         case _:
             assert_never(event)
+
+
+def _said_of_rounds(event: RoundShared | StepsCounted) -> str:
+    if isinstance(event, StepsCounted):
+        steps = sum(count.steps for count in event.counts)
+        runs = counted(len(event.counts), "run")
+        return f"pool/{event.pool}: {counted(steps, 'step')} more done by {runs}"
+    stay = sum(grant.stays for grant in event.grants)
+    return (
+        f"pool/{event.pool} begins round {event.number} by {event.policy}: "
+        f"{counted(len(event.grants), 'run')} of {len(event.shares)} with GPUs, {stay} where they "
+        f"were, until {time_text(event.until_ms)}{_noted(event.note)}"
+    )
 
 
 def _said_of_plans(  # noqa: PLR0911 - one line per event, nothing else

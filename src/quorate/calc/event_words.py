@@ -80,6 +80,13 @@ def told(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per ev
             return f"token {event.token} was issued ({event.role})"
         case e.TokenRevoked():
             return f"token {event.token} was revoked"
+        case e.RoundShared():
+            return (
+                f"pool {event.pool} begins round {event.number} ({event.policy}): "
+                f"{counted(len(event.grants), 'run')} with GPUs"
+            )
+        case e.StepsCounted():
+            return f"pool {event.pool}: steps of {counted(len(event.counts), 'run')} were counted"
         case _:
             return _told_of_plans(event)
 

@@ -101,6 +101,30 @@ def admit(  # noqa: PLR0913 - whose start, when, and how long to search
     return _at_width(view, attempts, steps) or _refusal(view, attempts, steps)
 
 
+def admit_round(  # noqa: PLR0913 - whose start, of what, when, and where it was
+    view: StateView,
+    run: Run,
+    flavor: str,
+    now_ms: int,
+    *,
+    is_running: bool,
+    has_executor: bool,
+    prefer: frozenset[str],
+) -> Admitted | Refusal:
+    """Return how ``run`` gets GPUs of ``flavor`` for a round, or why it cannot.
+
+    ``is_running`` says that it had a round before, and counts as running since. Domains that it
+    knows (``prefer``) come first.
+    """
+    refusal = None if is_running else too_many_runs(view, run.owner)
+    if refusal is not None:
+        return refusal
+    cover, steps = cover_request(view, run, flavor, now_ms, has_executor=has_executor), Steps()
+    request = replace(pack_request(run, view.pools[run.pool], flavor, run.gpus), prefer=prefer)
+    attempts = [_attempt_at(view, request, cover, steps)]
+    return _at_width(view, attempts, steps) or _refusal(view, attempts, steps)
+
+
 def _at_width(view: StateView, attempts: Sequence[_Attempt], steps: Steps) -> Admitted | None:
     """Return the first placement that is paid: family money first, then flavors in order."""
     for phase in range(max(len(attempt.phases) for attempt in attempts)):

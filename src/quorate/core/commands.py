@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from quorate.model.events import Allowance, Event, NodeStatus
+from quorate.model.events import Allowance, Event, NodeStatus, RoundGrant, RoundShare
 from quorate.model.records import RequestRecord
 from quorate.model.refusal import Refusal
 from quorate.model.specs import Budget, Node, Owner, Pool, Run, System
@@ -209,6 +209,26 @@ class FallBack:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareOut:
+    """Begin round ``number`` of a pool: these runs get GPUs of these flavors, in this order.
+
+    ``shares`` and ``prices`` are what ``policy`` found; both are recorded, and neither is looked
+    at. ``steps`` are the last steps that runs have reported. A grant need not say that it stays.
+    """
+
+    pool: str
+    number: int
+    policy: str
+    flavors: tuple[str, ...] = ()
+    gpus: tuple[int, ...] = ()
+    shares: tuple[RoundShare, ...] = ()
+    prices: tuple[int, ...] = ()
+    grants: tuple[RoundGrant, ...] = ()
+    steps: tuple[tuple[str, int], ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Do what is due: renew or end holds that ran out, and try what waits."""
 
@@ -233,6 +253,7 @@ Immediate = (
     | RevokeToken
     | ReportBudget
     | FallBack
+    | ShareOut
     | Tick
 )
 """What is carried out at once, whoever waits."""

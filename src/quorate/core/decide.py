@@ -33,6 +33,7 @@ from quorate.core.commands import (
     ReportBudget,
     Resolve,
     RevokeToken,
+    ShareOut,
     Shrink,
     Submit,
     Tick,
@@ -51,8 +52,10 @@ from quorate.core.replan import replan
 from quorate.core.reports import fall_back, report_budget
 from quorate.core.requests import kept, repeated
 from quorate.core.reserve import reserve_waiting
+from quorate.core.round_place import place_granted
 from quorate.core.scribe import Scribe
 from quorate.core.settle import settle_holds
+from quorate.core.share_out import share_out
 from quorate.core.stops import confirm, stop_run
 from quorate.core.tenants import change_owner
 from quorate.core.thresholds import settle_thresholds
@@ -62,8 +65,10 @@ from quorate.model.events import (
     HoldExtended,
     LeaseStarted,
     Outcome,
+    RoundShared,
     RunRefused,
     RunSubmitted,
+    StepsCounted,
     TokenIssued,
     TokenRevoked,
 )
@@ -76,7 +81,7 @@ _PASSES_MAX: Final = 16
 """How often starts are tried again in one decision because another promise has moved."""
 _CHANGE_BUDGETS: Final = (Apply, CreateOwner, UpdateOwner, RemoveOwner, ReportBudget, FallBack)
 """What may make owners cross thresholds at once."""
-_STARTS_NOBODY: Final = (HoldExtended, TokenIssued, TokenRevoked)
+_STARTS_NOBODY: Final = (HoldExtended, TokenIssued, TokenRevoked, RoundShared, StepsCounted)
 """What happens and lets nobody start."""
 
 
@@ -124,13 +129,23 @@ def _not_granted(view: StateView, decision: Decision) -> tuple[Refusal, ...]:
     changes = decision.changes
     submitted = [view.runs[name] for _, name, change in changes if change is Change.SUBMITTED]
     claims = (record for record in submitted if record.spec.sensitive)
-    return tuple(record.refusal for record in claims if record.refusal is not None) + tuple(
-        record.refusal.also
-        for record in submitted
-        if record.spec.on_quota is OnQuota.REFUSE
-        and record.refusal is not None
-        and record.refusal.code is RefusalCode.WAITING_FOR_QUOTA
-        and record.refusal.also is not None
+    return (
+        tuple(record.refusal for record in claims if record.refusal is not None)
+        + tuple(
+            record.refusal.also
+            for record in submitted
+            if record.spec.on_quota is OnQuota.REFUSE
+            and record.refusal is not None
+            and record.refusal.code is RefusalCode.WAITING_FOR_QUOTA
+            and record.refusal.also is not None
+        )
+        + tuple(
+            over
+            for record in submitted
+            if record.spec.rounds is not None
+            and record.spec.on_quota is OnQuota.REFUSE
+            and (over := refuses_ever_so(view, record.spec)) is not None
+        )
     )
 
 
@@ -151,6 +166,7 @@ def _give_out(scribe: Scribe) -> None:
     Starting makes no room, so this ends soon; what still waits then is promised a start, unless
     nothing has happened since that was last looked at.
     """
+    place_granted(scribe)
     changed = _stirs(scribe)
     if not changed and not any(
         (at_ms := look_ms(scribe.view, record, has_executor=scribe.has_executor)) is not None
@@ -199,6 +215,7 @@ def _start_all(scribe: Scribe) -> None:
         start_reserved(scribe)
         try_waiting(scribe)
         grow_running(scribe)
+        place_granted(scribe)
         if not any(isinstance(event, LeaseStarted) for event in scribe.events[written:]):
             return
 
@@ -233,7 +250,7 @@ def _carry_out(  # noqa: C901, PLR0911 - one answer per command
             return report_budget(scribe, command)
         case FallBack():
             return fall_back(scribe, command)
-        case Resolve() | Draw() | Tick():
+        case Resolve() | Draw() | ShareOut() | Tick():
             return _resolve(scribe, command)
         case _:
             assert_never(command)
@@ -267,7 +284,7 @@ def _confirm(scribe: Scribe, command: Confirm) -> Decision:
     return Decision()
 
 
-def _submit(scribe: Scribe, command: Submit) -> Decision:
+def _submit(scribe: Scribe, command: Submit) -> Decision:  # noqa: C901 - how a run comes in
     run = command.run
     known = scribe.view.runs.get(run.name)
     if known is not None and known.spec == run:
@@ -285,6 +302,8 @@ def _submit(scribe: Scribe, command: Submit) -> Decision:
         _give_out(scribe)
     view = scribe.view
     submitted = RunSubmitted(at_ms=scribe.now_ms, actor=scribe.actor, run=run)
+    if run.rounds is not None:
+        return _submit_to_rounds(scribe, submitted)
     start = Scribe(view, now_ms=scribe.now_ms, actor=scribe.actor, has_executor=scribe.has_executor)
     try_start(start, run, leases_ever=0, known=None)
     first = start.events[0] if start.events else None
@@ -300,6 +319,16 @@ def _submit(scribe: Scribe, command: Submit) -> Decision:
         scribe.write(event)
     if isinstance(first, RunRefused):
         reserve_waiting(scribe)
+    return Decision(tuple(scribe.events), changes=(("Run", run.name, Change.SUBMITTED),))
+
+
+def _submit_to_rounds(scribe: Scribe, submitted: RunSubmitted) -> Decision:
+    """Accept a run that its pool's next round looks at; what is over a quota now is told so now."""
+    run = submitted.run
+    over = refuses_ever_so(scribe.view, run) if run.on_quota is OnQuota.REFUSE else None
+    if over is not None:
+        return Decision(refusals=(over,))
+    scribe.write(submitted)
     return Decision(tuple(scribe.events), changes=(("Run", run.name, Change.SUBMITTED),))
 
 
@@ -354,13 +383,15 @@ def _finished(scribe: Scribe, record: RunRecord, command: Complete | Fail) -> De
     return Decision()
 
 
-def _resolve(scribe: Scribe, command: Resolve | Draw | Tick) -> Decision:
-    """Declare or settle a conflict; time alone asks for nothing."""
+def _resolve(scribe: Scribe, command: Resolve | Draw | ShareOut | Tick) -> Decision:
+    """Declare or settle a conflict, or begin a round; time alone asks for nothing."""
     refusal: Refusal | None = None
     if isinstance(command, Resolve):
         refusal = resolve_by_hand(scribe, command)
     elif isinstance(command, Draw):
         refusal = settle_conflict(scribe, command)
+    elif isinstance(command, ShareOut):
+        refusal = share_out(scribe, command)
     return Decision() if refusal is None else Decision(refusals=(refusal,))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from quorate.core.claims import claim_faults
 from quorate.core.commands import Applied, Apply, Change, Decision
 from quorate.core.owner_checks import check_owners, cycle_through, share_warnings, unknown
+from quorate.core.round_checks import rounds_faults
 from quorate.core.scribe import Scribe
 from quorate.core.tighten import tighten
 from quorate.model.amounts import hours_text
@@ -140,8 +141,11 @@ def check_run(view: StateView, run: Run) -> list[Refusal]:
     pool = view.pools.get(run.pool)
     if pool is None:
         refusals.append(unknown(f"{path}spec.pool", "pool", run.pool))
-    elif pool.discipline is not Discipline.BIND:
-        refusals.append(_unsupported(f"{path}spec.pool: pool {run.pool!r} shares in rounds"))
+    elif pool.discipline is Discipline.ROUNDS:
+        refusals += [
+            Refusal(code=code, subject=f"{path}spec{field}: {what}", remedy=remedy)
+            for code, field, what, remedy in rounds_faults(view, run)
+        ]
     if run.rounds is not None and (pool is None or pool.discipline is Discipline.BIND):
         refusals.append(
             Refusal(
@@ -169,14 +173,6 @@ def check_run(view: StateView, run: Run) -> list[Refusal]:
     return refusals
 
 
-def _unsupported(subject: str) -> Refusal:
-    return Refusal(
-        code=RefusalCode.UNSUPPORTED,
-        subject=f"{subject}, which this version of Quorate does not do",
-        remedy="see the limits in README.md",
-    )
-
-
 def _check_names(specs: Sequence[Applied]) -> Iterator[Refusal]:
     """Yield what is declared twice: the checks below look at each thing as it will be, once."""
     seen: set[tuple[str, str]] = set()
@@ -199,8 +195,7 @@ def _check_fleet(view: StateView, specs: Sequence[Applied]) -> Iterator[Refusal]
     for spec in specs:
         if isinstance(spec, Pool):
             pools[spec.name] = spec
-            if spec.discipline is Discipline.ROUNDS:
-                yield _unsupported(f"Pool/{spec.name}: spec.discipline: rounds")
+            yield from _check_discipline(view, spec)
             if spec.name == DEFAULT_POOL and spec.selector:
                 yield Refusal(
                     code=RefusalCode.INVALID,
@@ -214,6 +209,37 @@ def _check_fleet(view: StateView, specs: Sequence[Applied]) -> Iterator[Refusal]
     kept = (view.nodes[name].spec for name in sorted(view.nodes) if name not in new)
     for node in (*new.values(), *(kept if pools_change else ())):
         yield from _check_node(view, pools, node)
+
+
+def _check_discipline(view: StateView, pool: Pool) -> Iterator[Refusal]:
+    """Yield that a pool cannot change its discipline while runs of the old one are in it.
+
+    Nor can it share in rounds by no policy at all.
+    """
+    if pool.discipline is Discipline.ROUNDS and pool.policy is None:
+        yield Refusal(
+            code=RefusalCode.INVALID,
+            subject=f"Pool/{pool.name}: spec.policy: is required when discipline is rounds",
+            remedy="name one: quorate policy list",
+        )
+    old = view.pools.get(pool.name)
+    was = Discipline.BIND if old is None else old.discipline
+    if was is pool.discipline:
+        return
+    there = [name for name in view.pending if view.runs[name].spec.pool == pool.name]
+    there += [n for n, known in view.in_rounds.items() if known.pool == pool.name]
+    leased = {lease.fact.run for lease in view.leases.values()}
+    there += [name for name in leased if view.runs[name].spec.pool == pool.name]
+    if there:
+        runs = len(set(there))
+        yield Refusal(
+            code=RefusalCode.CONFLICT,
+            subject=f"Pool/{pool.name}: spec.discipline: cannot change from {was} to "
+            f"{pool.discipline}: {counted(runs, 'run')} of it {'is' if runs == 1 else 'are'} "
+            f"there, {min(there)!r} among them",
+            wanted=runs,
+            remedy="let them end or cancel them first, or make another pool",
+        )
 
 
 def _check_node(view: StateView, pools: Mapping[str, Pool], node: Node) -> Iterator[Refusal]:

@@ -9,6 +9,7 @@ from quorate.core.activate import look_ms
 from quorate.core.backfill import backfill_stops_ms
 from quorate.core.follow import follow_due_ms
 from quorate.core.held_back import release_due_ms
+from quorate.core.share_out import rounds_due
 from quorate.core.spares import pledges_due_ms
 from quorate.core.thresholds import threshold_due_ms
 from quorate.model.records import Lease
@@ -65,6 +66,8 @@ def _plan_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None) -
     if view.pending:
         others.append(view.next_opening_ms(seen_ms))  # It may be what somebody waits for.
     dues.extend(due_ms for due_ms in others if due_ms is not None)
+    if view.in_rounds:
+        dues.extend(max(due_ms, least_ms) for due_ms, _ in rounds_due(view))
     return min(dues, default=None)
 
 

@@ -59,7 +59,7 @@ def follow_due_ms(view: StateView) -> int | None:
 
 def fail_followers(scribe: Scribe) -> None:
     """End the followers whose upstream failed one grace ago, and those that follow them in turn."""
-    if not scribe.somebody_waits:
+    if not (scribe.somebody_waits or scribe.shares_in_rounds):
         return
     while True:
         due = sorted(entry for entry in _failing(scribe.view) if entry[0] <= scribe.now_ms)

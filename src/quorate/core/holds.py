@@ -7,12 +7,18 @@ left, or the payer's window closes, its whole bundle stops at that instant.
 
 from __future__ import annotations
 
+from typing import Final
+
 from quorate.core.purse import family_payers
-from quorate.model.amounts import HOLD_QUANTUM_MS
+from quorate.model.amounts import HOLD_QUANTUM_MS, MINUTE_MS
 from quorate.model.events import Tier
 from quorate.model.records import EnvelopeAccount, Lease
-from quorate.model.specs import Pool, Run
+from quorate.model.specs import Discipline, Pool, Run
 from quorate.model.view import StateView
+
+_ROUNDS: Final = Discipline.ROUNDS
+ROUND_SLACK_MS: Final = MINUTE_MS
+"""How late a round may end before the holds of the last one have to be renewed."""
 
 
 def grace_ms(run: Run, pool: Pool) -> int:
@@ -21,7 +27,12 @@ def grace_ms(run: Run, pool: Pool) -> int:
 
 
 def expected_ms(run: Run, pool: Pool) -> int:
-    """Return how long ``run`` is expected to take, once it has started; a claim takes just that."""
+    """Return how long ``run`` is expected to take, once it has started; a claim takes just that.
+
+    In a pool that shares in rounds it has what it is given for one round, and is told to stop then.
+    """
+    if pool.discipline is _ROUNDS:
+        return pool.round_ms + grace_ms(run, pool)
     said_ms = run.expected_duration_ms
     if run.sensitive and said_ms is not None:
         return said_ms
@@ -31,10 +42,13 @@ def expected_ms(run: Run, pool: Pool) -> int:
 def hold_duration_ms(run: Run, pool: Pool) -> int:
     """Return how long a start of ``run`` is paid for in advance: what it expects, plus grace.
 
-    A claim is over at its stated end, and its work stops one grace before that.
+    A claim is over at its stated end, and its work stops one grace before that. A round is paid to
+    its end, and a little longer: whoever stays is paid for again only when the next one begins.
     """
     if run.sensitive:
         return expected_ms(run, pool)
+    if pool.discipline is _ROUNDS:
+        return pool.round_ms + ROUND_SLACK_MS + grace_ms(run, pool)
     return expected_ms(run, pool) + grace_ms(run, pool)
 
 
@@ -49,6 +63,24 @@ def extension_ms(view: StateView, lease: Lease, now_ms: int) -> int:
         return 0
     needed = now_ms + 1 - lease.hold_ends_ms
     wanted = -(-needed // HOLD_QUANTUM_MS) * HOLD_QUANTUM_MS
+    return _affordable_ms(view, lease, account, wanted)
+
+
+def extension_to_ms(view: StateView, lease: Lease, until_ms: int) -> int:
+    """Return by how much the hold of ``lease`` must grow to last to ``until_ms``; -1 if it cannot.
+
+    Nothing less helps: a round is paid for as a whole.
+    """
+    wanted = until_ms - lease.hold_ends_ms
+    if wanted <= 0:
+        return 0
+    if not may_still_pay(view, lease):
+        return -1
+    found = _affordable_ms(view, lease, view.envelopes[lease.fact.payer], wanted)
+    return found if found == wanted else -1
+
+
+def _affordable_ms(view: StateView, lease: Lease, account: EnvelopeAccount, wanted: int) -> int:
     affordable = _gpu_ms_left(view, account, lease.fact.tier) // lease.gpus
     possible = min(wanted, affordable, account.spec.end_ms - lease.hold_ends_ms)
     return max(0, possible)

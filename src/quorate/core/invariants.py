@@ -15,6 +15,7 @@ from typing import Final
 from quorate.core.claim_audit import check_claims
 from quorate.core.outlook import Outlook
 from quorate.core.pledge_audit import check_pledges
+from quorate.core.round_audit import check_rounds
 from quorate.core.shape import Violation, check_shape
 from quorate.model.amounts import DAY_MS
 from quorate.model.events import ConflictCause, EndReason, LeaseStarted, StartReason, Tier
@@ -288,9 +289,11 @@ def _indexes(view: StateView) -> Iterator[Violation]:
         yield Violation("I8", "reservations", "are not those of the runs")
     if not promised.keys() <= view.pending.keys():
         yield Violation("I11", "reservations", "are kept for runs that do not wait")
-    waiting = {n: r.seq for n, r in view.runs.items() if r.phase is Phase.PENDING}
+    queues = {n: r for n, r in view.runs.items() if r.spec.rounds is None}
+    waiting = {n: r.seq for n, r in queues.items() if r.phase is Phase.PENDING}
     if dict(view.pending) != waiting:
         yield Violation("I8", "queue", "is not the runs that are pending")
+    yield from check_rounds(view)
     yield from _ends(view)
     yield from _tenancy(view)
 
@@ -308,6 +311,7 @@ def _tenancy(view: StateView) -> Iterator[Violation]:
         return
     tried = [view.runs[name].spec for name in view.queued]
     counts = Counter((run.pool, run.owner) for run in tried)
+    tried += [view.runs[n].spec for n in view.in_rounds if view.runs[n].phase is Phase.PENDING]
     followers = {run.name for run in tried if run.follow is not None}
     if counts != dict(view.queued_counts) or followers != set(view.followers):
         yield Violation("I8", "queue", "is not what is counted of it")
@@ -357,7 +361,7 @@ def check_run_record(view: StateView, record: RunRecord) -> Iterator[Violation]:
     """Yield what is wrong with one run: I5, I7 and I11."""
     name = record.spec.name
     if record.phase is Phase.RUNNING:
-        if not record.leases:
+        if not record.leases and record.spec.rounds is None:
             yield Violation("I11", name, "is running and has nothing")
         leases = [view.leases[lease] for lease in record.leases if lease in view.leases]
         nodes = {node: view.nodes[node].spec for lease in leases for node, _ in lease.fact.slots}

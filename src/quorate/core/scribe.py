@@ -76,6 +76,14 @@ class Scribe:
             isinstance(event, RunSubmitted | RunRequeued) for event in self.events
         )
 
+    @property
+    def shares_in_rounds(self) -> bool:
+        """Whether any run is in a pool that shares in rounds; known without looking closer."""
+        return bool(self._base.in_rounds) or any(
+            isinstance(event, RunSubmitted) and event.run.rounds is not None
+            for event in self.events
+        )
+
     def write(self, event: Event) -> None:
         """Add ``event`` to the decision."""
         self.events.append(event)

@@ -40,6 +40,11 @@ def stop_run(  # noqa: PLR0913 - who, why, and what comes after
     """
     if record.stopping is not None and (outcome is None or record.stopping.outcome is not None):
         return  # It is on its way out; what it was told first holds, unless it is now cancelled.
+    if outcome is None and record.spec.rounds is not None:
+        # From its first round to its end it counts as running, whether it has GPUs or not.
+        for name in tuple(record.leases):
+            stop_lease(scribe, name, reason, end_ms=end_ms, detail=detail)
+        return
     if record.leases and scribe.has_executor:
         scribe.write(
             RunStopping(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from quorate.model.holdings import lineage
+from quorate.model.records import Phase
 from quorate.model.view import StateView
 
 
@@ -42,9 +43,12 @@ def uses(view: StateView) -> Mapping[str, Use]:
             use.nodes.update(nodes)
             if view.runs[run].leases and not view.runs[run].spec.sensitive:
                 use.running.add(run)
-    for run in view.pending:
+    for run in (*view.pending, *view.in_rounds):
+        # What shares in rounds runs from its first one to its end, whether it has GPUs or not.
+        is_running = view.runs[run].phase is Phase.RUNNING
         for use in above(run):
-            use.waiting += 1
+            use.running.update((run,) if is_running else ())
+            use.waiting += not is_running
     return found
 
 

@@ -147,7 +147,8 @@ def _holds(view: StateView, name: str, now_ms: int) -> Iterator[Refusal]:
             f"owner {name!r} has {counted(len(running), 'running run')}: {_listed(running)}",
             f"wait for the end of what runs, or stop it: quorate cancel {next(iter(running))}",
         )
-    waiting = [run for run in view.pending if view.runs[run].spec.owner == name]
+    candidates = (*view.pending, *(run for run in view.in_rounds if run not in running))
+    waiting = [run for run in candidates if view.runs[run].spec.owner == name]
     if waiting:
         yield _held(
             f"owner {name!r} has {counted(len(waiting), 'waiting run')}: {_listed(waiting)}",

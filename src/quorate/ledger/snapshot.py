@@ -43,6 +43,8 @@ from quorate.model.records import (
     ReportRecord,
     RequestRecord,
     ReservationRecord,
+    RoundRecord,
+    RoundsRun,
     RunRecord,
     TokenRecord,
     UnwipedNode,
@@ -62,7 +64,7 @@ from quorate.model.specs import (
 )
 from quorate.model.state import State
 
-SNAPSHOT_FORMAT: Final = 7
+SNAPSHOT_FORMAT: Final = 8
 """Raised whenever the shape below or the meaning of a counter changes."""
 
 
@@ -182,6 +184,8 @@ class _Snapshot(Struct, array_like=True):
     reports: dict[str, ReportRecord]
     requests: dict[str, RequestRecord]
     tokens: dict[str, TokenRecord]
+    in_rounds: dict[str, RoundsRun]
+    rounds: dict[str, RoundRecord]
 
 
 class _Format(Struct, array_like=True):
@@ -217,6 +221,7 @@ def fingerprint(state: State) -> bytes:
     packed.node_meters.sort(key=lambda entry: entry.owner)
     packed.requests = dict(sorted(packed.requests.items()))
     packed.tokens = dict(sorted(packed.tokens.items()))
+    packed.in_rounds = dict(sorted(packed.in_rounds.items()))
     return sha256(_ENCODER.encode(packed)).digest()
 
 
@@ -258,6 +263,8 @@ def _packed(state: State) -> _Snapshot:
         # In their order: the oldest requests are looked for in front.
         dict(state.requests.items()),
         dict(state.tokens.items()),
+        {name: _by_flavor(known) for name, known in state.in_rounds.items()},
+        dict(sorted(state.rounds.items())),
     )
 
 
@@ -321,6 +328,8 @@ def _restore_plans(state: State, found: _Snapshot) -> None:
     state.reports.update(found.reports)
     state.requests.update(found.requests)
     state.tokens.update(found.tokens)
+    state.in_rounds.update(found.in_rounds)
+    state.rounds.update(found.rounds)
     for meter in found.meters:
         state.meters[meter.owner, meter.flavor] = Meter.of(meter.told)
         state.metered[meter.flavor] = None
@@ -371,6 +380,20 @@ def _pack_reservation(record: ReservationRecord) -> _Reservation:
         record.cause,
         record.conflict,
         record.attempts,
+    )
+
+
+def _by_flavor(known: RoundsRun) -> RoundsRun:
+    """Return ``known`` with its flavors in their order, whichever it had first."""
+    return RoundsRun(
+        known.pool,
+        known.steps,
+        dict(sorted(known.rates.items())),
+        dict(sorted(known.received_ms.items())),
+        dict(sorted(known.entitled_ms.items())),
+        dict(sorted(known.counted_ms.items())),
+        known.lease,
+        known.nodes,
     )
 
 
@@ -426,6 +449,8 @@ def _restore_run(state: State, run: _Run) -> None:
         run.via_conflict,
         run.steps_cut_by,
     )
+    if run.spec.rounds is not None:
+        return  # It is in no queue; the snapshot has what it received.
     if run.phase is Phase.PENDING:
         state.enqueue(record)
     elif run.phase is Phase.RUNNING and run.spec.malleable is not None:

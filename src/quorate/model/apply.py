@@ -13,6 +13,7 @@ from typing import Any, Final
 from quorate.model import events as e
 from quorate.model.apply_plans import PLANS, hold_money, leave_running
 from quorate.model.apply_requests import REQUESTS
+from quorate.model.apply_rounds import ROUNDS, round_began, round_ended
 from quorate.model.crossings import PERCENTS
 from quorate.model.island import all_slots
 from quorate.model.meters import Meter
@@ -273,6 +274,9 @@ def _run_submitted(state: State, event: e.RunSubmitted) -> None:
     )
     known = state.runs.setdefault(run.name, record)
     assert known is record, run.name
+    if run.rounds is not None:
+        state.join_rounds(record)
+        return
     state.pending[run.name] = seq
     state.queued[run.name] = seq
     if state.leases_indexed:
@@ -283,12 +287,18 @@ def _run_refused(state: State, event: e.RunRefused) -> None:
     record = state.runs.own(event.run)
     if record.refusal is None or record.refusal.code != event.refusal.code:
         record.refused_since_ms = event.at_ms
+    if record.spec.rounds is not None:
+        record.refusal = event.refusal
+        state.settle_grant(record.spec)
+        return
     state.dequeue(record)
     record.refusal = event.refusal
     state.enqueue(record)
 
 
-def _lease_started(state: State, event: e.LeaseStarted) -> None:
+def _lease_started(  # noqa: C901 - a replay comes here for every second event: no calls
+    state: State, event: e.LeaseStarted
+) -> None:
     name, start_ms = event.lease, event.start_ms
     run = state.runs.own(event.run)
     spec = run.spec
@@ -306,7 +316,9 @@ def _lease_started(state: State, event: e.LeaseStarted) -> None:
         state.spares[name] = None
     elif event.role is _CLAIM:
         state.count_claimed(event.slots, 1)
-    if run.phase is _PENDING:
+    if spec.rounds is not None:
+        round_began(state, run, event)
+    elif run.phase is _PENDING:
         if run.refusal is None:
             del state.pending[event.run], state.queued[event.run]
             state.discount_queued(spec)
@@ -405,6 +417,8 @@ def _lease_ended(state: State, event: e.LeaseEnded) -> None:
         del state.spares[name]
     elif fact.role is _CLAIM:
         state.count_claimed(fact.slots, -1)
+    if run.spec.rounds is not None:
+        round_ended(state, lease, end_ms)
     # The account's own name: the fact and the text in it are let go.
     payer = (account.envelope_id, fact.tier)
     charges = run.charges
@@ -433,8 +447,11 @@ def _run_requeued(state: State, event: e.RunRequeued) -> None:
 def _run_ended(state: State, event: e.RunEnded) -> None:
     run = state.runs.own(event.run)
     assert not run.leases, event
+    if run.spec.rounds is not None:
+        state.leave_rounds(run)
     if run.phase is _PENDING:
-        state.dequeue(run)
+        if run.spec.rounds is None:
+            state.dequeue(run)
     elif state.leases_indexed and not run.spec.sensitive:
         state.count_run(run.spec.owner, -1)
     run.phase = _PHASES[event.outcome]
@@ -476,4 +493,5 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     e.RunEnded: _run_ended,
     **PLANS,
     **REQUESTS,
+    **ROUNDS,
 }

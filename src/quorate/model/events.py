@@ -213,6 +213,40 @@ class Allowance(Part, frozen=True):
         return max(0, self.granted_ms - self.left_ms)
 
 
+class RoundShare(Part, frozen=True):
+    """What one run was to have of its pool, flavor by flavor in the order of the round's.
+
+    ``shares_ppm`` are parts of its time, ``rates`` what they were found with: millionths of a step
+    per second of the whole run. Bit n of ``measured`` says that rate n is not what was declared.
+    """
+
+    run: str
+    shares_ppm: tuple[int, ...]
+    rates: tuple[int, ...]
+    measured: int
+
+
+class RoundGrant(Part, frozen=True):
+    """GPUs of ``flavor`` for a run and, where the two share them, its ``partner``, for one round.
+
+    One that ``stays`` keeps the lease it has.
+    """
+
+    run: str
+    flavor: str
+    stays: bool = False
+    partner: str | None = None
+
+
+class StepCount(Part, frozen=True):
+    """``steps`` more of a run, done in ``ran_ms`` on ``flavor``; no flavor where it had several."""
+
+    run: str
+    flavor: str
+    steps: int
+    ran_ms: int
+
+
 class Fact(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
     """What every event carries: when it was recorded and who caused it."""
 
@@ -568,6 +602,33 @@ class TokenRevoked(Fact, frozen=True, tag="token-revoked/1"):
     note: str
 
 
+class RoundShared(Fact, frozen=True, tag="round-shared/1"):
+    """A round of a pool began: who was to have which part by ``policy``, and who has GPUs now.
+
+    ``gpus`` of each of ``flavors`` were there to share; ``prices`` are what one more of each was
+    worth to the policy, in millionths of its objective, none where it has no prices. ``note`` says
+    why nothing new was shared out, where the policy had no answer.
+    """
+
+    pool: str
+    number: int
+    policy: str
+    until_ms: int
+    flavors: tuple[str, ...]
+    gpus: tuple[int, ...]
+    shares: tuple[RoundShare, ...]
+    prices: tuple[int, ...]
+    grants: tuple[RoundGrant, ...]
+    note: str = ""
+
+
+class StepsCounted(Fact, frozen=True, tag="steps-counted/1"):
+    """What runs of a pool were seen to do since they were last looked at."""
+
+    pool: str
+    counts: tuple[StepCount, ...]
+
+
 Event = (
     LedgerOpened
     | LotteryCommitted
@@ -604,6 +665,8 @@ Event = (
     | RequestKept
     | TokenIssued
     | TokenRevoked
+    | RoundShared
+    | StepsCounted
 )
 
 

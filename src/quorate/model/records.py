@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 
 from quorate.model.amounts import HOUR_MS
@@ -19,6 +20,8 @@ from quorate.model.events import (
     LeaseStarted,
     ReservationMade,
     ReservationStatus,
+    RoundGrant,
+    RoundShared,
     RunStopping,
     Share,
     Slice,
@@ -407,3 +410,47 @@ class TokenRecord(Record):
     def copy(self) -> TokenRecord:
         """Return a record that may be changed alone."""
         return TokenRecord(self.issued, self.revoked_ms)
+
+
+class RoundRecord(Record):
+    """The round that a pool is in, and the grants of it that wait for room."""
+
+    shared: RoundShared
+    waiting: dict[str, RoundGrant]
+
+    def copy(self) -> RoundRecord:
+        """Return a record that may be changed alone."""
+        return RoundRecord(self.shared, self.waiting.copy())
+
+
+class RoundsRun(Record):
+    """A run of a pool that shares in rounds, from its submission to its end.
+
+    ``steps`` were counted so far, and ``rates`` measured, in millionths of a step per second, by
+    flavor. By flavor too: ``received_ms``, how long it had GPUs under leases that have ended;
+    ``entitled_ms``, how long it was to have them by its shares; ``counted_ms``, how much of its
+    time lies before the last count of steps. ``lease`` is the one that it shares as a partner, and
+    ``nodes`` are those that it was on last.
+    """
+
+    pool: str
+    steps: int = 0
+    rates: dict[str, int] = msgspec.field(default_factory=dict)
+    received_ms: dict[str, int] = msgspec.field(default_factory=dict)
+    entitled_ms: dict[str, int] = msgspec.field(default_factory=dict)
+    counted_ms: dict[str, int] = msgspec.field(default_factory=dict)
+    lease: str = ""
+    nodes: tuple[str, ...] = ()
+
+    def copy(self) -> RoundsRun:
+        """Return a record that may be changed alone."""
+        return RoundsRun(
+            self.pool,
+            self.steps,
+            self.rates.copy(),
+            self.received_ms.copy(),
+            self.entitled_ms.copy(),
+            self.counted_ms.copy(),
+            self.lease,
+            self.nodes,
+        )

@@ -40,6 +40,8 @@ class RefusalCode(Word):
     KEY_REUSED = "key-reused"
     NOT_RUNNING = "not-running"
     UNSUPPORTED = "unsupported"
+    NEXT_ROUND = "next-round"
+    SLO_INFEASIBLE = "slo-infeasible"
 
 
 class Shortage(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -139,6 +141,8 @@ def sentence(refusal: Refusal) -> str:  # noqa: C901, PLR0911, PLR0912 - one lin
             | RefusalCode.KEY_REUSED
             | RefusalCode.NOT_RUNNING
             | RefusalCode.UNSUPPORTED
+            | RefusalCode.NEXT_ROUND
+            | RefusalCode.SLO_INFEASIBLE
         ):
             return subject
         case _:

@@ -30,6 +30,8 @@ from quorate.model.records import (
     ReportRecord,
     RequestRecord,
     ReservationRecord,
+    RoundRecord,
+    RoundsRun,
     RunRecord,
     TokenRecord,
     UnwipedNode,
@@ -82,6 +84,7 @@ class State:
         "envelopes",
         "family_cache",
         "growable",
+        "in_rounds",
         "islands",
         "leases",
         "leases_indexed",
@@ -107,6 +110,7 @@ class State:
         "reports",
         "requests",
         "reservations",
+        "rounds",
         "runs",
         "seq",
         "spares",
@@ -158,6 +162,8 @@ class State:
         self.spares: Table[str, None] = Table()
         self.requests: Table[str, RequestRecord] = Table()
         self.tokens: Table[str, TokenRecord] = Table()
+        self.in_rounds: Table[str, RoundsRun] = Table()
+        self.rounds: Table[str, RoundRecord] = Table()
         self._owner_leases: Table[str, dict[str, None]] = Table()
         self._payer_leases: Table[EnvelopeId, dict[str, None]] = Table()
         self.leases_indexed = False
@@ -251,6 +257,10 @@ class State:
             self.list_lease(name, lease)
         for name in self.queued:
             self.count_queued(self.runs[name].spec)
+        for name in self.in_rounds:
+            record = self.runs[name]
+            if record.spec.follow is not None and record.phase is Phase.PENDING:
+                self._followers[name] = None
 
     @property
     def queued_counts(self) -> Table[tuple[str, str], int]:
@@ -400,6 +410,34 @@ class State:
             del self._queued_counts[whose]
         if run.follow is not None:
             del self._followers[run.name]
+
+    def join_rounds(self, record: RunRecord) -> None:
+        """Take a run in among those that share a pool in rounds: these are in no queue."""
+        spec = record.spec
+        self.in_rounds[spec.name] = RoundsRun(spec.pool)
+        if spec.follow is not None and self.leases_indexed:
+            self._followers[spec.name] = None
+
+    def begin_rounds(self, record: RunRecord) -> None:
+        """Note that a run has the first GPUs of a round: it runs from then on to its end."""
+        record.phase, record.refusal = Phase.RUNNING, None
+        if self.leases_indexed:
+            self._followers.pop(record.spec.name, None)
+            self.count_run(record.spec.owner, 1)
+
+    def leave_rounds(self, record: RunRecord) -> None:
+        """Forget a run that is over, and what was granted to it and is not given out yet."""
+        name = record.spec.name
+        del self.in_rounds[name]
+        if self.leases_indexed:
+            self._followers.pop(name, None)
+        self.settle_grant(record.spec)
+
+    def settle_grant(self, run: Run) -> None:
+        """Note that what was granted to ``run`` in this round does not wait for room any more."""
+        known = self.rounds.get(run.pool)
+        if known is not None and run.name in known.waiting:
+            del self.rounds.own(run.pool).waiting[run.name]
 
     # --- Leases ---
 
@@ -849,4 +887,6 @@ _TABLES = (
     "spares",
     "requests",
     "tokens",
+    "in_rounds",
+    "rounds",
 )

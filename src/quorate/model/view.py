@@ -26,6 +26,8 @@ from quorate.model.records import (
     ReportRecord,
     RequestRecord,
     ReservationRecord,
+    RoundRecord,
+    RoundsRun,
     RunRecord,
     TokenRecord,
     UnwipedNode,
@@ -379,6 +381,16 @@ class StateView(Protocol):
     @property
     def tokens(self) -> Mapping[str, TokenRecord]:
         """Access tokens by id, those that have expired or were revoked included."""
+        ...
+
+    @property
+    def in_rounds(self) -> Mapping[str, RoundsRun]:
+        """The runs that share a pool in rounds and are not over, in the order of submission."""
+        ...
+
+    @property
+    def rounds(self) -> Mapping[str, RoundRecord]:
+        """The round that each pool is in which shares in rounds, once it has begun one."""
         ...
 
     def domains(self, pool: str, flavor: str) -> DomainIndex:

@@ -51,6 +51,8 @@ class Tallies:
         for name in view.pending:
             self._put(name, _code(runs[name]), runs[name].submitted_ms)
         self.running = {lease.fact.run for lease in view.leases.values()}
+        for name in view.in_rounds:
+            self._look_at_run(name, runs[name])
         self.deadlines_ms = {
             name: lease.ending.deadline_ms
             for name, lease in view.leases.items()

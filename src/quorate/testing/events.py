@@ -393,12 +393,39 @@ def _requests() -> st.SearchStrategy[ev.Event]:
     )
 
 
+def _rounds() -> st.SearchStrategy[ev.Event]:
+    """Return a strategy for rounds of pools, and for steps that were counted."""
+    numbers = st.lists(amounts, max_size=3).map(tuple)
+    share = st.builds(ev.RoundShare, names, numbers, numbers, st.integers(0, 7))
+    grant = st.builds(ev.RoundGrant, names, names, st.booleans(), st.none() | names)
+    count = st.builds(ev.StepCount, names, texts, amounts, durations_ms)
+    return st.one_of(
+        st.builds(
+            ev.RoundShared,
+            times_ms,
+            texts,
+            pool=names,
+            number=st.integers(1, 1 << 20),
+            policy=names,
+            until_ms=times_ms,
+            flavors=name_lists,
+            gpus=st.lists(gpus, max_size=3).map(tuple),
+            shares=st.lists(share, max_size=2).map(tuple),
+            prices=st.lists(st.integers(-(1 << 40), 1 << 40), max_size=3).map(tuple),
+            grants=st.lists(grant, max_size=2).map(tuple),
+            note=texts,
+        ),
+        st.builds(ev.StepsCounted, times_ms, texts, names, st.lists(count, max_size=2).map(tuple)),
+    )
+
+
 def events() -> st.SearchStrategy[ev.Event]:
     """Return a strategy that draws from every type of event."""
     return st.one_of(
         _plans(),
         _conflicts(),
         _requests(),
+        _rounds(),
         st.builds(ev.LedgerOpened, times_ms, texts, ledger_id=names, public_key=texts),
         st.builds(ev.SystemApplied, times_ms, texts, systems()),
         st.builds(

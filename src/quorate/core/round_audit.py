@@ -1,0 +1,40 @@
+"""The invariants of rounds: who is in them, who waits for room, who shares a lease with whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from quorate.core.shape import Violation
+from quorate.model.records import TERMINAL
+from quorate.model.view import StateView
+
+
+def check_rounds(view: StateView) -> Iterator[Violation]:
+    """Yield runs that are not where they belong (I8), and partners that are not one owner's (I1).
+
+    Every run that declared work in rounds and is not over is in them, and nobody else. A grant
+    waits only for a run that is there.
+    """
+    there = {n for n, r in view.runs.items() if r.spec.rounds is not None}
+    there = {name for name in there if view.runs[name].phase not in TERMINAL}
+    if set(view.in_rounds) != there:
+        yield Violation("I8", "rounds", "are not of the runs that are in them")
+    for pool, round_ in view.rounds.items():
+        for name in round_.waiting:
+            known = view.in_rounds.get(name)
+            if known is None or known.pool != pool:
+                yield Violation("I11", name, f"is granted a round of {pool}, and is not there")
+    beside = {
+        lease.fact.partner: name
+        for name, lease in view.leases.items()
+        if lease.fact.partner is not None and lease.fact.partner in view.in_rounds
+    }
+    for partner, name in beside.items():
+        first = view.runs[view.leases[name].fact.run].spec
+        if view.runs[partner].spec.owner != first.owner:
+            yield Violation("I1", name, f"is shared with {partner}, which is another's")
+    for name, known in view.in_rounds.items():
+        if known.lease and view.runs[name].leases:
+            yield Violation("I1", name, "has a lease of its own and shares another")
+        if known.lease and (known.lease not in view.leases or name not in beside):
+            yield Violation("I8", name, f"shares {known.lease}, which is not open")

@@ -1,0 +1,163 @@
+"""Round placement: grants that wait for room are started as soon as there is some.
+
+What lost its GPUs at the end of a round needs time to checkpoint, so a grant may wait into its
+round. While anything in the pool is still on its way out nothing is final; after that a grant that
+cannot be paid or placed is refused for this round, and that is recorded.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from quorate.core.admit import Admitted, admit_round
+from quorate.core.bind import bind
+from quorate.core.promises import backfills, room_left
+from quorate.core.quota import HARD, waiting
+from quorate.core.scribe import Scribe
+from quorate.model.events import (
+    BackfillNoted,
+    LeaseStarted,
+    RoundGrant,
+    RunRefused,
+    StartReason,
+    lease_gpus,
+)
+from quorate.model.records import RunRecord
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.specs import Run
+from quorate.model.view import StateView
+
+
+def place_granted(scribe: Scribe) -> None:
+    """Start every grant that finds room and money now, pool by pool."""
+    if not scribe.shares_in_rounds:
+        return
+    for pool in sorted(scribe.view.rounds):
+        if scribe.view.rounds[pool].waiting:
+            _place_in(scribe, pool)
+
+
+def _place_in(scribe: Scribe, pool: str) -> None:
+    """Try what waits in one pool, in its order; one like another that found nothing is let be."""
+    free = {flavor: free_gpus(scribe.view, pool, flavor) for flavor in _flavors(scribe.view, pool)}
+    hopeless: set[tuple[str, str, int, object]] = set()
+    is_leaving = _is_leaving(scribe.view, pool)
+    refused: list[tuple[str, Refusal]] = []
+    for grant in tuple(scribe.view.rounds[pool].waiting.values()):
+        view = scribe.view
+        record = view.runs[grant.run]
+        run = record.spec
+        if record.leases or record.stopping is not None or view.in_rounds[run.name].lease:
+            continue  # What it had is still on its way out.
+        alike = (run.owner, grant.flavor, run.gpus, (run.funding, run.selector, run.group_gpus))
+        if alike in hopeless or (free[grant.flavor] < run.gpus and is_leaving):
+            continue
+        answer = _admitted(scribe, record, grant)
+        if isinstance(answer, Admitted):
+            _write(scribe, run, answer, grant, record.leases_ever)
+            free[grant.flavor] -= run.gpus
+        else:
+            hopeless.add(alike)
+            refused.append((run.name, answer))
+    for name, refusal in () if is_leaving else refused:
+        refuse(scribe, scribe.view.runs[name], refusal)
+
+
+def _admitted(scribe: Scribe, record: RunRecord, grant: RoundGrant) -> Admitted | Refusal:
+    """Return how a grant starts, without delaying a start that was promised, or why it cannot."""
+    view, run = scribe.view, record.spec
+    nodes = view.in_rounds[run.name].nodes
+    prefer = frozenset(view.nodes[n].spec.domain_key for n in nodes if n in view.nodes)
+
+    def tried(room: StateView) -> Admitted | Refusal:
+        return admit_round(
+            room,
+            run,
+            grant.flavor,
+            scribe.now_ms,
+            is_running=record.started_ms is not None,
+            has_executor=scribe.has_executor,
+            prefer=prefer,
+        )
+
+    answer = tried(view)
+    if isinstance(answer, Refusal) or not view.reservations:
+        return answer
+    # Those of other pools may have been promised the same money.
+    room = room_left(view, run, scribe.now_ms)
+    beside = answer if room is view else tried(room)
+    if isinstance(beside, Admitted) or beside.code in HARD:
+        return beside
+    return replace(beside, code=RefusalCode.RESERVED, subject="others that its payers promised it")
+
+
+def refuse(scribe: Scribe, record: RunRecord, refusal: Refusal) -> None:
+    """Write why a run does not have what this round granted it."""
+    if refusal.code in HARD:
+        refusal = waiting(scribe.view, record.spec, refusal)
+    scribe.write(
+        RunRefused(at_ms=scribe.now_ms, actor=scribe.actor, run=record.spec.name, refusal=refusal)
+    )
+
+
+def _write(
+    scribe: Scribe, run: Run, admitted: Admitted, grant: RoundGrant, leases_ever: int
+) -> None:
+    """Write the leases of a grant; a pair is one start, paid once by the first of the two."""
+    view, now_ms = scribe.view, scribe.now_ms
+    notes: tuple[BackfillNoted, ...] = ()
+    if view.reservations:
+        notes = tuple(backfills(view, run, admitted, now_ms, scribe.actor))
+    drafts = bind(admitted.plan, admitted.demands, admitted.legs)
+    for number, draft in enumerate(drafts, start=leases_ever):
+        scribe.write(
+            LeaseStarted(
+                at_ms=scribe.now_ms,
+                actor=scribe.actor,
+                lease=f"{run.name}/{number}",
+                run=run.name,
+                partner=grant.partner,
+                comp_path=draft.comp_path,
+                bundle=draft.bundle,
+                role=draft.role,
+                slots=draft.slots,
+                payer=draft.payer,
+                tier=draft.tier,
+                hold_gpu_ms=lease_gpus(draft.slots) * draft.hold_ms,
+                start_ms=scribe.now_ms,
+                reason=StartReason.START,
+            )
+        )
+    for note in notes:
+        scribe.write(note)
+
+
+def free_gpus(view: StateView, pool: str, flavor: str) -> int:
+    """Return how many GPUs of ``flavor`` in ``pool`` may be given out now."""
+    index = view.domains(pool, flavor)
+    return sum(free * domains.bit_count() for free, domains in index.at.items())
+
+
+def _flavors(view: StateView, pool: str) -> set[str]:
+    return {grant.flavor for grant in view.rounds[pool].waiting.values()}
+
+
+def _is_leaving(view: StateView, pool: str) -> bool:
+    """Return whether a lease of a run of ``pool`` was told to stop and has not gone."""
+    return any(
+        view.leases[name].ending is not None
+        for run, known in view.in_rounds.items()
+        if known.pool == pool
+        for name in view.runs[run].leases
+    )
+
+
+def is_sound(view: StateView, record: RunRecord, flavor: str) -> bool:
+    """Return whether what a run has is of ``flavor``, on ready nodes, and not on its way out."""
+    leases = [view.leases[name] for name in record.leases]
+    return bool(leases) and all(
+        lease.ending is None
+        and view.envelopes[lease.fact.payer].spec.flavor == flavor
+        and not any(node in view.node_status for node, _ in lease.fact.slots)
+        for lease in leases
+    )

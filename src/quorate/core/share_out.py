@@ -1,0 +1,248 @@
+"""Share out: a round of a pool begins. docs/adr/0024-rounds-pools.md.
+
+Who gets which flavor was chosen outside: what is decided here is whether that may be, who stays
+where it is, who has to go, and who pays. Whoever keeps what it has is paid for until the round's
+end without a new start; whoever loses it is told to stop, and has its grace; whoever is new starts
+when there is room. Quotas, money and room are looked at as for any other start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec.structs import replace
+
+from quorate.core.commands import ShareOut
+from quorate.core.handover import hand_over
+from quorate.core.holds import ROUND_SLACK_MS, extension_to_ms
+from quorate.core.outlook import Outlook
+from quorate.core.promises import payer_levels
+from quorate.core.round_place import is_sound, refuse
+from quorate.core.scribe import Scribe
+from quorate.core.stops import stop_run
+from quorate.model.apply_rounds import received_ms
+from quorate.model.events import (
+    EndReason,
+    HoldExtended,
+    RoundGrant,
+    RoundShared,
+    StepCount,
+    StepsCounted,
+)
+from quorate.model.records import RunRecord
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.specs import Discipline
+from quorate.model.view import StateView
+
+
+def rounds_due(view: StateView) -> Iterator[tuple[int, str]]:
+    """Yield (instant, pool) of the next round of each pool that has runs to share it."""
+    for pool in sorted({known.pool for known in view.in_rounds.values()}):
+        round_ = view.rounds.get(pool)
+        yield 0 if round_ is None else round_.shared.until_ms, pool
+
+
+def share_out(scribe: Scribe, command: ShareOut) -> Refusal | None:
+    """Write the next round of a pool, or return why it cannot begin."""
+    view = scribe.view
+    refusal = _untimely(view, command, scribe.now_ms) or _unfit(view, command)
+    if refusal is not None:
+        return refusal
+    counts = tuple(step_counts(view, command.pool, command.steps, scribe.now_ms))
+    if counts:
+        scribe.write(
+            StepsCounted(at_ms=scribe.now_ms, actor=scribe.actor, pool=command.pool, counts=counts)
+        )
+    grants = tuple(_granted(view, grant) for grant in command.grants)
+    pool = view.pools[command.pool]
+    scribe.write(
+        RoundShared(
+            at_ms=scribe.now_ms,
+            actor=scribe.actor,
+            pool=command.pool,
+            number=command.number,
+            policy=command.policy,
+            until_ms=scribe.now_ms + pool.round_ms,
+            flavors=command.flavors,
+            gpus=command.gpus,
+            shares=command.shares,
+            prices=command.prices,
+            grants=grants,
+            note=command.note,
+        )
+    )
+    _settle(scribe, command.pool, grants)
+    return None
+
+
+def _untimely(view: StateView, command: ShareOut, now_ms: int) -> Refusal | None:
+    """Return why a round of that number does not begin now."""
+    pool = view.pools.get(command.pool)
+    if pool is None:
+        return Refusal(
+            code=RefusalCode.UNKNOWN_NAME,
+            subject=f"no pool {command.pool!r}",
+            remedy="list them: quorate get pools",
+        )
+    if pool.discipline is not Discipline.ROUNDS:
+        return Refusal(
+            code=RefusalCode.CONFLICT,
+            subject=f"pool {command.pool!r} does not share in rounds",
+            remedy="set discipline: rounds on the pool",
+        )
+    known = view.rounds.get(command.pool)
+    number = 1 if known is None else known.shared.number + 1
+    if number != command.number or (known is not None and now_ms < known.shared.until_ms):
+        return Refusal(
+            code=RefusalCode.CONFLICT,
+            subject=f"round {command.number} of pool {command.pool!r} does not begin now: "
+            f"round {number} is next",
+            remedy="wait for it",
+        )
+    return None
+
+
+def _unfit(view: StateView, command: ShareOut) -> Refusal | None:
+    """Return which grant or share is for a run that has no part in this pool, or comes twice."""
+    seen: set[str] = set()
+    for grant in command.grants:
+        for name in (grant.run,) if grant.partner is None else (grant.run, grant.partner):
+            known = view.in_rounds.get(name)
+            what = None
+            if known is None or known.pool != command.pool:
+                what = "is not there, or over"
+            elif name in seen:
+                what = "is granted GPUs twice"
+            elif grant.flavor not in view.runs[name].spec.flavors:
+                what = f"does not ask for {grant.flavor}"
+            if what is not None:
+                return _wrong(f"run {name!r} {what}")
+            seen.add(name)
+        if grant.partner is not None and not _are_a_pair(view, grant.run, grant.partner):
+            return _wrong(f"runs {grant.run!r} and {grant.partner!r} cannot share GPUs")
+    for share in command.shares:
+        if share.run not in view.in_rounds or len(share.shares_ppm) != len(command.flavors):
+            return _wrong(f"the share of run {share.run!r} is not of this round")
+    return None
+
+
+def _are_a_pair(view: StateView, first: str, second: str) -> bool:
+    """Return whether two runs may have one lease: of one owner, and alike in what they take."""
+    one, other = view.runs[first].spec, view.runs[second].spec
+    return (
+        one.owner == other.owner
+        and one.gpus == other.gpus
+        and one.selector == other.selector
+        and one.funding == other.funding
+    )
+
+
+def _wrong(subject: str) -> Refusal:
+    return Refusal(code=RefusalCode.INVALID, subject=subject, remedy="share out what is there now")
+
+
+def step_counts(
+    view: StateView, pool: str, steps: Iterable[tuple[str, int]], now_ms: int
+) -> Iterator[StepCount]:
+    """Yield what each run has done since its steps were last counted, and on which flavor.
+
+    A run that had several since then did an unknown part on each. Steps that had to be done again
+    after a loss count once. One that has done none yet is looked at later, with the time it took.
+    """
+    for run, reported in steps:
+        known = view.in_rounds.get(run)
+        if known is None or known.pool != pool:
+            continue
+        had = received_ms(view, run, now_ms)
+        ran = {f: ms - known.counted_ms.get(f, 0) for f, ms in had.items()}
+        ran = {flavor: ms for flavor, ms in ran.items() if ms > 0}
+        more = max(0, reported - known.steps)
+        if more and len(ran) == 1:
+            ((flavor, ran_ms),) = ran.items()
+            yield StepCount(run, flavor, more, ran_ms)
+        elif more:
+            yield StepCount(run, "", more, 0)
+
+
+def _granted(view: StateView, grant: RoundGrant) -> RoundGrant:
+    """Return ``grant``, which stays where its run has just that already."""
+    record = view.runs[grant.run]
+    partners = {view.leases[name].fact.partner for name in record.leases}
+    stays = (
+        record.stopping is None
+        and partners == {grant.partner}
+        and is_sound(view, record, grant.flavor)
+    )
+    return replace(grant, stays=stays)
+
+
+def _settle(scribe: Scribe, pool: str, grants: tuple[RoundGrant, ...]) -> None:
+    """Let those who stay be paid for again, and tell the others to stop.
+
+    Money that whoever goes does not need is there for whoever stays, so the former come first.
+    """
+    view = scribe.view
+    staying = {grant.run for grant in grants if grant.stays}
+    here = [name for name, known in view.in_rounds.items() if known.pool == pool]
+    for name in here:
+        record = view.runs[name]
+        if record.leases and name not in staying:
+            stop_run(scribe, record, EndReason.ROUND_END, None)
+    until_ms = scribe.now_ms + view.pools[pool].round_ms
+    delaying = set(_delaying(scribe, [g.run for g in grants if g.stays], until_ms))
+    for name in here:
+        if name in staying and name not in delaying:
+            _stay(scribe, view.runs[name], until_ms)
+
+
+def _delaying(scribe: Scribe, staying: Sequence[str], until_ms: int) -> Iterator[str]:
+    """Stop and yield those that would use what their payers promised others for this while.
+
+    The least deserving first, and no more than stand in the way.
+    """
+    if not scribe.view.reservations:
+        return
+    for name in reversed(staying):
+        view = scribe.view
+        record = view.runs[name]
+        facts = [view.leases[lease] for lease in record.leases]
+        paid = [(lease.fact.payer, lease.fact.tier, lease.gpus) for lease in facts]
+        levels = payer_levels(Outlook.of(view, scribe.now_ms), paid)
+        if any(level.least(scribe.now_ms, until_ms + facts[0].grace_ms) < 0 for level, _ in levels):
+            stop_run(scribe, record, EndReason.ROUND_END, None)
+            yield name
+
+
+def _stay(scribe: Scribe, record: RunRecord, until_ms: int) -> None:
+    """Pay for what a run has until the end of the round: its payers, or the next in cover order."""
+    if _extend(scribe, record, until_ms):
+        return
+    if hand_over(scribe, record.spec.name, 0, at_ms=scribe.now_ms):
+        return
+    stop_run(scribe, scribe.view.runs[record.spec.name], EndReason.BUDGET_EXHAUSTED, None)
+    unpaid = Refusal(
+        code=RefusalCode.INSUFFICIENT_FUNDS,
+        subject=record.spec.owner,
+        wanted=record.spec.gpus,
+        short=record.spec.gpus,
+    )
+    refuse(scribe, record, unpaid)
+
+
+def _extend(scribe: Scribe, record: RunRecord, until_ms: int) -> bool:
+    """Write longer holds for every lease of a run; return whether all could be paid.
+
+    One payer may pay for several: what the first of them takes is not there for the next.
+    """
+    for name in record.leases:
+        view = scribe.view
+        lease = view.leases[name]
+        more_ms = extension_to_ms(view, lease, until_ms + ROUND_SLACK_MS + lease.grace_ms)
+        if more_ms < 0:
+            return False
+        if more_ms:
+            gpu_ms = more_ms * lease.gpus
+            scribe.write(
+                HoldExtended(at_ms=scribe.now_ms, actor=scribe.actor, lease=name, gpu_ms=gpu_ms)
+            )
+    return True

@@ -1,0 +1,155 @@
+"""What rounds do to the state: who was to have what, what was measured, what each run received."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from quorate.model.amounts import PPM, SECOND_MS
+from quorate.model.events import LeaseStarted, RoundShared, StepsCounted
+from quorate.model.records import Lease, Phase, RoundRecord, RunRecord
+from quorate.model.state import State
+from quorate.model.view import StateView
+
+MEASURED_MIN_MS: Final = SECOND_MS
+"""How long a run must have had GPUs before what it did tells anything about its rate."""
+
+OWED_ROUNDS_MAX: Final = 10
+"""How many rounds a run can be owed of a flavor."""
+AHEAD_ROUNDS_MAX: Final = 1
+"""How many rounds a run can be ahead of what it was to have of a flavor."""
+
+
+def round_began(state: State, run: RunRecord, fact: LeaseStarted) -> None:
+    """Note that ``run``, and the partner it may share them with, has GPUs of this round."""
+    if run.phase is Phase.PENDING:
+        state.begin_rounds(run)
+        if run.started_ms is None:
+            run.started_ms = fact.start_ms
+    run.refusal, run.since_ms = None, fact.start_ms
+    if run.backfills:
+        # What it had to be gone by was said of what it had before.
+        run.backfills = ()
+        state.backfilled.pop(fact.run, None)
+    nodes = tuple(node for node, _ in fact.slots)
+    if state.in_rounds[fact.run].nodes != nodes:
+        state.in_rounds.own(fact.run).nodes = nodes
+    state.settle_grant(run.spec)
+    if fact.partner is not None:
+        state.in_rounds.own(fact.partner).lease = fact.lease
+        round_began_beside(state, fact.partner, fact.start_ms)
+
+
+def round_began_beside(state: State, partner: str, start_ms: int) -> None:
+    """Note that ``partner`` works under the lease of another."""
+    run = state.runs.own(partner)
+    if run.phase is Phase.PENDING:
+        state.begin_rounds(run)
+        if run.started_ms is None:
+            run.started_ms = start_ms
+    run.refusal, run.since_ms = None, start_ms
+
+
+def round_ended(state: State, lease: Lease, end_ms: int) -> None:
+    """Count what the runs under a lease that has ended received by it.
+
+    Time to checkpoint after it was told to stop is none: nothing gets on then.
+    """
+    fact, worked_ms = lease.fact, _worked_ms(lease, end_ms)
+    flavor = state.envelopes[fact.payer].spec.flavor
+    for name in (fact.run,) if fact.partner is None else (fact.run, fact.partner):
+        if name not in state.in_rounds:
+            continue  # A partner that was over before.
+        known = state.in_rounds.own(name)
+        if name == fact.run or known.lease == fact.lease:
+            # Several leases of one run are its parts: they begin and end together, and count once.
+            if name == fact.run and _has_more(state, fact):
+                continue
+            received = known.received_ms.get(flavor, 0)
+            known.received_ms[flavor] = received + worked_ms
+        if known.lease == fact.lease:
+            known.lease = ""
+
+
+def _worked_ms(lease: Lease, until_ms: int) -> int:
+    """Return how long a lease has let its run get on, up to ``until_ms``."""
+    if lease.ending is not None:
+        until_ms = min(until_ms, lease.ending.at_ms)
+    return max(0, until_ms - lease.fact.start_ms)
+
+
+def _has_more(state: State, fact: LeaseStarted) -> bool:
+    """Return whether other leases of the same start are still open."""
+    return any(
+        name != fact.lease and state.leases[name].fact.start_ms == fact.start_ms
+        for name in state.runs[fact.run].leases
+    )
+
+
+def _round_shared(state: State, event: RoundShared) -> None:
+    before = state.rounds.get(event.pool)
+    if before is not None:
+        _entitle(state, before.shared, event.at_ms)
+    for grant in event.grants:
+        if grant.stays:
+            run = state.runs.own(grant.run)
+            run.since_ms = event.at_ms
+            for name in run.leases:
+                state.end_changed(state.leases[name])
+    waiting = {grant.run: grant for grant in event.grants if not grant.stays}
+    state.rounds[event.pool] = RoundRecord(event, waiting)
+
+
+def _entitle(state: State, round_: RoundShared, until_ms: int) -> None:
+    """Count what everybody was to have of a round that has ended.
+
+    What could not be given for long is not to be made up all at once, and what nobody else wanted
+    is no debt: what a run is owed, or ahead by, has its bounds.
+    """
+    lasted_ms = until_ms - round_.at_ms
+    round_ms = round_.until_ms - round_.at_ms
+    for share in round_.shares:
+        if share.run not in state.in_rounds:
+            continue
+        had = received_ms(state, share.run, until_ms)
+        known = state.in_rounds.own(share.run).entitled_ms
+        for flavor, ppm in zip(round_.flavors, share.shares_ppm, strict=True):
+            had_ms = had.get(flavor, 0)
+            due_ms = known.get(flavor, 0) + ppm * lasted_ms // PPM
+            least_ms = had_ms - AHEAD_ROUNDS_MAX * round_ms
+            known[flavor] = max(0, least_ms, min(due_ms, had_ms + OWED_ROUNDS_MAX * round_ms))
+
+
+def _steps_counted(state: State, event: StepsCounted) -> None:
+    for count in event.counts:
+        known = state.in_rounds.own(count.run)
+        known.steps += count.steps
+        if not count.flavor:
+            known.counted_ms = received_ms(state, count.run, event.at_ms)
+            continue
+        counted = known.counted_ms.get(count.flavor, 0)
+        known.counted_ms[count.flavor] = counted + count.ran_ms
+        if count.ran_ms >= MEASURED_MIN_MS:
+            rate = count.steps * PPM * SECOND_MS // count.ran_ms
+            before = known.rates.get(count.flavor)
+            # Half of it is what was measured before, as in Gavel, section 5.
+            known.rates[count.flavor] = rate if before is None else (before + rate) // 2
+
+
+def received_ms(state: StateView, run: str, now_ms: int) -> dict[str, int]:
+    """Return how long ``run`` had GPUs of each flavor up to ``now_ms``, open leases included."""
+    known = state.in_rounds[run]
+    found = dict(known.received_ms)
+    names = state.runs[run].leases or ((known.lease,) if known.lease else ())
+    for name in names:
+        lease = state.leases[name]
+        flavor = state.envelopes[lease.fact.payer].spec.flavor
+        found[flavor] = found.get(flavor, 0) + _worked_ms(lease, now_ms)
+        break  # Its other leases are parts of the same start.
+    return found
+
+
+ROUNDS: Final[dict[type, Callable[[State, Any], None]]] = {
+    RoundShared: _round_shared,
+    StepsCounted: _steps_counted,
+}
