@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import select
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock, Thread
@@ -20,6 +20,7 @@ from typing import Final
 
 from quorate.adapters.keepers import Keepers, run_folder
 from quorate.adapters.local_book import Book, nothing_wanted
+from quorate.adapters.local_steps import last_step
 from quorate.keeper.wanted import (
     ROOM_FIFO,
     Exited,
@@ -168,6 +169,11 @@ class LocalExecutor:
                 exits += exited
                 gone += [LeaseGone(lease) for lease in leases]
         return [*exits, *gone]
+
+    def steps(self, runs: Collection[str]) -> Mapping[str, int]:
+        """Return the last step that each of ``runs`` has reported to its keeper's folder."""
+        found = {run: last_step(run_folder(self._folder, run)) for run in runs}
+        return {run: step for run, step in found.items() if step is not None}
 
     def _news(self, run: str) -> tuple[list[RunExited], list[str]]:
         """Return whether a run has exited, and which of its leases have gone."""

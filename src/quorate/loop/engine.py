@@ -15,13 +15,14 @@ that declared them is durable: nobody can have known the link before who entered
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from quorate.core.commands import Change, Command, Decision, Draw
 from quorate.core.decide import decide
 from quorate.core.lottery import CHAIN_LENGTH
+from quorate.core.share_out import rounds_due
 from quorate.ledger.chain import GENESIS, Head, open_block, seal
 from quorate.ledger.fold import replay
 from quorate.ledger.snapshot import restore, take
@@ -36,12 +37,16 @@ from quorate.model.events import (
     RequestKept,
 )
 from quorate.model.records import RequestRecord
+from quorate.model.refusal import sentence
 from quorate.model.state import State
 from quorate.model.view import StateView
 from quorate.ports.clock import Clock
 from quorate.ports.errors import LedgerEmptyError, QuorateError, StaleHeadError
 from quorate.ports.executor import Executor
 from quorate.ports.store import EventStore
+
+if TYPE_CHECKING:
+    from quorate.loop.round_problem import PoolPolicy
 
 _LOG = logging.getLogger(__name__)
 
@@ -53,6 +58,8 @@ DRAWS_MAX: Final = 1_000
 """How many conflicts are settled after one commit; the rest wait for the next."""
 DRAW_ACTOR: Final = "lottery"
 """Who settles conflicts."""
+ROUND_ACTOR: Final = "rounds"
+"""Who begins the rounds of pools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +107,7 @@ class Engine:
         self._snapshot_seq = snapshot_seq
         self._is_sure = True
         self.snapshot_events = SNAPSHOT_EVENTS
+        self.policies: Mapping[str, PoolPolicy] | None = None
 
     @classmethod
     def open(
@@ -264,10 +272,36 @@ class Engine:
         return Receipt(Decision(events, (), changes, record.warnings), block.head, first_seq)
 
     def settle_due(self) -> None:
-        """Settle every conflict that is due, each in a block of its own.
+        """Settle every conflict that is due, each in a block of its own, and begin due rounds.
 
         What cannot be settled stays open, and is tried again after the next commit.
         """
+        self._draw_due()
+        if self.view.in_rounds:
+            self._share_out_due()
+
+    def _share_out_due(self) -> None:
+        """Begin the next round of every pool whose last one is over, each in a block of its own."""
+        now_ms = self.now_ms()
+        due = [pool for due_ms, pool in rounds_due(self.view) if due_ms <= now_ms]
+        if not due:
+            return
+        # Policies need numpy, which nobody is to wait for who has no such pool.
+        from quorate.loop.rounds import share_out  # noqa: PLC0415 - slow import
+
+        for pool in due:
+            runs = [name for name, known in self.view.in_rounds.items() if known.pool == pool]
+            steps = {} if self.executor is None else self.executor.steps(runs)
+            try:
+                command = share_out(self.view, pool, self.now_ms(), steps, self.policies)
+                (receipt,) = self.execute_block([command], actor=ROUND_ACTOR)
+            except QuorateError as error:
+                _LOG.warning("the next round of pool %s has not begun: %s", pool, error)
+                return
+            for refusal in receipt.decision.refusals:
+                _LOG.warning("round of pool %s: %s", pool, sentence(refusal))
+
+    def _draw_due(self) -> None:
         for _ in range(DRAWS_MAX):
             declared = self._next_due()
             if declared is None:

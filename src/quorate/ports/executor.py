@@ -12,7 +12,7 @@ end of a wipe is said until the node is given work again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -117,4 +117,8 @@ class Executor(Protocol):
 
     def reports(self) -> Sequence[Report]:
         """Return what has come to an end and is not in the ledger yet, oldest first."""
+        ...
+
+    def steps(self, runs: Collection[str]) -> Mapping[str, int]:
+        """Return the last step that each of ``runs`` has reported; none of those that never did."""
         ...

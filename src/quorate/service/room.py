@@ -6,7 +6,7 @@ begins anew then, under the leases it had.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
@@ -62,6 +62,11 @@ class SimulatedRoom:
         """Return what has come to an end and is not in the ledger yet, oldest first."""
         self._catch_up()
         return self._executor.reports()
+
+    def steps(self, runs: Collection[str]) -> Mapping[str, int]:
+        """Return the last step that each of ``runs`` has reported."""
+        self._catch_up()
+        return self._executor.steps(runs)
 
     def _catch_up(self) -> None:
         """Let everything happen that was to happen by now."""

@@ -7,10 +7,10 @@ again at any instant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from quorate.core.commands import Command
 from quorate.loop.driver import Driver
@@ -18,6 +18,9 @@ from quorate.loop.engine import SNAPSHOT_EVENTS, Asked, Engine, Receipt
 from quorate.model.view import StateView
 from quorate.ports.executor import Executor, Order, Report
 from quorate.ports.store import EventStore
+
+if TYPE_CHECKING:
+    from quorate.loop.round_problem import PoolPolicy
 
 Action = Callable[[], None]
 
@@ -132,6 +135,9 @@ class _Line:
     def reports(self) -> Sequence[Report]:
         return self.executor.reports()
 
+    def steps(self, runs: Collection[str]) -> Mapping[str, int]:
+        return self.executor.steps(runs)
+
 
 class Simulation:
     """An engine in simulated time. ``executor`` None lets nothing run: stops are one fact then."""
@@ -146,6 +152,7 @@ class Simulation:
         snapshot_events: int = SNAPSHOT_EVENTS,
     ) -> None:
         self.snapshot_events = snapshot_events
+        self.policies: Mapping[str, PoolPolicy] | None = None
         self.timeline = timeline
         self.store = store
         self.observers = observers
@@ -169,6 +176,12 @@ class Simulation:
     def engine(self) -> WatchedEngine | None:
         """The engine, or None while it is down."""
         return self._engine
+
+    def share_by(self, policies: Mapping[str, PoolPolicy] | None) -> None:
+        """Let pools share in rounds by ``policies`` from now on; None is all that there are."""
+        self.policies = policies
+        if self._engine is not None:
+            self._engine.policies = policies
 
     def send(self, command: Command, *, actor: str) -> Receipt | None:
         """Give ``command`` to the engine; None when it is down or went down before it answered.
@@ -208,6 +221,7 @@ class Simulation:
 
     def _adopt(self, engine: WatchedEngine) -> None:
         engine.observers, engine.snapshot_events = self.observers, self.snapshot_events
+        engine.policies = self.policies
 
     def run(self, until_ms: int) -> None:
         """Let everything happen up to ``until_ms``, the driver stepping whenever it is due."""

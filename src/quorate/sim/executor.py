@@ -9,11 +9,11 @@ given away slots still in use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
-from quorate.model.amounts import MINUTE_MS
+from quorate.model.amounts import MINUTE_MS, PPM
 from quorate.model.events import EndReason, LeaseStarted, Role
 from quorate.model.specs import Run
 from quorate.ports.executor import (
@@ -33,11 +33,15 @@ from quorate.sim.engine import Timeline
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """What a run really is: ``work_ms`` at its declared width, then it exits with ``code``."""
+    """What a run really is: ``work_ms`` at its declared width, then it exits with ``code``.
+
+    ``speeds_ppm`` are how fast it is on which flavor; on others it is as fast as that takes.
+    """
 
     work_ms: int
     checkpoint_every_ms: int
     code: int = 0
+    speeds_ppm: tuple[tuple[str, int], ...] = ()
 
 
 CODE_LOST: Final = 137
@@ -84,10 +88,11 @@ class _Work:
     plan: int = 0
     has_exited: bool = False
     code: int = 0
+    speed_ppm: int = PPM
 
     def accrue(self, now_ms: int) -> None:
         """Count what was done since the last time somebody looked."""
-        self.done_gpu_ms += self.width * (now_ms - self.since_ms)
+        self.done_gpu_ms += self.width * (now_ms - self.since_ms) * self.speed_ppm // PPM
         self.since_ms = now_ms
 
     def throw_back(self) -> int:
@@ -131,7 +136,9 @@ class SimExecutor:
         notice_ms: int,
         saves_at_stop: bool = True,
         wipe: Wipe = lambda: (WIPE_MS, True),
+        flavor_of: Callable[[str], str] = lambda _: "",
     ) -> None:
+        self._flavor_of = flavor_of
         self.wrongs: list[str] = []
         self.lost_gpu_ms = 0
         self._saves_at_stop = saves_at_stop
@@ -193,6 +200,18 @@ class SimExecutor:
                 found.append(RunExited(run, next(iter(work.leases)), work.code, "exited"))
         found += [LeaseGone(lease) for lease in self._gone]
         found += self._wiped.values()
+        return found
+
+    def steps(self, runs: Collection[str]) -> Mapping[str, int]:
+        """Return how many steps each of ``runs`` has done, as far as it says how many there are."""
+        found: dict[str, int] = {}
+        for name in runs:
+            work = self._work.get(name)
+            total = None if work is None or work.run.rounds is None else work.run.rounds.total_steps
+            if work is None or total is None:
+                continue
+            work.accrue(self._timeline.now_ms)
+            found[name] = total * work.done_gpu_ms // max(1, work.truth.work_ms * work.run.gpus)
         return found
 
     # --- The machine room ---
@@ -270,6 +289,9 @@ class SimExecutor:
         if work is None:
             work = self._work[fact.run] = _Work(order.run, self._truth_of(order.run))
             work.since_ms = self._timeline.now_ms
+        work.accrue(self._timeline.now_ms)
+        flavor = self._flavor_of(fact.slots[0][0])
+        work.speed_ppm = dict(work.truth.speeds_ppm).get(flavor, PPM)
         work.leases[fact.lease] = None
         self._touched[fact.run] = None
         if fact.role is not Role.SPARE and lost:
@@ -402,7 +424,8 @@ class SimExecutor:
         if width:
             left = max(0, work.truth.work_ms * work.run.gpus - work.done_gpu_ms)
             plan = work.plan
-            self._timeline.after(-(-left // width), lambda: self._finish(work, plan))
+            left_ms = -(-left * PPM // (width * work.speed_ppm))
+            self._timeline.after(left_ms, lambda: self._finish(work, plan))
 
     def _finish(self, work: _Work, plan: int) -> None:
         if work.plan == plan and work.leases and not work.has_exited:

@@ -5,7 +5,7 @@ Each part draws from its own stream of chance, so that changing one leaves the o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from typing import Final
@@ -14,7 +14,7 @@ from quorate.adapters.store_memory import MemoryStore
 from quorate.core.commands import Apply, Cancel, Submit
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.records import Phase
-from quorate.model.specs import Run
+from quorate.model.specs import Node, Run
 from quorate.sim.demand import START_MS, Size
 from quorate.sim.engine import Observer, Simulation, Timeline, VirtualClock
 from quorate.sim.executor import SimExecutor, Truth
@@ -22,6 +22,8 @@ from quorate.sim.faults import Courier, CrashingStore, FaultRates, Faults, stop_
 from quorate.sim.requests import draw_requests
 from quorate.sim.world import World, draw_world
 
+Draw = Callable[[Random, Size], World]
+"""A world, drawn from a stream of chance."""
 CALM_MS: Final = 24 * HOUR_MS
 """How long a trial goes on after the last fault: long enough for everything to be put right."""
 
@@ -32,26 +34,36 @@ _SNAPSHOT_EVENTS: Final = 150
 
 
 class Trial:
-    """Everything that happens for ``seed``. ``observers`` watch; see ``Observer``."""
+    """Everything that happens for ``seed``. ``observers`` watch; see ``Observer``.
+
+    ``draw`` is how its world is made.
+    """
 
     def __init__(
-        self, seed: int, *, size: Size | None = None, observers: Sequence[Observer] = ()
+        self,
+        seed: int,
+        *,
+        size: Size | None = None,
+        observers: Sequence[Observer] = (),
+        draw: Draw = draw_world,
     ) -> None:
         self.seed = seed
         size = Size() if size is None else size
-        self.world: World = draw_world(Random(f"{seed}/world"), size)
+        self.world: World = draw(Random(f"{seed}/world"), size)
         self.requests = draw_requests(Random(f"{seed}/requests"), size, self.world)
         rates = draw_rates(Random(f"{seed}/rates"))
         self.rates = FaultRates() if self.world.is_honest else rates
         self.timeline = Timeline(VirtualClock(START_MS))
         self.store = CrashingStore(MemoryStore())
         truths = {arrival.run.name: arrival.truth for arrival in self.world.arrivals}
+        flavors = {spec.name: spec.flavor for spec in self.world.specs if isinstance(spec, Node)}
         self.executor = SimExecutor(
             self.timeline,
             truth_of=partial(_truth_of, truths),
             stop_delay=stop_delays(self.rates, Random(f"{seed}/stops")),
             notice_ms=10 * MINUTE_MS,
             wipe=wipes(Random(f"{seed}/wipes"), is_honest=self.world.is_honest),
+            flavor_of=flavors.__getitem__,
         )
         self.simulation = Simulation(
             self.timeline,

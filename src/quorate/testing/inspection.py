@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from quorate.core.audit import audit
@@ -26,13 +27,16 @@ from quorate.ledger.chain import GENESIS, Head, open_blocks
 from quorate.ledger.fold import fold
 from quorate.ledger.snapshot import restore, take
 from quorate.loop.engine import Engine, Receipt
+from quorate.loop.round_problem import PoolPolicy
 from quorate.model.events import Event, LeaseEnded, LeaseStarted, RunRefused, tag_of
 from quorate.model.refusal import Refusal
 from quorate.model.view import StateView
 from quorate.sim.demand import Size
 from quorate.sim.engine import LOTTERY_LENGTH, LOTTERY_SECRET
 from quorate.sim.faults import RESCUE_AFTER_MS
-from quorate.sim.trial import Trial
+from quorate.sim.round_world import draw_round_world
+from quorate.sim.trial import Draw, Trial
+from quorate.sim.world import draw_world
 from quorate.testing.promise_books import PromiseBooks
 from quorate.testing.request_books import RequestBooks
 from quorate.testing.shrinking import Deed, unsettled
@@ -66,7 +70,17 @@ class Findings:
 
 def inspect(seed: int, size: Size | None = None) -> Findings:
     """Return the findings of the trial of ``seed``, however it ends."""
-    inspection = Inspection(seed, size)
+    return _found(Inspection(seed, size))
+
+
+def inspect_rounds(seed: int, size: Size | None, policies: Mapping[str, PoolPolicy]) -> Findings:
+    """Return the findings of a trial in which a pool shares in rounds, by one of ``policies``."""
+    inspection = Inspection(seed, size, partial(draw_round_world, policies=tuple(policies)))
+    inspection.trial.simulation.share_by(policies)
+    return _found(inspection)
+
+
+def _found(inspection: Inspection) -> Findings:
     try:
         inspection.run()
     except Exception:  # noqa: BLE001 - whatever a seed dies of, it must be named with the seed
@@ -78,9 +92,9 @@ def inspect(seed: int, size: Size | None = None) -> Findings:
 class Inspection:
     """Watches the trial of ``seed``; an assertion fails at the first thing that is wrong."""
 
-    def __init__(self, seed: int, size: Size | None = None) -> None:
+    def __init__(self, seed: int, size: Size | None = None, draw: Draw = draw_world) -> None:
         self.findings = Findings(seed)
-        self.trial = Trial(seed, size=size, observers=[self])
+        self.trial = Trial(seed, size=size, observers=[self], draw=draw)
         self._commits = 0
         self._answered: dict[int, Head] = {}
         self._books = PromiseBooks(LOTTERY_SECRET, LOTTERY_LENGTH)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pytest
 
@@ -41,6 +41,11 @@ class Slow:
     def reports(self) -> Sequence[Report]:
         """Return nothing."""
         return ()
+
+    def steps(self, runs: Collection[str]) -> Mapping[str, int]:
+        """Return nothing."""
+        del runs
+        return {}
 
 
 class Pool16:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -48,6 +48,10 @@ class NoteBook:
 
     def reports(self) -> Sequence[Report]:
         return self.to_report
+
+    def steps(self, runs: Collection[str]) -> Mapping[str, int]:
+        del runs
+        return {}
 
 
 class FailingStore(MemoryStore):

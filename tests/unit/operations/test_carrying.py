@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
@@ -33,6 +33,11 @@ class Deaf:
     def reports(self) -> Sequence[Report]:
         """Return nothing."""
         return ()
+
+    def steps(self, runs: Collection[str]) -> Mapping[str, int]:
+        """Return nothing."""
+        del runs
+        return {}
 
 
 def _desk(executor: Deaf | None) -> Desk:

@@ -1,0 +1,45 @@
+"""The steps that runs on this machine report: the last one that the first rank has written."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Final
+
+from quorate.runtime import STEPS
+
+_TAIL_BYTES: Final = 8_192
+"""How much of the end of a record is read; a line is far shorter."""
+
+
+def last_step(folder: Path) -> int | None:
+    """Return the last step that the run of ``folder`` has reported; None where it never did.
+
+    A line that is being written, or that somebody else wrote, is passed over.
+    """
+    for name in ("rank-0.jsonl", "rank-0.old.jsonl"):
+        for line in reversed(_tail(folder / STEPS / name)):
+            step = _step(line)
+            if step is not None:
+                return step
+    return None
+
+
+def _tail(path: Path) -> list[bytes]:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL_BYTES))
+            return file.read().splitlines()
+    except OSError:
+        return []  # It has reported nothing, or what it did is gone: both are no step.
+
+
+def _step(line: bytes) -> int | None:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    step = found.get("step") if isinstance(found, dict) else None
+    return step if isinstance(step, int) and not isinstance(step, bool) and step >= 0 else None

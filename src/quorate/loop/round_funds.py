@@ -1,0 +1,66 @@
+"""Funds: how many GPUs of a flavor the money of a run's owner can carry through a round.
+
+What is chosen for a round should be what can be paid, or GPUs stand idle until the next. This is an
+estimate that looks at each payer by itself; whether a grant is really paid is decided where every
+start is. docs/adr/0024-rounds-pools.md.
+"""
+
+from __future__ import annotations
+
+from quorate.core.admit import cover_request
+from quorate.core.cover import payer_phases
+from quorate.core.holds import ROUND_SLACK_MS
+from quorate.model.selector import matches
+from quorate.model.specs import EnvelopeId, Funding, Run
+from quorate.model.view import StateView
+
+
+class Funds:
+    """What payers can carry in one pool at one instant; each question is worked out once."""
+
+    def __init__(self, view: StateView, pool: str, now_ms: int) -> None:
+        self._view = view
+        self._pool = pool
+        self._now_ms = now_ms
+        self._known: dict[tuple[str, str, Funding, int], int] = {}
+        self._here: dict[EnvelopeId, int] = {}
+        for name, known in view.in_rounds.items():
+            for lease in view.runs[name].leases if known.pool == pool else ():
+                held = view.leases[lease]
+                if held.ending is None:
+                    payer = held.fact.payer
+                    self._here[payer] = self._here.get(payer, 0) + held.gpus
+
+    def pays(self, run: Run, flavor: str) -> bool:
+        """Return whether ``run`` could be paid for if it alone had GPUs of ``flavor`` here."""
+        return self.gpus(run, flavor) >= run.gpus
+
+    def gpus(self, run: Run, flavor: str) -> int:
+        """Return how many GPUs of ``flavor`` those who pay for ``run`` could carry in all."""
+        key = (run.owner, flavor, run.funding, run.checkpoint_ms)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._carried(run, flavor)
+        return found
+
+    def _carried(self, run: Run, flavor: str) -> int:
+        view, now_ms = self._view, self._now_ms
+        request = cover_request(view, run, flavor, now_ms, has_executor=True)
+        places = [view.island(key).labels for key in view.domains(self._pool, flavor).keys]
+        round_ms = view.pools[self._pool].round_ms + ROUND_SLACK_MS
+        total = 0
+        for payer, _ in payer_phases(view, request)[-1]:
+            account = view.envelopes[payer]
+            spec = account.spec
+            is_open = spec.start_ms <= now_ms or spec.allow_admission
+            if account.retired or not is_open or spec.end_ms <= request.outlast_ms:
+                continue
+            asked = {k: v for k, v in spec.selector if any(k in labels for labels in places)}
+            if not any(matches(tuple(asked.items()), labels) for labels in places):
+                continue
+            here = self._here.get(payer, 0)
+            width = spec.concurrency - account.gpus_active - account.gpus_reserved + here
+            lasts_ms = min(round_ms, spec.end_ms - now_ms)
+            left = spec.gpu_ms_granted - account.committed_gpu_ms
+            total += max(0, min(width, here + left // lasts_ms))
+        return total

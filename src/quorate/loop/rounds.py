@@ -1,0 +1,129 @@
+"""Rounds: what the policy of a pool says at the end of one, and who gets which flavor next.
+
+This is the only place where pools meet policies. What is known of the pool becomes a ``Problem``,
+the policy answers with shares, the mechanism of rounds chooses by them, and what is chosen becomes
+a command of whole numbers. ``decide`` then sees to quotas, money and room, as for any other start.
+
+Importing this imports numpy, so whoever has no pool of rounds does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from quorate.core.commands import ShareOut
+from quorate.core.share_out import step_counts
+from quorate.loop.round_choice import choose_rows
+from quorate.loop.round_floor import Floor, Member, floor_of
+from quorate.loop.round_funds import Funds
+from quorate.loop.round_problem import MICRO, PoolPolicy, problem_of
+from quorate.model.apply import apply
+from quorate.model.events import RoundGrant, RoundShare, StepsCounted
+from quorate.model.view import StateView
+from quorate.policy.allocation import ALONE, Allocation, Unsolved
+from quorate.policy.table import POLICIES
+
+
+def share_out(
+    view: StateView,
+    pool: str,
+    now_ms: int,
+    steps: Mapping[str, int],
+    policies: Mapping[str, PoolPolicy] | None = None,
+) -> ShareOut:
+    """Return the command that begins the next round of ``pool``, by one of ``policies``.
+
+    Those are all that there are, unless told otherwise. Where the policy has no answer, whoever has
+    GPUs keeps them, and the round says why.
+    """
+    view = _after_counting(view, pool, now_ms, steps)
+    funds = Funds(view, pool, now_ms)
+    floor = floor_of(view, pool, funds, now_ms)
+    policy = (POLICIES if policies is None else policies).get(floor.pool.policy or "")
+    if policy is None:
+        return _as_before(view, floor, steps, f"there is no policy {floor.pool.policy!r}")
+    members = [m for m in floor.members if any(m.rates)]
+    if not members or not floor.flavors:
+        return _as_before(view, floor, steps, "nobody can run, or nobody pays for it")
+    problem = problem_of(view, floor, members, policy, now_ms)
+    answer = policy.solve(problem)
+    if isinstance(answer, Unsolved):
+        return _as_before(view, floor, steps, f"{answer.subject}: {answer.message}")
+    grants = choose_rows(floor, members, answer, funds)
+    return ShareOut(
+        pool=pool,
+        number=floor.number,
+        policy=policy.name,
+        flavors=floor.flavors,
+        gpus=floor.gpus,
+        shares=_shares(floor, members, answer),
+        prices=() if answer.prices is None else tuple(_micro(p) for p in answer.prices),
+        grants=grants,
+        steps=_reported(floor, steps),
+    )
+
+
+def _after_counting(view: StateView, pool: str, now_ms: int, steps: Mapping[str, int]) -> StateView:
+    """Return the view as the command will find it once it has counted ``steps``."""
+    counts = tuple(step_counts(view, pool, steps.items(), now_ms))
+    if not counts:
+        return view
+    counted = view.overlay()
+    apply(counted, StepsCounted(at_ms=now_ms, actor="", pool=pool, counts=counts))
+    return counted
+
+
+def _shares(floor: Floor, members: Sequence[Member], answer: Allocation) -> tuple[RoundShare, ...]:
+    """Return what everybody was to have, pairs included, in whole millionths."""
+    total = np.array(answer.shares[: len(members)])
+    for row in range(len(members), len(answer.shares)):
+        total[int(answer.first[row])] += answer.shares[row]
+        if answer.second[row] != ALONE:
+            total[int(answer.second[row])] += answer.shares[row]
+    found = {
+        member.record.spec.name: tuple(_micro(part) for part in total[row])
+        for row, member in enumerate(members)
+    }
+    nothing = (0,) * len(floor.flavors)
+    return tuple(
+        RoundShare(name, found.get(name, nothing), member.rates, member.measured)
+        for member in floor.members
+        if (name := member.record.spec.name)
+    )
+
+
+def _micro(amount: float) -> int:
+    """Return ``amount`` in whole millionths: the one place where a policy's figures are rounded."""
+    return round(float(amount) * MICRO)
+
+
+def _reported(floor: Floor, steps: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    names = (member.record.spec.name for member in floor.members)
+    return tuple((name, steps[name]) for name in names if name in steps)
+
+
+def _as_before(view: StateView, floor: Floor, steps: Mapping[str, int], note: str) -> ShareOut:
+    """Return a round in which everybody keeps what it has."""
+    grants = []
+    for member in floor.members:
+        leases = [view.leases[name] for name in member.record.leases]
+        if leases and all(lease.ending is None for lease in leases):
+            fact = leases[0].fact
+            flavor = view.envelopes[fact.payer].spec.flavor
+            grants.append(RoundGrant(member.record.spec.name, flavor, partner=fact.partner))
+    nothing = (0,) * len(floor.flavors)
+    return ShareOut(
+        pool=floor.pool.name,
+        number=floor.number,
+        policy=floor.pool.policy or "",
+        flavors=floor.flavors,
+        gpus=floor.gpus,
+        shares=tuple(
+            RoundShare(m.record.spec.name, nothing, m.rates, m.measured) for m in floor.members
+        ),
+        grants=tuple(grants),
+        steps=_reported(floor, steps),
+        note=note,
+    )

@@ -1,0 +1,98 @@
+"""Random worlds with a pool that shares in rounds, beside one that binds.
+
+They are the other random worlds with one pool turned: half of the runs come to share it, with rates
+that may be true or not, and everything else goes on as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
+from msgspec.structs import replace as changed
+
+from quorate.core.commands import Applied
+from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM, SECOND_MS
+from quorate.model.selector import DOMAIN
+from quorate.model.specs import Discipline, Node, Placement, Pool, RoundsWork, Run
+from quorate.sim.demand import Arrival, Size, one_in
+from quorate.sim.executor import Truth
+from quorate.sim.world import World, draw_world
+
+POOL: Final = "side"
+"""The pool that shares in rounds; in other worlds it binds."""
+_SPEEDS_PPM: Final = {"H100": PPM, "A100": PPM // 2}
+
+
+def draw_round_world(chance: Random, size: Size, policies: Sequence[str]) -> World:
+    """Return a world drawn from ``chance`` in which a pool shares in rounds, by one of those."""
+    base = draw_world(chance, size)
+    pool = Pool(
+        name=POOL,
+        selector=((DOMAIN, "B"),),
+        discipline=Discipline.ROUNDS,
+        policy=chance.choice(policies),
+        round_ms=chance.choice((2 * MINUTE_MS, 6 * MINUTE_MS, 20 * MINUTE_MS)),
+        placement=chance.choice(tuple(Placement)),
+        grace_max_ms=chance.choice((MINUTE_MS, 5 * MINUTE_MS)),
+    )
+    kept = [spec for spec in base.specs if not isinstance(spec, Pool) or spec.name != POOL]
+    at = next(n for n, spec in enumerate(kept) if isinstance(spec, Pool)) + 1
+    specs: tuple[Applied, ...] = (*kept[:at], pool, *kept[at:], *_nodes(chance))
+    arrivals = tuple(
+        _sharing(chance, arrival) if arrival.run.pool == POOL or one_in(chance, 2) else arrival
+        for arrival in base.arrivals
+    )
+    # What shares in rounds takes as long as it takes, so no world of these is honest.
+    return World(specs, arrivals, base.wishes, base.until_ms)
+
+
+def _nodes(chance: Random) -> tuple[Node, ...]:
+    """Return nodes of two flavors for the pool, beside those that it may have already."""
+    return tuple(
+        Node(
+            name=f"shared-{flavor.lower()}-{number}",
+            flavor=flavor,
+            gpus=chance.choice((2, 4)),
+            region="r",
+            cluster="c",
+            domain="B",
+        )
+        for flavor in _SPEEDS_PPM
+        for number in range(chance.randrange(1, 4))
+    )
+
+
+def _sharing(chance: Random, arrival: Arrival) -> Arrival:
+    """Return ``arrival`` as one that comes to share the pool; one in ten cannot be taken there."""
+    run, truth = arrival.run, arrival.truth
+    speed = chance.choice((2, 10, 40))
+    said = {flavor: speed * ppm / PPM for flavor, ppm in _SPEEDS_PPM.items()}
+    if one_in(chance, 3):
+        said[chance.choice(tuple(said))] *= chance.choice((0.1, 10.0))
+    steps = max(1, speed * truth.work_ms // SECOND_MS)
+    work = RoundsWork(
+        throughputs=tuple(said.items()),
+        total_steps=steps,
+        weight=chance.choice((1.0, 1.0, 2.0, 0.5)),
+        slo_ms=24 * HOUR_MS if one_in(chance, 8) else None,
+    )
+    if one_in(chance, 6):
+        work = RoundsWork(job_type="resnet", total_steps=steps)
+    taken = changed(run, pool=POOL, rounds=work, flavors=tuple(_SPEEDS_PPM), sensitive=False)
+    if not one_in(chance, 10):
+        taken = changed(taken, malleable=None, spares_per_group=0, gpus=_width(chance, run))
+    speeds = tuple(_SPEEDS_PPM.items())
+    real = Truth(
+        work_ms=truth.work_ms,
+        checkpoint_every_ms=truth.checkpoint_every_ms,
+        code=truth.code,
+        speeds_ppm=speeds,
+    )
+    return Arrival(arrival.at_ms, taken, real, arrival.patience_ms)
+
+
+def _width(chance: Random, run: Run) -> int:
+    """Return how many GPUs it takes: rarely more than a node has."""
+    return run.gpus if one_in(chance, 8) else chance.choice((1, 1, 1, 2, 2, 4))

@@ -1,0 +1,50 @@
+"""Whole-system simulation with a pool that shares in rounds, beside one that binds.
+
+Nodes are lost, the program ends inside commits, stops hang, budgets are tightened, clocks jump; the
+engine, the ledger and every invariant are those of production. The seeds are always the same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Final
+
+import pytest
+
+from quorate.model.refusal import RefusalCode
+from quorate.policy.table import POLICIES as PUBLISHED
+from quorate.sim.demand import Size
+from quorate.testing.inspection import Happened, inspect_rounds
+from tests.oracles.rounds import POLICIES
+
+_SIZE: Final = Size(hours=8, runs=40, wishes=30)
+_SEEDS: Final = range(4) if os.environ.get("HYPOTHESIS_PROFILE") == "quick" else range(14)
+_EXPECTED: Final = {
+    Happened("event", "round-shared/1"),
+    Happened("event", "steps-counted/1"),
+    Happened("event", "hold-extended/1"),
+    Happened("start", "Start"),
+    Happened("end", "RoundEnd"),
+    Happened("end", "Fail"),
+    Happened("end", "Cancelled"),
+    Happened("refusal", RefusalCode.INVALID.value),
+}
+
+
+@pytest.mark.slow
+def test_a_pool_that_shares_in_rounds_stays_right_when_everything_goes_wrong() -> None:
+    happened: Counter[Happened] = Counter()
+    for seed in _SEEDS:
+        found = inspect_rounds(seed, _SIZE, POLICIES)
+        assert not found.failure, (seed, found.failure)
+        happened.update(found.happened)
+    assert happened.keys() >= _EXPECTED, _EXPECTED - happened.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(n for n in PUBLISHED if "packed" not in n))
+def test_every_policy_drives_a_pool(name: str) -> None:
+    found = inspect_rounds(3, Size(hours=3, runs=15, wishes=8), {name: PUBLISHED[name]})
+    assert not found.failure, found.failure
+    assert found.happened[Happened("event", "round-shared/1")] > 0

@@ -1,0 +1,312 @@
+"""A pool that shares in rounds, through the whole system: engine, ledger, executor."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from quorate.core.commands import Apply, Cancel, Complete, Drain, MarkNode, ShareOut, Submit
+from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
+from quorate.model.events import (
+    EndReason,
+    HoldExtended,
+    LeaseEnded,
+    LeaseStarted,
+    NodeStatus,
+    RoundGrant,
+    RoundShared,
+)
+from quorate.model.records import Phase
+from quorate.model.refusal import RefusalCode
+from quorate.model.specs import Discipline, Follow, Malleable, OnQuota, Pool
+from quorate.sim.executor import Truth
+from tests.oracles.rounds import (
+    POOL,
+    ROUND_MS,
+    Room,
+    money,
+    nodes,
+    pool,
+    run,
+    team,
+    work,
+    world,
+)
+
+
+def _room(*owners: str, per_flavor: int = 2, gpus: int = 4) -> Room:
+    teams = [team(name) for name in owners or ("ant", "bee")]
+    return Room(world(*teams, per_flavor=per_flavor, gpus=gpus))
+
+
+def test_the_first_run_of_an_empty_pool_starts_at_once_and_stays_where_it_is() -> None:
+    room = _room()
+    room.did(Submit(run("one", "ant", flavors=("a100",), rounds=work({"a100": 10.0}))))
+    lease = next(iter(room.view.leases))
+    assert room.view.runs["one"].phase is Phase.RUNNING
+    room.rounds(5)
+    assert list(room.view.leases) == [lease]
+    events = room.events()
+    assert sum(isinstance(event, LeaseStarted) for event in events) == 1
+    assert sum(isinstance(event, HoldExtended) for event in events) == 5
+    rounds = [event for event in events if isinstance(event, RoundShared)]
+    assert [event.number for event in rounds] == [1, 2, 3, 4, 5, 6]
+    assert [event.grants[0].stays for event in rounds] == [False] + [True] * 5
+    room.look_back()
+
+
+def test_more_runs_than_gpus_take_turns_and_each_counts_as_running() -> None:
+    room = _room(per_flavor=1, gpus=1)
+    room.submit_together(*(run(f"r{n}", "ant" if n % 2 else "bee") for n in range(6)))
+    room.rounds(10)
+    assert {r.phase for r in room.view.runs.values()} == {Phase.RUNNING}
+    assert len(room.view.leases) == 3
+    received = [room.had_ms(f"r{n}") for n in range(6)]
+    assert max(received) - min(received) <= 2 * ROUND_MS
+    ends = {event.reason for event in room.events() if isinstance(event, LeaseEnded)}
+    assert ends == {EndReason.ROUND_END}
+    room.look_back()
+
+
+def test_a_grant_waits_until_what_had_its_slots_has_gone() -> None:
+    room = _room(per_flavor=1, gpus=1)
+    one = work({"a100": 10.0})
+    runs = (run(n, "ant", flavors=("a100",), rounds=one) for n in ("first", "second"))
+    room.submit_together(*runs)
+    assert (room.flavor("first"), room.flavor("second")) == ("a100", None)
+    room.pass_ms(ROUND_MS)
+    round_ = room.view.rounds[POOL]
+    assert list(round_.waiting) == ["second"]
+    assert room.view.leases["first/0"].ending is not None
+    room.pass_ms(20_000)
+    assert (room.flavor("first"), room.flavor("second")) == (None, "a100")
+    room.look_back()
+
+
+def test_what_was_measured_takes_the_place_of_what_was_declared() -> None:
+    room = _room(per_flavor=1, gpus=1)
+    speeds = (("a100", PPM), ("v100", PPM // 2), ("k80", PPM // 10))
+    room.truth = Truth(work_ms=HOUR_MS, checkpoint_every_ms=MINUTE_MS, speeds_ppm=speeds)
+    boast = work({"a100": 500.0, "k80": 400.0, "v100": 300.0}, steps=36_000)
+    room.submit_together(*(run(f"r{n}", "ant", rounds=boast) for n in range(3)))
+    room.rounds(9)
+    last = room.view.rounds[POOL].shared
+    for share in last.shares:
+        for place, flavor in enumerate(last.flavors):
+            if share.measured >> place & 1:
+                true = 10 * dict(speeds)[flavor]
+                assert abs(share.rates[place] - true) <= true // 20, (flavor, share)
+    assert any(share.measured == 7 for share in last.shares)
+    first, second, *_ = (event for event in room.events() if isinstance(event, RoundShared))
+    assert {share.measured for share in first.shares} == {0}
+    # What one round has shown counts from the very next one on.
+    assert {share.measured for share in second.shares} == {1, 2, 4}
+    room.look_back()
+
+
+def test_a_lost_node_ends_the_lease_and_the_next_round_finds_another() -> None:
+    room = _room(per_flavor=2)
+    room.did(Submit(run("one", "ant")))
+    (node, _), *_ = room.view.leases["one/0"].fact.slots
+    room.executor.lose_node(node)
+    room.did(MarkNode(node, NodeStatus.FAILED))
+    assert not room.view.leases
+    assert room.view.runs["one"].phase is Phase.RUNNING
+    room.rounds()
+    assert node not in {place for place, _ in room.view.leases["one/1"].fact.slots}
+    room.look_back()
+
+
+def test_a_drain_moves_it_and_a_cordon_lets_it_end_its_round() -> None:
+    room = _room(per_flavor=2)
+    room.did(Submit(run("one", "ant")))
+    (node, _), *_ = room.view.leases["one/0"].fact.slots
+    room.did(MarkNode(node, NodeStatus.CORDONED))
+    room.pass_ms(ROUND_MS - 1)
+    assert room.view.leases["one/0"].ending is None
+    room.pass_ms(MINUTE_MS)
+    (other, _), *_ = room.view.leases["one/1"].fact.slots
+    assert other != node
+    room.did(Drain(other))
+    room.rounds(1)
+    room.pass_ms(MINUTE_MS)
+    (lease,) = room.view.leases.values()
+    assert {place for place, _ in lease.fact.slots}.isdisjoint({node, other})
+    room.look_back()
+
+
+@pytest.mark.parametrize("has_gpus", [True, False])
+def test_cancelled_or_completed_with_gpus_or_without_it_holds_nothing(has_gpus: bool) -> None:  # noqa: FBT001 - two cases
+    room = _room(per_flavor=1, gpus=1)
+    room.submit_together(*(run(f"r{n}", "ant") for n in range(6)))
+    room.rounds(6)
+    room.pass_ms(MINUTE_MS)
+    with_gpus = [n for n in room.view.in_rounds if bool(room.view.runs[n].leases) is has_gpus]
+    room.did(Cancel(with_gpus[0]), Complete(with_gpus[1]))
+    room.pass_ms(MINUTE_MS)
+    assert room.view.runs[with_gpus[0]].phase is Phase.CANCELLED
+    assert room.view.runs[with_gpus[1]].phase is Phase.COMPLETED
+    assert not {lease.fact.run for lease in room.view.leases.values()} & set(with_gpus[:2])
+    room.look_back()
+
+
+def test_its_turns_outlive_the_program() -> None:
+    room = _room(per_flavor=1, gpus=1)
+    room.submit_together(*(run(f"r{n}", "ant") for n in range(6)))
+    for _ in range(8):
+        room.rounds()
+        room.simulation.crash()
+        room.pass_ms_down(90_000)
+    received = [room.had_ms(f"r{n}") for n in range(6)]
+    assert max(received) - min(received) <= 3 * ROUND_MS
+    room.look_back()
+
+
+def test_rounds_stand_still_while_the_program_is_down_and_what_runs_is_paid_for() -> None:
+    room = _room()
+    room.did(Submit(run("one", "ant")))
+    room.simulation.crash()
+    room.pass_ms_down(2 * HOUR_MS)
+    assert list(room.view.runs["one"].leases) == ["one/0"]
+    lease = room.view.leases["one/0"]
+    assert lease.hold_ends_ms > room.timeline.now_ms
+    room.look_back()
+
+
+def test_an_owner_without_money_is_passed_over_and_told_so() -> None:
+    owners = (team("ant"), team("bee"))
+    poor = replace(money("bee", hours=0), name="b-bee")
+    room = Room((pool(), *nodes(1, 1), *owners, money("ant"), poor))
+    room.submit_together(run("rich", "ant"), run("poor", "bee"))
+    room.rounds(2)
+    assert room.flavor("poor") is None
+    assert room.view.runs["poor"].phase is Phase.PENDING
+    assert room.had_ms("rich") >= 2 * ROUND_MS - MINUTE_MS
+    room.look_back()
+
+
+def test_money_that_runs_dry_ends_the_lease_and_not_the_run() -> None:
+    budget = money("ant")
+    line = replace(budget.envelopes[0], gpu_ms_max=3 * ROUND_MS)
+    short = replace(budget, envelopes=(line,))
+    room = Room((pool(), *nodes(1, 1), team("ant"), short))
+    only = work({"a100": 10.0})
+    room.did(Submit(run("one", "ant", flavors=("a100",), rounds=only)))
+    room.rounds(6)
+    assert room.view.runs["one"].phase is Phase.RUNNING
+    assert not room.view.leases
+    account = room.view.envelopes[next(iter(room.view.envelopes))]
+    assert account.committed_gpu_ms <= 3 * ROUND_MS
+    room.look_back()
+
+
+def test_a_hard_limit_on_runs_counts_from_the_first_round_on() -> None:
+    room = Room(world(team("ant", concurrent_runs_max=2), per_flavor=1, gpus=4))
+    waits = (run(f"r{n}", "ant", on_quota=OnQuota.WAIT) for n in range(4))
+    room.submit_together(*waits)
+    room.rounds(3)
+    phases = [record.phase for record in room.view.runs.values()]
+    assert phases.count(Phase.RUNNING) == 2
+    waiting = next(r for r in room.view.runs.values() if r.phase is Phase.PENDING)
+    assert waiting.refusal is not None
+    assert waiting.refusal.code is RefusalCode.WAITING_FOR_QUOTA
+    (refusal,) = room.ask(Submit(run("late", "ant"))).refusals
+    assert refusal.code is RefusalCode.MAX_CONCURRENT_RUNS
+    running = next(n for n, r in room.view.runs.items() if r.phase is Phase.RUNNING)
+    room.did(Cancel(running))
+    room.rounds(2)
+    assert sum(r.phase is Phase.RUNNING for r in room.view.runs.values()) == 2
+    room.look_back()
+
+
+def test_a_follower_gets_no_round_before_its_upstream_is_done() -> None:
+    room = _room()
+    room.did(Submit(run("up", "ant")), Submit(run("down", "ant", follow=Follow(after=("up",)))))
+    room.rounds(2)
+    assert room.phase("down") == "Pending"
+    room.did(Complete("up"))
+    room.rounds(1)
+    assert room.phase("down") == "Running"
+    room.look_back()
+
+
+def test_what_cannot_be_in_rounds_is_refused_by_name() -> None:
+    room = _room()
+    width = Malleable(gpus_min=1, gpus_max=2, gpus_step=1, gpus_desired=2)
+    wrong = run(
+        "one",
+        "ant",
+        malleable=width,
+        spares_per_group=1,
+        sensitive=True,
+        user="u",
+        expected_duration_ms=HOUR_MS,
+        rounds=work({"a100": 0.0, "tpu": 3.0}),
+    )
+    subjects = " ".join(refusal.subject for refusal in room.ask(Submit(wrong)).refusals)
+    for field in ("spec.malleable", "spec.sparesPerGroup", "spec.sensitive"):
+        assert f"{field}: pool 'shared' shares in rounds" in subjects
+    assert "says nothing of k80" in subjects
+    assert "has a rate of tpu" in subjects
+    (plain,) = room.ask(Submit(run("two", "ant", rounds=None))).refusals
+    assert "say how fast it is" in plain.subject
+
+
+def test_a_deadline_is_taken_only_where_its_owners_share_keeps_it() -> None:
+    room = Room(world(team("ant", PPM // 4), team("bee", 3 * PPM // 4), per_flavor=1, gpus=4))
+    # A quarter of each flavor is one GPU, 10 steps a second on each: an hour is 36,000 steps.
+    fits = work(steps=30_000, slo_ms=HOUR_MS)
+    room.did(Submit(run("fits", "ant", rounds=fits)))
+    room.did(Submit(run("beside", "ant", rounds=fits)), Submit(run("third", "ant", rounds=fits)))
+    (refusal,) = room.ask(Submit(run("fourth", "ant", rounds=fits))).refusals
+    assert refusal.code is RefusalCode.SLO_INFEASIBLE
+    assert "'ant' has 25 % of every flavor of 'shared'" in refusal.subject
+    hasty = work(steps=40_000, slo_ms=HOUR_MS)
+    (alone,) = room.ask(Submit(run("hasty", "bee", rounds=hasty))).refusals
+    assert alone.code is RefusalCode.SLO_INFEASIBLE
+    room.did(Submit(run("wide", "bee", gpus=3, rounds=work(steps=35_000, slo_ms=HOUR_MS))))
+    (vague,) = room.ask(Submit(run("vague", "bee", rounds=work(steps=None, slo_ms=9)))).refusals
+    assert "add totalSteps" in vague.remedy
+
+
+def test_a_pool_keeps_its_discipline_while_runs_are_in_it() -> None:
+    room = _room()
+    room.did(Submit(run("one", "ant")))
+    bound = Pool(name=POOL, selector=pool().selector, discipline=Discipline.BIND)
+    (refusal,) = room.ask(Apply((bound,))).refusals
+    assert "cannot change from rounds to bind: 1 run of it is there, 'one' among them" in (
+        refusal.subject
+    )
+    room.did(Cancel("one"))
+    room.pass_ms(MINUTE_MS)
+    room.did(Apply((bound,)))
+
+
+def test_a_policy_that_nobody_knows_leaves_everybody_where_it_is() -> None:
+    room = _room()
+    room.did(Submit(run("one", "ant")))
+    room.did(Apply((pool(policy="by_height"),)))
+    room.rounds(2)
+    assert list(room.view.leases) == ["one/0"]
+    assert room.view.rounds[POOL].shared.note == "there is no policy 'by_height'"
+
+
+def test_a_round_that_is_not_next_or_grants_what_is_not_there_is_refused() -> None:
+    room = _room()
+    room.did(Submit(run("one", "ant")), Submit(run("other", "bee")))
+    early = room.ask(ShareOut(pool=POOL, number=2, policy="by_weight")).refusals
+    assert [refusal.code for refusal in early] == [RefusalCode.CONFLICT]
+    assert room.ask(ShareOut(pool="default", number=1, policy="by_weight")).refusals
+    assert room.ask(ShareOut(pool="nowhere", number=1, policy="by_weight")).refusals
+    engine = room.simulation.engine
+    assert engine is not None
+    room.timeline.clock.true_ms += ROUND_MS
+    for grants in (
+        (RoundGrant("nobody", "a100"),),
+        (RoundGrant("one", "tpu"),),
+        (RoundGrant("one", "a100"), RoundGrant("one", "k80")),
+        (RoundGrant("one", "a100", partner="other"),),
+    ):
+        command = ShareOut(pool=POOL, number=2, policy="by_weight", grants=grants)
+        (refusal,) = engine.try_out(command, actor="test").refusals
+        assert refusal.code is RefusalCode.INVALID, grants
