@@ -36,7 +36,7 @@ def explanation_lines(
         lines.append(
             f"  the ledger still says {found.recorded_phase}; record the change: quorate tick"
         )
-    if found.phase is not Phase.PENDING:
+    if found.phase is not Phase.PENDING or found.share:
         return [*lines, *_cause_lines(found), *ordeals]
     if found.queue_position is not None:
         lines.append(f"  number {found.queue_position} of {found.queue_length} in the queue")
@@ -60,7 +60,11 @@ def explanation_lines(
 
 
 def _cause_lines(found: Explanation) -> list[str]:
-    return [f"  because: {found.note}"] if found.note else []
+    """Return why it failed or, where it shares a pool in rounds, what it has of them."""
+    if found.refusal is not None:
+        return ["without GPUs for now:", *(f"  {line}" for line in refusal_lines(found.refusal))]
+    note = f"  because: {found.note}" if found.note else f"  {found.share}"
+    return [note] if found.note or found.share else []
 
 
 def remedy_lines(effect: str, typed: Iterable[Sequence[str]]) -> list[str]:

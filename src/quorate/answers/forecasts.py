@@ -164,6 +164,8 @@ def _danger(danger: Danger) -> str:
 def _help_lines(
     found: Forecast, prefix: Sequence[str], source: str, *, show_wide: bool
 ) -> list[str]:
+    if found.run.rounds is not None:
+        return []  # Its turn comes by itself.
     if not found.remedies:
         return ["what would help: no single change that was tried would start it now"]
     shown = found.remedies if show_wide else found.remedies[:HELP_MAX]

@@ -25,6 +25,7 @@ from quorate.core.quota import HARD, waiting
 from quorate.core.quota_holders import Obstacles, QuotaInTheWay, obstacles, quotas_in_the_way
 from quorate.core.quota_remedies import quota_remedies
 from quorate.core.remedy import ACTOR, Remedy, RemedyKind
+from quorate.core.round_story import between_rounds, share_words
 from quorate.core.run_remedies import follow_remedies, run_remedies
 from quorate.core.standing import Standing, standing_of
 from quorate.core.wipe_remedies import wipe_remedies
@@ -48,6 +49,7 @@ class Explanation:
     reason, and the queue position (from 1) are there while it waits, and ``reservation`` where it
     was promised a start. ``standing`` is why it has that position, and ``quotas`` are the hard ones
     in its way. ``ordeals`` are the conflicts it entered or was cut by. ``note`` says why it failed.
+    One that shares a pool in rounds has a ``share``, and a refusal whenever it has no GPUs.
     """
 
     run: str
@@ -64,6 +66,7 @@ class Explanation:
     ordeals: tuple[Ordeal, ...] = ()
     remedies: tuple[Remedy, ...] = ()
     note: str = ""
+    share: str = ""
 
 
 def explain(view: StateView, run_name: str, now_ms: int) -> Explanation | Refusal:
@@ -80,6 +83,8 @@ def explain(view: StateView, run_name: str, now_ms: int) -> Explanation | Refusa
     apply_all(settled, decide(view, Tick(), now_ms=now_ms, actor=ACTOR).events)
     current = settled.runs[run_name]
     ordeals = tuple(ordeals_of(settled, run_name))
+    if run_name in settled.in_rounds:
+        return _in_rounds(settled, current, record.phase, ordeals, now_ms)
     if current.phase is not Phase.PENDING:
         return Explanation(
             run=run_name,
@@ -107,6 +112,27 @@ def explain(view: StateView, run_name: str, now_ms: int) -> Explanation | Refusa
         reservation=None if promised is None else settled.reservations[promised],
         ordeals=ordeals,
         remedies=_remedies(view, settled, current, refusal, now_ms, in_the_way=in_the_way),
+    )
+
+
+def _in_rounds(
+    settled: StateView,
+    record: RunRecord,
+    recorded: Phase,
+    ordeals: tuple[Ordeal, ...],
+    now_ms: int,
+) -> Explanation:
+    """Return where a run stands that shares a pool in rounds: it is in no queue."""
+    refusal = between_rounds(settled, record, now_ms)
+    return Explanation(
+        run=record.spec.name,
+        phase=record.phase,
+        recorded_phase=recorded,
+        since_ms=_since_ms(record),
+        refusal=refusal,
+        refused_since_ms=None if refusal is None else record.refused_since_ms,
+        ordeals=ordeals,
+        share=share_words(settled, record),
     )
 
 

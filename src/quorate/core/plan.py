@@ -35,6 +35,7 @@ from quorate.core.held_back import held_back, held_until_ms
 from quorate.core.holds import expected_ms
 from quorate.core.queue import queue_order
 from quorate.core.remedy import ACTOR
+from quorate.core.round_story import between_rounds, next_round_ms, share_words
 from quorate.model.apply import apply_all
 from quorate.model.events import ReservationStatus, Share, Slice
 from quorate.model.records import TERMINAL, Phase, ReservationRecord, RunRecord
@@ -144,6 +145,8 @@ def _told(seen: Seen, view: StateView, record: RunRecord, recorded: Phase | None
     state, now_ms = seen.state, seen.now_ms
     if record.phase in TERMINAL:
         return Forecast(run=record.spec, now_ms=now_ms, phase=record.phase, recorded_phase=recorded)
+    if record.spec.name in state.in_rounds:
+        return _in_rounds(seen, record, recorded)
     if record.phase is Phase.RUNNING:
         return Forecast(
             run=record.spec,
@@ -160,6 +163,25 @@ def _told(seen: Seen, view: StateView, record: RunRecord, recorded: Phase | None
             dangers=tuple(dangers_of(seen, record)),
         )
     return _waiting(seen, view, record, recorded)
+
+
+def _in_rounds(seen: Seen, record: RunRecord, recorded: Phase | None) -> Forecast:
+    """Return the forecast of a run that shares a pool in rounds: nothing is promised there."""
+    state, now_ms, run = seen.state, seen.now_ms, record.spec
+    refusal = between_rounds(state, record, now_ms)
+    waits = waits_for_upstream(state, run) is not None
+    return Forecast(
+        run=run,
+        now_ms=now_ms,
+        phase=record.phase,
+        recorded_phase=recorded,
+        parked=f"pool {run.pool} shares in rounds"
+        + ("" if refusal else f"; {share_words(state, record)}"),
+        natural_start_ms=None if waits else next_round_ms(state, run.pool, now_ms),
+        place=_held_place(state, record),
+        payers=_held_shares(state, record),
+        refusal=refusal,
+    )
 
 
 def _waiting(seen: Seen, view: StateView, record: RunRecord, recorded: Phase | None) -> Forecast:
