@@ -19,6 +19,7 @@ from benchmarks import (
     policies_water,
     replay,
     resolver,
+    rounds_pool,
     scrape,
     service,
     tenancy,
@@ -43,6 +44,7 @@ BENCHMARKS: dict[str, Callable[[Effort], list[Figure]]] = {
     "thrash": thrash.measure,
     "policies": policies.measure,
     "water": policies_water.measure,
+    "rounds-pool": rounds_pool.measure,
 }
 RESULTS = Path(__file__).parent / "out" / "results.json"
 

@@ -63,6 +63,16 @@ class Confirm:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfirmAll:
+    """As ``Confirm`` for each of ``leases``; what waits for their slots is tried when all are gone.
+
+    At the end of a round many go together.
+    """
+
+    leases: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MarkNode:
     """A node is ready, cordoned (given no new work) or failed (what was on it is gone)."""
 
@@ -239,6 +249,7 @@ Immediate = (
     | Fail
     | Cancel
     | Confirm
+    | ConfirmAll
     | MarkNode
     | Drain
     | Release

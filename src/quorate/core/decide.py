@@ -18,6 +18,7 @@ from quorate.core.commands import (
     Command,
     Complete,
     Confirm,
+    ConfirmAll,
     CreateOwner,
     Decision,
     Drain,
@@ -65,7 +66,6 @@ from quorate.model.events import (
     HoldExtended,
     LeaseStarted,
     Outcome,
-    RoundShared,
     RunRefused,
     RunSubmitted,
     StepsCounted,
@@ -81,7 +81,7 @@ _PASSES_MAX: Final = 16
 """How often starts are tried again in one decision because another promise has moved."""
 _CHANGE_BUDGETS: Final = (Apply, CreateOwner, UpdateOwner, RemoveOwner, ReportBudget, FallBack)
 """What may make owners cross thresholds at once."""
-_STARTS_NOBODY: Final = (HoldExtended, TokenIssued, TokenRevoked, RoundShared, StepsCounted)
+_STARTS_NOBODY: Final = (HoldExtended, TokenIssued, TokenRevoked, StepsCounted)
 """What happens and lets nobody start."""
 
 
@@ -166,7 +166,6 @@ def _give_out(scribe: Scribe) -> None:
     Starting makes no room, so this ends soon; what still waits then is promised a start, unless
     nothing has happened since that was last looked at.
     """
-    place_granted(scribe)
     changed = _stirs(scribe)
     if not changed and not any(
         (at_ms := look_ms(scribe.view, record, has_executor=scribe.has_executor)) is not None
@@ -215,8 +214,9 @@ def _start_all(scribe: Scribe) -> None:
         start_reserved(scribe)
         try_waiting(scribe)
         grow_running(scribe)
+        started = any(isinstance(event, LeaseStarted) for event in scribe.events[written:])
         place_granted(scribe)
-        if not any(isinstance(event, LeaseStarted) for event in scribe.events[written:]):
+        if not started:
             return
 
 
@@ -230,7 +230,7 @@ def _carry_out(  # noqa: C901, PLR0911 - one answer per command
             return declare(scribe, command)
         case Complete() | Fail() | Cancel() | Shrink() | Release():
             return _change_run(scribe, command)
-        case Confirm():
+        case Confirm() | ConfirmAll():
             return _confirm(scribe, command)
         case MarkNode() | Drain() | Wiped():
             if command.node not in scribe.view.nodes:
@@ -270,7 +270,13 @@ def _change_node(scribe: Scribe, command: MarkNode | Drain | Wiped) -> Decision:
             return Decision() if refusal is None else Decision(refusals=(refusal,))
 
 
-def _confirm(scribe: Scribe, command: Confirm) -> Decision:
+def _confirm(scribe: Scribe, command: Confirm | ConfirmAll) -> Decision:
+    if isinstance(command, ConfirmAll):
+        for name in command.leases:
+            known = scribe.view.leases.get(name)
+            if known is not None and known.ending is not None:
+                confirm(scribe, known)
+        return Decision()
     lease = scribe.view.leases.get(command.lease)
     # A lease that has ended was confirmed before: a late or second message changes nothing.
     if lease is not None and lease.ending is not None:

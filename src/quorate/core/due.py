@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
+from typing import Final
 
 from quorate.core.activate import look_ms
 from quorate.core.backfill import backfill_stops_ms
@@ -14,6 +15,10 @@ from quorate.core.spares import pledges_due_ms
 from quorate.core.thresholds import threshold_due_ms
 from quorate.model.records import Lease
 from quorate.model.view import StateView
+
+_LOOKED_MIN: Final = 32
+_LOOKED_PART: Final = 16
+"""After how many leases, and which part of all, the heap of holds is not walked any further."""
 
 
 def next_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None = None) -> int | None:
@@ -29,16 +34,38 @@ def next_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None = N
     found = _plan_due_ms(view, has_executor=has_executor, after_ms=after_ms)
     heap = view.holds_due() if has_executor else view.holds_ending()
     places = [(*heap[0], 0)] if heap else []
+    looked = 0
     while places:
         due_ms, name, place = heappop(places)
         if found is not None and due_ms >= found:
             break
-        lease = view.leases.get(name)
-        if lease is not None and lease.ending is None and _due_of(lease, has_executor) == due_ms:
+        if _makes_due(view, name, due_ms, has_executor=has_executor):
             return due_ms
+        looked += 1
+        if looked > _LOOKED_MIN and looked * _LOOKED_PART > len(heap):
+            # So many stop at once, as at the end of a round, that going through all is quicker.
+            return _least_due(view, heap, found, has_executor=has_executor)
         for below in (2 * place + 1, 2 * place + 2):
             if below < len(heap):
                 heappush(places, (*heap[below], below))
+    return found
+
+
+def _makes_due(view: StateView, name: str, due_ms: int, *, has_executor: bool) -> bool:
+    """Return whether a lease has to be renewed at ``due_ms``: not if it ends, or has another."""
+    lease = view.leases.get(name)
+    return lease is not None and lease.ending is None and _due_of(lease, has_executor) == due_ms
+
+
+def _least_due(
+    view: StateView, heap: Sequence[tuple[int, str]], found: int | None, *, has_executor: bool
+) -> int | None:
+    """Return the first instant at which a lease of ``heap`` has to be renewed, or ``found``."""
+    for due_ms, name in heap:
+        if (found is None or due_ms < found) and _makes_due(
+            view, name, due_ms, has_executor=has_executor
+        ):
+            found = due_ms
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from quorate.core.shape import Violation
@@ -19,11 +20,14 @@ def check_rounds(view: StateView) -> Iterator[Violation]:
     there = {name for name in there if view.runs[name].phase not in TERMINAL}
     if set(view.in_rounds) != there:
         yield Violation("I8", "rounds", "are not of the runs that are in them")
-    for pool, round_ in view.rounds.items():
-        for name in round_.waiting:
-            known = view.in_rounds.get(name)
-            if known is None or known.pool != pool:
-                yield Violation("I11", name, f"is granted a round of {pool}, and is not there")
+    if Counter(known.pool for known in view.in_rounds.values()) != dict(view.round_sizes):
+        yield Violation("I8", "rounds", "are not counted as they are")
+    yield from _grants(view)
+    yield from _partners(view)
+
+
+def _partners(view: StateView) -> Iterator[Violation]:
+    """Yield leases that are shared by others than two runs of one owner, or by a run too many."""
     beside = {
         lease.fact.partner: name
         for name, lease in view.leases.items()
@@ -38,3 +42,21 @@ def check_rounds(view: StateView) -> Iterator[Violation]:
             yield Violation("I1", name, "has a lease of its own and shares another")
         if known.lease and (known.lease not in view.leases or name not in beside):
             yield Violation("I8", name, f"shares {known.lease}, which is not open")
+
+
+def _grants(view: StateView) -> Iterator[Violation]:
+    """Yield grants of nobody's, and leases that are told to stop and not noted."""
+    for pool, round_ in view.rounds.items():
+        leaving = {
+            lease
+            for name, known in view.in_rounds.items()
+            if known.pool == pool
+            for lease in view.runs[name].leases
+            if view.leases[lease].ending is not None
+        }
+        if set(round_.leaving) != leaving:
+            yield Violation("I8", pool, "has not noted which of its leases were told to stop")
+        for name in round_.waiting:
+            known = view.in_rounds.get(name)
+            if known is None or known.pool != pool:
+                yield Violation("I11", name, f"is granted a round of {pool}, and is not there")

@@ -39,28 +39,40 @@ def place_granted(scribe: Scribe) -> None:
 
 def _place_in(scribe: Scribe, pool: str) -> None:
     """Try what waits in one pool, in its order; one like another that found nothing is let be."""
-    free = {flavor: free_gpus(scribe.view, pool, flavor) for flavor in _flavors(scribe.view, pool)}
+    record = scribe.view.rounds[pool]
+    is_leaving = bool(record.leaving)
+    free: dict[str, int] = {}
     hopeless: set[tuple[str, str, int, object]] = set()
-    is_leaving = _is_leaving(scribe.view, pool)
     refused: list[tuple[str, Refusal]] = []
-    for grant in tuple(scribe.view.rounds[pool].waiting.values()):
-        view = scribe.view
-        record = view.runs[grant.run]
-        run = record.spec
-        if record.leases or record.stopping is not None or view.in_rounds[run.name].lease:
-            continue  # What it had is still on its way out.
-        alike = (run.owner, grant.flavor, run.gpus, (run.funding, run.selector, run.group_gpus))
-        if alike in hopeless or (free[grant.flavor] < run.gpus and is_leaving):
+    for grant in tuple(record.waiting.values()):
+        flavor = grant.flavor
+        if flavor not in free:
+            free[flavor] = free_gpus(scribe.view, pool, flavor)
+        if not free[flavor] and is_leaving:
             continue
-        answer = _admitted(scribe, record, grant)
+        view = scribe.view
+        known = view.runs[grant.run]
+        run = known.spec
+        if (free[flavor] < run.gpus and is_leaving) or not _is_ready(view, known):
+            continue
+        alike = (run.owner, flavor, run.gpus, (run.funding, run.selector, run.group_gpus))
+        if alike in hopeless:
+            continue
+        answer = _admitted(scribe, known, grant)
         if isinstance(answer, Admitted):
-            _write(scribe, run, answer, grant, record.leases_ever)
-            free[grant.flavor] -= run.gpus
+            _write(scribe, run, answer, grant, known.leases_ever)
+            free[flavor] -= run.gpus
         else:
             hopeless.add(alike)
             refused.append((run.name, answer))
     for name, refusal in () if is_leaving else refused:
         refuse(scribe, scribe.view.runs[name], refusal)
+
+
+def _is_ready(view: StateView, record: RunRecord) -> bool:
+    """Return whether a run has nothing left of what it had before, and is to go on."""
+    is_free = not record.leases and not view.in_rounds[record.spec.name].lease
+    return is_free and record.stopping is None
 
 
 def _admitted(scribe: Scribe, record: RunRecord, grant: RoundGrant) -> Admitted | Refusal:
@@ -136,20 +148,6 @@ def free_gpus(view: StateView, pool: str, flavor: str) -> int:
     """Return how many GPUs of ``flavor`` in ``pool`` may be given out now."""
     index = view.domains(pool, flavor)
     return sum(free * domains.bit_count() for free, domains in index.at.items())
-
-
-def _flavors(view: StateView, pool: str) -> set[str]:
-    return {grant.flavor for grant in view.rounds[pool].waiting.values()}
-
-
-def _is_leaving(view: StateView, pool: str) -> bool:
-    """Return whether a lease of a run of ``pool`` was told to stop and has not gone."""
-    return any(
-        view.leases[name].ending is not None
-        for run, known in view.in_rounds.items()
-        if known.pool == pool
-        for name in view.runs[run].leases
-    )
 
 
 def is_sound(view: StateView, record: RunRecord, flavor: str) -> bool:

@@ -37,7 +37,7 @@ from quorate.model.view import StateView
 
 def rounds_due(view: StateView) -> Iterator[tuple[int, str]]:
     """Yield (instant, pool) of the next round of each pool that has runs to share it."""
-    for pool in sorted({known.pool for known in view.in_rounds.values()}):
+    for pool in sorted(view.round_sizes):
         round_ = view.rounds.get(pool)
         yield 0 if round_ is None else round_.shared.until_ms, pool
 

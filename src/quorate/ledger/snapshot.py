@@ -328,7 +328,8 @@ def _restore_plans(state: State, found: _Snapshot) -> None:
     state.reports.update(found.reports)
     state.requests.update(found.requests)
     state.tokens.update(found.tokens)
-    state.in_rounds.update(found.in_rounds)
+    for name, known in found.in_rounds.items():
+        state.join_rounds(state.runs[name], known)
     state.rounds.update(found.rounds)
     for meter in found.meters:
         state.meters[meter.owner, meter.flavor] = Meter.of(meter.told)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
-from quorate.core.commands import Command, Complete, Confirm, Fail, Wiped
+from quorate.core.commands import Command, Complete, Confirm, ConfirmAll, Fail, Wiped
 from quorate.model.events import (
     Event,
     LeaseEnded,
@@ -81,8 +81,10 @@ def commands_of(view: StateView, reports: Sequence[Report]) -> Iterator[Command]
 
     Yields nothing for what the ledger has already, or has given up: an exit of a life of the run
     that is over must not end the next one. Work that ends under a claim leaves the claim as it is,
-    and what somebody has cancelled or completed by hand stays that, however its work ends.
+    and what somebody has cancelled or completed by hand stays that, however its work ends. What
+    goes at the end of a round is confirmed together, for many wait for it.
     """
+    together: list[str] = []
     for report in reports:
         match report:
             case RunExited():
@@ -93,15 +95,26 @@ def commands_of(view: StateView, reports: Sequence[Report]) -> Iterator[Command]
                 else:
                     yield Fail(report.run, report.note, has_gone=True)
             case LeaseGone():
-                lease = view.leases.get(report.lease)
-                if lease is not None and lease.ending is not None:
-                    yield Confirm(report.lease)
+                yield from _confirms(view, report.lease, together)
             case WipeDone():
                 node = view.unwiped.get(report.node)
                 if node is not None and node.claim == report.claim and not node.is_quarantined:
                     yield Wiped(report.node, report.is_clean, report.claim, report.note)
             case _:
                 assert_never(report)
+    if together:
+        yield ConfirmAll(tuple(together))
+
+
+def _confirms(view: StateView, name: str, together: list[str]) -> Iterator[Confirm]:
+    """Yield what confirms that a lease has gone; one of rounds is put to those that go together."""
+    lease = view.leases.get(name)
+    if lease is None or lease.ending is None:
+        return
+    if view.runs[lease.fact.run].spec.rounds is None:
+        yield Confirm(name)
+    else:
+        together.append(name)
 
 
 def _is_settled(view: StateView, run: str) -> bool:

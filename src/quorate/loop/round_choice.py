@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from quorate.loop.round_floor import Floor, Member
@@ -10,8 +11,8 @@ from quorate.loop.round_funds import Funds
 from quorate.model.amounts import SECOND_MS
 from quorate.model.events import RoundGrant
 from quorate.policy.allocation import ALONE, Allocation
-from quorate.policy.round_choice import Candidate, candidates, choose
-from quorate.policy.rounds import Book, Row, Rules
+from quorate.policy.round_choice import Candidate, choose
+from quorate.policy.rounds import Row, Rules
 
 PASSES_MAX: Final = 8
 """How often is chosen again because somebody was chosen beyond its money; what is left then is
@@ -30,14 +31,8 @@ def choose_rows(
     others are chosen in their place.
     """
     by_name = {member.record.spec.name: member for member in members}
-    book, rules = _book(floor, members, answer), Rules(round_s=floor.pool.round_ms / SECOND_MS)
-    gpus = {name: member.record.spec.gpus for name, member in by_name.items()}
-
-    def can_run(row: Row, flavor: str) -> bool:
-        place = floor.flavors.index(flavor)
-        return all(by_name[name].rates[place] > 0 for name in row)
-
-    found = candidates(book, gpus, can_run, 0.0, rules)
+    rules = Rules(round_s=floor.pool.round_ms / SECOND_MS)
+    found = list(round_candidates(floor, members, answer, rules))
     free = dict(zip(floor.flavors, floor.gpus, strict=True))
     chosen = choose(found, free, floor.flavors, rules)
     for _ in range(PASSES_MAX):
@@ -55,39 +50,59 @@ def choose_rows(
     )
 
 
-def _book(floor: Floor, members: Sequence[Member], answer: Allocation) -> Book:
-    """Return the book of a pool as of now: the shares are new, what is owed is not."""
-    names = [member.record.spec.name for member in members]
-    shares: dict[Row, Mapping[str, float]] = {}
-    owed: dict[Row, Mapping[str, float]] = {}
-    for at, row in _rows(names, answer):
-        parts = zip(floor.flavors, answer.shares[at], strict=True)
-        shares[row] = {flavor: float(part) for flavor, part in parts if part >= SHARE_MIN}
-        owed[row] = dict.fromkeys(floor.flavors, 0.0)
-    for member, name in zip(members, names, strict=True):
-        due, had = member.known.entitled_ms, member.received_ms
-        owed[name,] = {f: (due.get(f, 0) - had.get(f, 0)) / SECOND_MS for f in floor.flavors}
-    # Among equals on a flavor, whoever is furthest behind on all of them together goes first.
-    owed = dict(sorted(owed.items(), key=lambda entry: -sum(entry[1].values())))
-    start_s = floor.pool.round_ms / SECOND_MS / 2.0
-    return Book(
-        flavors=floor.flavors,
-        shares=shares,
-        had_s={row: dict.fromkeys(floor.flavors, start_s) for row in owed},
-        owed_s=owed,
-        given_s=dict.fromkeys(floor.flavors, start_s * len(owed)),
-        is_stale=False,
-    )
+def round_candidates(
+    floor: Floor, members: Sequence[Member], answer: Allocation, rules: Rules
+) -> Iterator[Candidate]:
+    """Yield every row on every flavor that it has a share of, and can run on.
+
+    Nobody else is ever chosen. Priority and deficit are those of ``policy.rounds`` for an
+    allocation that begins now. Among equals on a flavor, whoever is furthest behind on all of them
+    together comes first.
+    """
+    rows = sorted(_rows(floor, members, answer), key=lambda row: -sum(row.owed_s))
+    start_s = rules.head_start_s
+    for place, flavor in enumerate(floor.flavors):
+        for row in rows:
+            share, owed_s = row.shares[place], row.owed_s[place]
+            if share < SHARE_MIN or not row.runs[place]:
+                continue
+            due_s = share * start_s + max(owed_s, 0.0)
+            yield Candidate(
+                row=row.names,
+                flavor=flavor,
+                gpus=row.gpus,
+                priority=due_s / (start_s + max(-owed_s, 0.0)),
+                deficit_s=owed_s,
+                share=share,
+            )
 
 
-def _rows(names: Sequence[str], answer: Allocation) -> Iterator[tuple[int, Row]]:
-    """Yield (row of the answer, its runs); pairs without any share are left out."""
-    for at in range(len(answer.shares)):
-        first, second = int(answer.first[at]), int(answer.second[at])
-        if second == ALONE:
-            yield at, (names[first],)
-        elif answer.shares[at].max() >= SHARE_MIN:
-            yield at, (names[first], names[second])
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A run, or two that share: what it is to have, where it can run, what it is owed."""
+
+    names: Row
+    gpus: int
+    shares: Sequence[float]
+    runs: Sequence[int]
+    owed_s: Sequence[float]
+
+
+def _rows(floor: Floor, members: Sequence[Member], answer: Allocation) -> Iterator[_Row]:
+    """Yield the rows of ``answer``; a pair is owed nothing beside what its two runs are."""
+    shares, second = answer.shares.tolist(), answer.second.tolist()
+    for at, first in enumerate(answer.first.tolist()):
+        one = members[first]
+        spec = one.record.spec
+        if second[at] == ALONE:
+            due, had = one.known.entitled_ms, one.received_ms
+            owed_s = [(due.get(f, 0) - had.get(f, 0)) / SECOND_MS for f in floor.flavors]
+            yield _Row((spec.name,), spec.gpus, shares[at], one.rates, owed_s)
+            continue
+        other = members[second[at]]
+        runs = [min(pair) for pair in zip(one.rates, other.rates, strict=True)]
+        nothing = [0.0] * len(floor.flavors)
+        yield _Row((spec.name, other.record.spec.name), spec.gpus, shares[at], runs, nothing)
 
 
 def _beyond(
@@ -99,7 +114,7 @@ def _beyond(
         for each in rows:
             spec = members[each.row[0]].record.spec
             total = used.get(spec.owner, 0) + each.gpus
-            if total > funds.gpus(spec, flavor):
+            if total > funds.gpus(spec)[flavor]:
                 yield each.row, flavor
             else:
                 used[spec.owner] = total

@@ -52,10 +52,8 @@ def floor_of(view: StateView, pool: str, funds: Funds, now_ms: int) -> Floor:
         if waits_for_upstream(view, record.spec) is not None:
             continue
         rates, measured = rates_of(record.spec, known, flavors)
-        paid = tuple(
-            rate if rate and funds.pays(record.spec, flavor) else 0
-            for rate, flavor in zip(rates, flavors, strict=True)
-        )
+        width, carried = record.spec.gpus, funds.gpus(record.spec)
+        paid = tuple([r if carried[f] >= width else 0 for r, f in zip(rates, flavors, strict=True)])
         members.append(
             Member(
                 record=record,

@@ -7,9 +7,12 @@ start is. docs/adr/0024-rounds-pools.md.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from quorate.core.admit import cover_request
 from quorate.core.cover import payer_phases
 from quorate.core.holds import ROUND_SLACK_MS
+from quorate.core.round_checks import pool_flavors
 from quorate.model.selector import matches
 from quorate.model.specs import EnvelopeId, Funding, Run
 from quorate.model.view import StateView
@@ -22,7 +25,8 @@ class Funds:
         self._view = view
         self._pool = pool
         self._now_ms = now_ms
-        self._known: dict[tuple[str, str, Funding, int], int] = {}
+        self._known: dict[tuple[str, Funding, int], dict[str, int]] = {}
+        self._flavors = tuple(pool_flavors(view, pool))
         self._here: dict[EnvelopeId, int] = {}
         for name, known in view.in_rounds.items():
             for lease in view.runs[name].leases if known.pool == pool else ():
@@ -31,16 +35,12 @@ class Funds:
                     payer = held.fact.payer
                     self._here[payer] = self._here.get(payer, 0) + held.gpus
 
-    def pays(self, run: Run, flavor: str) -> bool:
-        """Return whether ``run`` could be paid for if it alone had GPUs of ``flavor`` here."""
-        return self.gpus(run, flavor) >= run.gpus
-
-    def gpus(self, run: Run, flavor: str) -> int:
-        """Return how many GPUs of ``flavor`` those who pay for ``run`` could carry in all."""
-        key = (run.owner, flavor, run.funding, run.checkpoint_ms)
+    def gpus(self, run: Run) -> Mapping[str, int]:
+        """Return how many GPUs of each flavor those who pay for ``run`` could carry in all."""
+        key = (run.owner, run.funding, run.checkpoint_ms)
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._carried(run, flavor)
+            found = self._known[key] = {f: self._carried(run, f) for f in self._flavors}
         return found
 
     def _carried(self, run: Run, flavor: str) -> int:

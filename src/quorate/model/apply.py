@@ -13,7 +13,7 @@ from typing import Any, Final
 from quorate.model import events as e
 from quorate.model.apply_plans import PLANS, hold_money, leave_running
 from quorate.model.apply_requests import REQUESTS
-from quorate.model.apply_rounds import ROUNDS, round_began, round_ended
+from quorate.model.apply_rounds import ROUNDS, round_began, round_ended, round_ending
 from quorate.model.crossings import PERCENTS
 from quorate.model.island import all_slots
 from quorate.model.meters import Meter
@@ -23,6 +23,7 @@ from quorate.model.records import (
     Lease,
     Phase,
     ReportRecord,
+    RoundsRun,
     RunRecord,
     UnwipedNode,
 )
@@ -275,7 +276,7 @@ def _run_submitted(state: State, event: e.RunSubmitted) -> None:
     known = state.runs.setdefault(run.name, record)
     assert known is record, run.name
     if run.rounds is not None:
-        state.join_rounds(record)
+        state.join_rounds(record, RoundsRun(run.pool))
         return
     state.pending[run.name] = seq
     state.queued[run.name] = seq
@@ -394,8 +395,11 @@ def _hold_extended(state: State, event: e.HoldExtended) -> None:
 
 def _lease_ending(state: State, event: e.LeaseEnding) -> None:
     lease = state.leases.own(event.lease)
+    is_told = lease.ending is not None
     lease.ending = event
     state.end_changed(lease)
+    if not is_told and state.rounds and state.runs[lease.fact.run].spec.rounds is not None:
+        round_ending(state, lease)
 
 
 def _lease_ended(state: State, event: e.LeaseEnded) -> None:

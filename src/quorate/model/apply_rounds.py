@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from quorate.model.amounts import PPM, SECOND_MS
 from quorate.model.events import LeaseStarted, RoundShared, StepsCounted
-from quorate.model.records import Lease, Phase, RoundRecord, RunRecord
+from quorate.model.records import Lease, Phase, RoundRecord, RoundsRun, RunRecord
 from quorate.model.state import State
 from quorate.model.view import StateView
 
@@ -50,12 +50,19 @@ def round_began_beside(state: State, partner: str, start_ms: int) -> None:
     run.refusal, run.since_ms = None, start_ms
 
 
+def round_ending(state: State, lease: Lease) -> None:
+    """Note that a lease of a run that shares in rounds was told to stop."""
+    state.rounds.own(state.runs[lease.fact.run].spec.pool).leaving[lease.fact.lease] = None
+
+
 def round_ended(state: State, lease: Lease, end_ms: int) -> None:
     """Count what the runs under a lease that has ended received by it.
 
     Time to checkpoint after it was told to stop is none: nothing gets on then.
     """
     fact, worked_ms = lease.fact, _worked_ms(lease, end_ms)
+    if lease.ending is not None:
+        del state.rounds.own(state.runs[fact.run].spec.pool).leaving[fact.lease]
     flavor = state.envelopes[fact.payer].spec.flavor
     for name in (fact.run,) if fact.partner is None else (fact.run, fact.partner):
         if name not in state.in_rounds:
@@ -97,7 +104,8 @@ def _round_shared(state: State, event: RoundShared) -> None:
             for name in run.leases:
                 state.end_changed(state.leases[name])
     waiting = {grant.run: grant for grant in event.grants if not grant.stays}
-    state.rounds[event.pool] = RoundRecord(event, waiting)
+    leaving = {} if before is None else before.leaving
+    state.rounds[event.pool] = RoundRecord(event, waiting, dict(leaving))
 
 
 def _entitle(state: State, round_: RoundShared, until_ms: int) -> None:
@@ -108,16 +116,20 @@ def _entitle(state: State, round_: RoundShared, until_ms: int) -> None:
     """
     lasted_ms = until_ms - round_.at_ms
     round_ms = round_.until_ms - round_.at_ms
+    owed_max_ms, ahead_max_ms = OWED_ROUNDS_MAX * round_ms, AHEAD_ROUNDS_MAX * round_ms
     for share in round_.shares:
         if share.run not in state.in_rounds:
             continue
-        had = received_ms(state, share.run, until_ms)
-        known = state.in_rounds.own(share.run).entitled_ms
+        if not any(share.shares_ppm) and not state.in_rounds[share.run].entitled_ms:
+            continue  # It was to have nothing, then and before.
+        record = state.in_rounds.own(share.run)
+        had, known = record.received_ms, record.entitled_ms
+        working, open_ms = _open_ms(state, share.run, record, until_ms)
         for flavor, ppm in zip(round_.flavors, share.shares_ppm, strict=True):
-            had_ms = had.get(flavor, 0)
+            had_ms = had.get(flavor, 0) + (open_ms if flavor == working else 0)
             due_ms = known.get(flavor, 0) + ppm * lasted_ms // PPM
-            least_ms = had_ms - AHEAD_ROUNDS_MAX * round_ms
-            known[flavor] = max(0, least_ms, min(due_ms, had_ms + OWED_ROUNDS_MAX * round_ms))
+            due_ms = min(due_ms, had_ms + owed_max_ms)
+            known[flavor] = max(due_ms, had_ms - ahead_max_ms, 0)
 
 
 def _steps_counted(state: State, event: StepsCounted) -> None:
@@ -140,13 +152,22 @@ def received_ms(state: StateView, run: str, now_ms: int) -> dict[str, int]:
     """Return how long ``run`` had GPUs of each flavor up to ``now_ms``, open leases included."""
     known = state.in_rounds[run]
     found = dict(known.received_ms)
-    names = state.runs[run].leases or ((known.lease,) if known.lease else ())
-    for name in names:
-        lease = state.leases[name]
-        flavor = state.envelopes[lease.fact.payer].spec.flavor
-        found[flavor] = found.get(flavor, 0) + _worked_ms(lease, now_ms)
-        break  # Its other leases are parts of the same start.
+    flavor, open_ms = _open_ms(state, run, known, now_ms)
+    if flavor:
+        found[flavor] = found.get(flavor, 0) + open_ms
     return found
+
+
+def _open_ms(state: StateView, run: str, known: RoundsRun, now_ms: int) -> tuple[str, int]:
+    """Return the flavor of what a run has now, and for how long; no flavor where it has nothing.
+
+    Several leases are parts of one start, so the first tells of all.
+    """
+    name = next(iter(state.runs[run].leases), known.lease)
+    if not name:
+        return "", 0
+    lease = state.leases[name]
+    return state.envelopes[lease.fact.payer].spec.flavor, _worked_ms(lease, now_ms)
 
 
 ROUNDS: Final[dict[type, Callable[[State, Any], None]]] = {

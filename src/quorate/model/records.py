@@ -413,14 +413,18 @@ class TokenRecord(Record):
 
 
 class RoundRecord(Record):
-    """The round that a pool is in, and the grants of it that wait for room."""
+    """The round that a pool is in, and the grants of it that wait for room.
+
+    ``leaving`` are the leases of its runs that were told to stop and have not gone.
+    """
 
     shared: RoundShared
     waiting: dict[str, RoundGrant]
+    leaving: dict[str, None]
 
     def copy(self) -> RoundRecord:
         """Return a record that may be changed alone."""
-        return RoundRecord(self.shared, self.waiting.copy())
+        return RoundRecord(self.shared, self.waiting.copy(), self.leaving.copy())
 
 
 class RoundsRun(Record):

@@ -110,6 +110,7 @@ class State:
         "reports",
         "requests",
         "reservations",
+        "round_sizes",
         "rounds",
         "runs",
         "seq",
@@ -164,6 +165,7 @@ class State:
         self.tokens: Table[str, TokenRecord] = Table()
         self.in_rounds: Table[str, RoundsRun] = Table()
         self.rounds: Table[str, RoundRecord] = Table()
+        self.round_sizes: Table[str, int] = Table()
         self._owner_leases: Table[str, dict[str, None]] = Table()
         self._payer_leases: Table[EnvelopeId, dict[str, None]] = Table()
         self.leases_indexed = False
@@ -411,10 +413,11 @@ class State:
         if run.follow is not None:
             del self._followers[run.name]
 
-    def join_rounds(self, record: RunRecord) -> None:
+    def join_rounds(self, record: RunRecord, known: RoundsRun) -> None:
         """Take a run in among those that share a pool in rounds: these are in no queue."""
         spec = record.spec
-        self.in_rounds[spec.name] = RoundsRun(spec.pool)
+        self.in_rounds[spec.name] = known
+        self.round_sizes[spec.pool] = self.round_sizes.get(spec.pool, 0) + 1
         if spec.follow is not None and self.leases_indexed:
             self._followers[spec.name] = None
 
@@ -427,8 +430,11 @@ class State:
 
     def leave_rounds(self, record: RunRecord) -> None:
         """Forget a run that is over, and what was granted to it and is not given out yet."""
-        name = record.spec.name
+        name, pool = record.spec.name, record.spec.pool
         del self.in_rounds[name]
+        self.round_sizes[pool] -= 1
+        if not self.round_sizes[pool]:
+            del self.round_sizes[pool]
         if self.leases_indexed:
             self._followers.pop(name, None)
         self.settle_grant(record.spec)
@@ -889,4 +895,5 @@ _TABLES = (
     "tokens",
     "in_rounds",
     "rounds",
+    "round_sizes",
 )

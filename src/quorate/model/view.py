@@ -389,6 +389,11 @@ class StateView(Protocol):
         ...
 
     @property
+    def round_sizes(self) -> Mapping[str, int]:
+        """How many runs are in each pool that shares in rounds, where there are any."""
+        ...
+
+    @property
     def rounds(self) -> Mapping[str, RoundRecord]:
         """The round that each pool is in which shares in rounds, once it has begun one."""
         ...

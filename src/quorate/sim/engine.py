@@ -153,6 +153,8 @@ class Simulation:
     ) -> None:
         self.snapshot_events = snapshot_events
         self.policies: Mapping[str, PoolPolicy] | None = None
+        # Whether all that happens at one instant is seen by one step, as a busy daemon does.
+        self.is_crowded = False
         self.timeline = timeline
         self.store = store
         self.observers = observers
@@ -236,6 +238,8 @@ class Simulation:
             assert steps < STEPS_PER_INSTANT_MAX, f"nothing gets on at {next_ms}"
             if event_ms == next_ms:
                 self.timeline.take()()
+                while self.is_crowded and self.timeline.next_ms() == next_ms:
+                    self.timeline.take()()
             else:
                 self.timeline.clock.true_ms = next_ms
             self.step()

@@ -1,0 +1,81 @@
+"""Who is chosen for a round: by the published mechanism, from what the ledger has."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from quorate.core.commands import Submit
+from quorate.loop.round_choice import choose_rows, round_candidates
+from quorate.loop.round_floor import floor_of
+from quorate.loop.round_funds import Funds
+from quorate.model.specs import Funding
+from quorate.policy.allocation import Method, alone
+from quorate.policy.rounds import Book, Rules, deficit_s, priority
+from tests.oracles.rounds import POOL, ROUND_MS, Room, money, nodes, pool, run, team, world
+
+
+def test_priority_and_deficit_are_those_of_the_mechanism() -> None:
+    room = Room(world(team("ant"), team("bee"), per_flavor=1, gpus=1))
+    room.submit_together(*(run(f"r{n}", "ant" if n % 2 else "bee") for n in range(5)))
+    room.rounds(4)
+    room.pass_ms(90_000)
+    now_ms = room.timeline.now_ms
+    floor = floor_of(room.view, POOL, Funds(room.view, POOL, now_ms), now_ms)
+    shares = np.random.default_rng(1).uniform(0.01, 0.3, (5, 3))
+    answer = alone(shares, objective=0.0, bound=0.0, method=Method.RULE)
+    rules = Rules(round_s=ROUND_MS / 1_000)
+    names = [(member.record.spec.name,) for member in floor.members]
+    book = Book(
+        flavors=floor.flavors,
+        shares={
+            name: dict(zip(floor.flavors, row, strict=True))
+            for name, row in zip(names, shares.tolist(), strict=True)
+        },
+        had_s={name: dict.fromkeys(floor.flavors, rules.head_start_s) for name in names},
+        owed_s={
+            name: {
+                f: (m.known.entitled_ms.get(f, 0) - m.received_ms.get(f, 0)) / 1_000
+                for f in floor.flavors
+            }
+            for name, m in zip(names, floor.members, strict=True)
+        },
+    )
+    found = list(round_candidates(floor, floor.members, answer, rules))
+    assert len(found) == 15
+    for each in found:
+        expected = priority(book, each.row, each.flavor, 0.0, rules)
+        assert each.priority == pytest.approx(expected, rel=1e-12)
+        assert each.deficit_s == pytest.approx(
+            deficit_s(book, each.row, each.flavor, 0.0, rules), abs=1e-9
+        )
+
+
+def test_nobody_is_chosen_beyond_what_its_owners_money_carries() -> None:
+    owners = (team("ant"), team("bee"))
+    room = Room((pool(), *nodes(1, 4), *owners, money("ant", concurrency=2), money("bee")))
+    runs = [run(f"a{n}", "ant") for n in range(8)] + [run(f"b{n}", "bee") for n in range(8)]
+    room.submit_together(*runs)
+    room.rounds(4)
+    refused = [r for r in room.view.runs.values() if r.refusal is not None]
+    assert refused == []
+    of_ant = sum(lease.gpus for n, lease in room.view.leases.items() if n.startswith("a"))
+    # Two GPUs of each of three flavors is all that ant may have; bee is given the rest.
+    assert of_ant <= 6
+    assert len(room.view.leases) >= 10
+    room.look_back()
+
+
+def test_what_nobody_pays_for_is_not_chosen() -> None:
+    room = Room((pool(), *nodes(1, 1), team("ant"), team("poor"), money("ant")))
+    room.did(Submit(run("rich", "ant")))
+    room.did(Submit(run("lent", "poor", funding=Funding(allow_borrow=True))))
+    room.rounds(1)
+    now_ms = room.timeline.now_ms
+    funds = Funds(room.view, POOL, now_ms)
+    floor = floor_of(room.view, POOL, funds, now_ms)
+    paid = {member.record.spec.name: any(member.rates) for member in floor.members}
+    assert paid == {"rich": True, "lent": False}
+    members = [member for member in floor.members if any(member.rates)]
+    answer = alone(np.full((1, 3), 0.3), objective=0.0, bound=0.0, method=Method.RULE)
+    assert {grant.run for grant in choose_rows(floor, members, answer, funds)} == {"rich"}
