@@ -44,8 +44,8 @@ START, END = "2020-01-01T00:00:00Z", "2030-01-01T00:00:00Z"
          "there is no owner 'nobody'"),
         ((BUDGET % (START, END, 1, "")).replace("owner: rai", "owner: nobody"), 1,
          "there is no owner 'nobody'"),
-        (HEAD + "Pool\nmetadata: {name: p}\nspec: {discipline: rounds, policy: max_min_fairness}\n",
-         1, "which this version of Quorate does not do"),
+        (HEAD + "Pool\nmetadata: {name: p}\nspec: {discipline: rounds, policy: by_height}\n",
+         3, "Pool/p: spec.policy: there is no policy 'by_height'; use one of: "),
     ],
 )  # fmt: skip
 def test_a_bad_document_is_told_and_changes_nothing(

@@ -139,16 +139,21 @@ def work(
 
 def run(name: str, owner: str, gpus: int = 1, **changes: object) -> Run:
     """Return a run of the pool that takes any flavor."""
+    return run_of(name, owner, {"gpus": gpus, **changes})
+
+
+def run_of(name: str, owner: str, changes: Mapping[str, object]) -> Run:
+    """Return a run of the pool with ``changes``."""
     fields: dict[str, object] = {
         "name": name,
         "owner": owner,
-        "gpus": gpus,
+        "gpus": 1,
         "flavors": FLAVORS,
         "pool": POOL,
         "rounds": work(),
         "checkpoint_ms": MINUTE_MS,
     }
-    return Run(**(fields | changes))  # type: ignore[arg-type] # as the caller has them
+    return Run(**(fields | dict(changes)))  # type: ignore[arg-type] # as the caller has them
 
 
 def world(*owners: Owner, per_flavor: int = 2, gpus: int = 4) -> tuple[Applied, ...]:

@@ -24,7 +24,7 @@ from quorate.core.decide import decide
 from quorate.core.lottery import CHAIN_LENGTH
 from quorate.core.share_out import rounds_due
 from quorate.ledger.chain import GENESIS, Head, open_block, seal
-from quorate.ledger.fold import replay
+from quorate.ledger.fold import collector_paused, replay
 from quorate.ledger.snapshot import restore, take
 from quorate.loop.orders import orders_of, standing_orders
 from quorate.loop.preimages import Preimages
@@ -293,8 +293,9 @@ class Engine:
             runs = [name for name, known in self.view.in_rounds.items() if known.pool == pool]
             steps = {} if self.executor is None else self.executor.steps(runs)
             try:
-                command = share_out(self.view, pool, self.now_ms(), steps, self.policies)
-                (receipt,) = self.execute_block([command], actor=ROUND_ACTOR)
+                with collector_paused():
+                    command = share_out(self.view, pool, self.now_ms(), steps, self.policies)
+                    (receipt,) = self.execute_block([command], actor=ROUND_ACTOR)
             except QuorateError as error:
                 _LOG.warning("the next round of pool %s has not begun: %s", pool, error)
                 return

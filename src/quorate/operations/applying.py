@@ -12,6 +12,7 @@ from quorate.operations.desk import Desk
 from quorate.operations.documents import changed_document, read_trees, specs_of
 from quorate.operations.etags import check_match, etag_of, spec_of
 from quorate.operations.operation import Operation
+from quorate.operations.pool_policies import check_policies
 from quorate.operations.visibility import visible
 
 
@@ -19,7 +20,7 @@ def apply_documents(desk: Desk, asked: ask.Apply, operation: Operation) -> Order
     """Return the order to hold all documents of a request, or none of them."""
     del operation
     documents = read_trees(asked.documents, desk.caller.tenant)
-    return Order(command=Apply(tuple(specs_of(desk.recorded, desk.caller, documents))))
+    return _order(tuple(specs_of(desk.recorded, desk.caller, documents)))
 
 
 def put_document(desk: Desk, asked: ask.PutDocument, operation: Operation) -> Order:
@@ -31,7 +32,7 @@ def put_document(desk: Desk, asked: ask.PutDocument, operation: Operation) -> Or
             Exit.INVALID,
             f"document: must be one {operation.about} with metadata.name {asked.name!r}",
         )
-    return Order(command=Apply((document.spec,)))
+    return _order((document.spec,))
 
 
 def patch_document(desk: Desk, asked: ask.PatchDocument, operation: Operation) -> Order:
@@ -48,7 +49,13 @@ def patch_document(desk: Desk, asked: ask.PatchDocument, operation: Operation) -
     document = changed_document(render(spec), asked.assignments, source="--set")
     if document.name != name:
         raise CommandError(Exit.INVALID, "--set metadata.name: a name cannot be changed")
-    return Order(command=Apply((document.spec,)))
+    return _order((document.spec,))
+
+
+def _order(specs: tuple[Applied, ...]) -> Order:
+    """Return the order to hold ``specs``; a policy that nobody knows is told before."""
+    check_policies(specs)
+    return Order(command=Apply(specs))
 
 
 def put_system(desk: Desk, asked: ask.PutSystem, operation: Operation) -> Order:

@@ -1,0 +1,34 @@
+"""Whether the policies that pools name are there. Only who names one waits for them to load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from quorate.answers.exits import CommandError, Exit
+from quorate.core.commands import Applied
+from quorate.model.specs import Discipline, Pool
+
+
+def check_policies(specs: Iterable[Applied]) -> None:
+    """Raise ``CommandError`` for the first pool whose policy is not there, or no pool's."""
+    for spec in specs:
+        if isinstance(spec, Pool) and spec.discipline is Discipline.ROUNDS:
+            _check(spec)
+
+
+def _check(pool: Pool) -> None:
+    from quorate.policy.table import POLICIES  # noqa: PLC0415 - slow import
+
+    where = f"Pool/{pool.name}: spec.policy"
+    known = POLICIES.get(pool.policy or "")
+    if known is None:
+        names = ", ".join(name for name, each in sorted(POLICIES.items()) if not each.reads_pairs)
+        raise CommandError(
+            Exit.INVALID, f"{where}: there is no policy {pool.policy!r}; use one of: {names}"
+        )
+    if known.reads_pairs:
+        raise CommandError(
+            Exit.INVALID,
+            f"{where}: {pool.policy} needs to know how fast runs are two by two, which a pool does "
+            f"not; use {pool.policy.removesuffix('_packed') if pool.policy else ''}_perf",
+        )

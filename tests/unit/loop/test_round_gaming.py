@@ -1,0 +1,94 @@
+"""Gaming a pool that shares in rounds: what an owner can say of its runs gains it nothing.
+
+Two owners with equal targets share GPUs of three speeds, each with more work than fits. One of them
+plays honestly; what the other has, counted in work that GPUs do, stays its half after the first
+round, whatever it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pytest
+
+from quorate.core.commands import Applied
+from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
+from quorate.model.apply_rounds import received_ms
+from quorate.model.specs import Run
+from quorate.policy.table import POLICIES
+from quorate.sim.executor import Truth
+from tests.oracles.rounds import ROUND_MS, Room, money, nodes, pool, run, run_of, team, work
+
+SPEEDS_PPM: Final = {"a100": PPM, "k80": PPM // 4, "v100": PPM // 2}
+HONEST: Final = {flavor: 10.0 * ppm / PPM for flavor, ppm in SPEEDS_PPM.items()}
+ROUNDS: Final = 30
+PLAIN: Final = sorted(
+    {"max_min_fairness_perf", "max_min_fairness_water_filling_perf"} & POLICIES.keys()
+)
+"""Policies that are after equal progress; others may promise nobody a share."""
+
+
+def _gained(policy: str, greedy: Sequence[Run]) -> tuple[float, float]:
+    """Return which part of what the pool could do the honest and the greedy owner had."""
+    half = PPM // 2
+    specs: tuple[Applied, ...] = (
+        pool(policy=policy),
+        *nodes(1, 2),
+        team("honest", half),
+        team("greedy", half),
+        money("honest"),
+        money("greedy"),
+    )
+    speeds = tuple(SPEEDS_PPM.items())
+    truth = Truth(work_ms=900 * HOUR_MS, checkpoint_every_ms=MINUTE_MS, speeds_ppm=speeds)
+    room = Room(specs, truth=truth, stop_ms=0, policies=POLICIES)
+    mine = [run(f"h{n}", "honest", rounds=work(HONEST, steps=10**7)) for n in range(6)]
+    room.submit_together(*mine, *greedy)
+    room.rounds(1)
+    before = [_work_ms(room, runs) for runs in (mine, greedy)]
+    room.rounds(ROUNDS)
+    after = [_work_ms(room, runs) for runs in (mine, greedy)]
+    whole = 2 * sum(SPEEDS_PPM.values()) * ROUNDS * ROUND_MS / PPM
+    honest, other = ((b - a) / whole for a, b in zip(before, after, strict=True))
+    room.look_back()
+    return honest, other
+
+
+def _work_ms(room: Room, runs: Sequence[Run]) -> float:
+    """Return what ``runs`` had, in milliseconds of the fastest GPU."""
+    found = 0.0
+    for each in runs:
+        had = received_ms(room.view, each.name, room.timeline.now_ms)
+        found += sum(each.gpus * ms * SPEEDS_PPM[flavor] / PPM for flavor, ms in had.items())
+    return found
+
+
+def _same(count: int, **changes: object) -> list[Run]:
+    fields: dict[str, object] = {"rounds": work(HONEST, steps=10**7)}
+    return [run_of(f"g{n}", "greedy", fields | changes) for n in range(count)]
+
+
+def _boasts() -> list[Run]:
+    """Return runs that say that they are fast, and fastest on the slowest flavor."""
+    said = {"a100": 400.0, "k80": 900.0, "v100": 700.0}
+    return _same(6, rounds=work(said, steps=10**7))
+
+
+TRICKS: Final = {
+    "honestly": _same(6),
+    "splitting": _same(24),
+    "boasting": _boasts(),
+    "weighing": _same(6, rounds=work(HONEST, steps=10**7, weight=1_000.0)),
+    "hurrying": _same(6, rounds=work(HONEST, steps=10**5, slo_ms=400 * HOUR_MS)),
+    "wide": _same(6, gpus=2),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", PLAIN)
+@pytest.mark.parametrize("trick", TRICKS)
+def test_an_owner_gains_nothing_beyond_its_share(policy: str, trick: str) -> None:
+    honest, greedy = _gained(policy, TRICKS[trick])
+    assert greedy <= 0.5 * 1.07, (honest, greedy)
+    assert honest >= 0.5 * 0.85, (honest, greedy)
