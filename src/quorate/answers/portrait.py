@@ -47,6 +47,7 @@ from quorate.answers.words import (
     until,
 )
 from quorate.core.contest import ordeals_of
+from quorate.core.round_story import next_round_ms, share_words
 from quorate.documents import render, to_yaml
 from quorate.documents.times import time_text
 from quorate.model.events import ReservationMoved, Tier
@@ -126,6 +127,8 @@ def _run_facts(moment: Moment, record: RunRecord) -> list[tuple[str, str]]:
         ("Has", _has(moment, record)),
         ("Submitted", f"{since(record.submitted_ms, now_ms)}, sequence {record.seq}"),
     ]
+    if spec.name in moment.view.in_rounds:
+        facts.append(("Round", _round(moment, record)))
     if record.spec.sensitive:
         facts.append(("Claim", claim_text(moment, record)))
     if record.stopping is not None:
@@ -147,6 +150,15 @@ def _run_facts(moment: Moment, record: RunRecord) -> list[tuple[str, str]]:
     if record.note:
         facts.append(("Note", record.note))
     return facts
+
+
+def _round(moment: Moment, record: RunRecord) -> str:
+    """Return what a run has of its pool's rounds, and when the next one begins."""
+    view, pool = moment.view, record.spec.pool
+    steps = view.in_rounds[record.spec.name].steps
+    next_ms = next_round_ms(view, pool, moment.now_ms)
+    told = f"the next begins {until(next_ms, moment.now_ms)}; {share_words(view, record)}"
+    return f"{told}; {counted(steps, 'step')} counted"
 
 
 def _has(moment: Moment, record: RunRecord) -> str:

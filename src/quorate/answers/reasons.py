@@ -13,6 +13,7 @@ from typing import Final
 from quorate.answers.moment import Moment
 from quorate.core.explain import refused_now
 from quorate.core.lifecycle import is_news
+from quorate.core.round_story import between_rounds
 from quorate.documents.times import time_text
 from quorate.model.records import Phase, RunRecord
 from quorate.model.refusal import Refusal, sentence
@@ -45,7 +46,11 @@ class Reason:
 
 def reason_now(moment: Moment, record: RunRecord) -> Reason:
     """Return why a waiting run waits at ``moment``."""
-    known, answer = record.refusal, refused_now(moment.view, record, moment.now_ms)
+    view, now_ms, known = moment.view, moment.now_ms, record.refusal
+    if record.spec.name in view.in_rounds:
+        answer = between_rounds(view, record, now_ms)
+    else:
+        answer = refused_now(view, record, now_ms)
     if answer is None:
         return Reason(refusal=None)
     since_ms = None if is_news(known, answer) else record.refused_since_ms
@@ -55,7 +60,12 @@ def reason_now(moment: Moment, record: RunRecord) -> Reason:
 def reasons_now(moment: Moment, names: Sequence[str]) -> dict[str, Reason]:
     """Return why each waiting run of ``names`` waits; those after ``LIVE_MAX`` as recorded."""
     records = [moment.view.runs[name] for name in names]
-    waiting = [record for record in records if record.phase is Phase.PENDING]
+    waiting = [
+        record
+        for record in records
+        if record.phase is Phase.PENDING
+        or (record.spec.name in moment.view.in_rounds and not record.leases)
+    ]
     found = {record.spec.name: reason_now(moment, record) for record in waiting[:LIVE_MAX]}
     for record in waiting[LIVE_MAX:]:
         at_ms = record.refused_since_ms

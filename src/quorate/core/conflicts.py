@@ -34,6 +34,7 @@ from quorate.model.events import (
 )
 from quorate.model.records import RunRecord
 from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.specs import Discipline
 from quorate.model.view import StateView
 
 CHECKPOINT_MS: Final = HOUR_MS
@@ -182,6 +183,12 @@ def resolve_by_hand(scribe: Scribe, command: Resolve) -> Refusal | None:
     pool = view.pools.get(command.pool)
     if pool is None:
         return _unknown(f"there is no pool {command.pool!r}", "list them: quorate get pools")
+    if pool.discipline is Discipline.ROUNDS:
+        return Refusal(
+            code=RefusalCode.INVALID,
+            subject=f"pool {command.pool!r} shares in rounds: what is cut there is back next round",
+            remedy="cordon or drain nodes instead: quorate node cordon NODE",
+        )
     index = view.domains(command.pool, command.flavor)
     if not index.keys:
         subject = f"pool {command.pool!r} has no node of flavor {command.flavor!r}"

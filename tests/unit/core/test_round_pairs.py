@@ -1,0 +1,90 @@
+"""Two runs of one owner on the same GPUs: one lease, paid once, and both count as running."""
+
+from __future__ import annotations
+
+from quorate.core.audit import audit
+from quorate.core.commands import Apply, Cancel, Command, Complete, ShareOut
+from quorate.core.decide import decide
+from quorate.core.invariants import sweep
+from quorate.ledger.snapshot import restore, take
+from quorate.model.apply import apply_all
+from quorate.model.apply_rounds import received_ms
+from quorate.model.events import Event, LeaseStarted, RoundGrant
+from quorate.model.records import Phase
+from quorate.model.state import State
+from quorate.sim.demand import START_MS
+from quorate.testing.states import same
+from tests.oracles.rounds import POOL, ROUND_MS, run, team, world
+
+
+class _Play:
+    """Commands decided one after the other, with nobody to carry anything out."""
+
+    def __init__(self) -> None:
+        self.state = State()
+        self.events: list[Event] = []
+        self.now_ms = START_MS
+        runs = (run("one", "ant"), run("two", "ant"), run("third", "ant"), run("alien", "bee"))
+        self.does(Apply((*world(team("ant"), team("bee"), per_flavor=1, gpus=1), *runs)))
+
+    def does(self, command: Command) -> None:
+        decision = decide(self.state, command, now_ms=self.now_ms, actor="test")
+        assert not decision.refusals, decision.refusals
+        apply_all(self.state, decision.events)
+        self.events += decision.events
+        assert sweep(self.state) == []
+
+    def round(self, number: int, *grants: RoundGrant) -> None:
+        self.does(ShareOut(pool=POOL, number=number, policy="by hand", grants=grants))
+
+
+def _pair(flavor: str = "a100") -> RoundGrant:
+    return RoundGrant("one", flavor, partner="two")
+
+
+def test_a_pair_is_one_lease_that_is_paid_once() -> None:
+    play = _Play()
+    play.round(1, _pair())
+    (lease,) = play.state.leases.values()
+    assert (lease.fact.run, lease.fact.partner, lease.gpus) == ("one", "two", 1)
+    assert {play.state.runs[name].phase for name in ("one", "two")} == {Phase.RUNNING}
+    assert sum(account.gpus_active for account in play.state.envelopes.values()) == 1
+    play.now_ms += ROUND_MS
+    for name in ("one", "two"):
+        assert received_ms(play.state, name, play.now_ms) == {"a100": ROUND_MS}
+    play.round(2, _pair())
+    assert list(play.state.leases) == ["one/0"]
+    play.now_ms += ROUND_MS
+    play.round(3, RoundGrant("two", "k80"), RoundGrant("one", "v100"))
+    assert {each.fact.partner for each in play.state.leases.values()} == {None}
+    assert sorted(each.fact.run for each in play.state.leases.values()) == ["one", "two"]
+    assert play.state.in_rounds["two"].lease == ""
+    assert audit(play.events, view=play.state) == []
+    restored = restore(take(play.state))
+    assert restored is not None
+    assert same(restored, play.state) == []
+
+
+def test_a_partner_that_is_over_leaves_the_other_where_it_is() -> None:
+    play = _Play()
+    play.round(1, _pair())
+    play.does(Cancel("two"))
+    assert list(play.state.leases) == ["one/0"]
+    play.now_ms += ROUND_MS
+    play.round(2, RoundGrant("one", "a100"))
+    play.does(Complete("one"))
+    assert not play.state.leases
+    assert audit(play.events, view=play.state) == []
+
+
+def test_a_pair_whose_first_run_is_over_waits_for_the_next_round() -> None:
+    play = _Play()
+    play.round(1, _pair())
+    play.does(Complete("one"))
+    assert play.state.runs["two"].phase is Phase.RUNNING
+    assert not play.state.leases
+    play.now_ms += ROUND_MS
+    play.round(2, RoundGrant("two", "a100"))
+    starts = [event for event in play.events if isinstance(event, LeaseStarted)]
+    assert [(event.run, event.partner) for event in starts] == [("one", "two"), ("two", None)]
+    assert audit(play.events, view=play.state) == []
