@@ -138,6 +138,16 @@ def basis(columns: Bools, rows: Bools, *, low: Bools) -> Basis:
     return found
 
 
+def widened(start: Basis, columns: int) -> Basis:
+    """Return the basis for the program with so many more columns, which are not in it."""
+    _, lower, _ = _PLACES
+    found = highspy.HighsBasis()
+    found.col_status = [*start.col_status, *([lower] * columns)]
+    found.row_status = list(start.row_status)
+    found.valid = True
+    return found
+
+
 def _quiet(effort: Effort) -> highspy.Highs:
     """Return a solver that prints nothing and gives the same answer each time."""
     highs = highspy.Highs()  # type: ignore[no-untyped-call] # its constructor has no annotation

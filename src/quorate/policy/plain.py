@@ -13,10 +13,13 @@ from typing import Final
 import numpy as np
 
 from quorate.policy import lp
+from quorate.policy.columns import solve_with_few
 from quorate.policy.levels import CERTIFIED, Demand, Levelled, Needs
-from quorate.policy.problem import Floats, Ints
+from quorate.policy.problem import Bools, Floats, Ints
 from quorate.policy.rough import rough
 
+PAIRS_AT_ONCE: Final = 2_000
+"""More shares of pairs than this are not all put into one program."""
 TANGENTS_MAX: Final = 40
 """How many programs are solved at most for needs that are not linear; four or five are usual."""
 
@@ -52,9 +55,7 @@ def level_by_program(
     for number in range(TANGENTS_MAX):
         unit = abs(level) if level != 0 else 1.0
         tangent = needs.at(level)
-        if start is None:
-            start = _first(demand, shares, tangent, unit)
-        found = lp.solve(_program(demand, shares, tangent, unit), start=start)
+        found = _solve(demand, shares, tangent, unit, start)
         if isinstance(found, lp.Status):
             return found
         start = found.basis
@@ -72,6 +73,22 @@ def level_by_program(
                 basis=start,
             )
     return lp.Status.FAILED
+
+
+def _solve(
+    demand: Demand,
+    shares: _Shares,
+    tangent: tuple[Floats, Floats],
+    unit: float,
+    start: lp.Basis | None,
+) -> lp.Solution | lp.Status:
+    """Return the optimum at a tangent: of very many pairs, with those that matter."""
+    program = _program(demand, shares, tangent, unit)
+    is_alone = np.append(shares.row < len(demand.rates), True)
+    if np.count_nonzero(~is_alone) > PAIRS_AT_ONCE:
+        few = np.flatnonzero(is_alone)
+        return solve_with_few(program, few, _first(demand, shares, tangent, is_alone[is_alone]))
+    return lp.solve(program, start=start or _first(demand, shares, tangent, is_alone))
 
 
 def rates_of(demand: Demand, shares: Floats) -> Floats:
@@ -124,25 +141,20 @@ def _shares(demand: Demand) -> _Shares:
     )
 
 
-def _about(tangent: tuple[Floats, Floats], unit: float) -> Floats:
-    """Return what each need is about: what its row is divided by. 0: it never needs anything."""
-    need, growth = tangent
-    return np.maximum(np.abs(need), unit * growth)
-
-
 def _first(
-    demand: Demand, shares: _Shares, tangent: tuple[Floats, Floats], unit: float
+    demand: Demand, shares: _Shares, tangent: tuple[Floats, Floats], is_alone: Bools
 ) -> lp.Basis:
-    """Return the basis in which everybody has one flavor, and one flavor is full."""
+    """Return the basis in which everybody has one flavor, and one flavor is full.
+
+    ``is_alone`` tells the columns of jobs alone from those of pairs; the level's counts as one.
+    """
     rows, flavors = demand.rates.shape
-    needy = _about(tangent, unit) > 0
+    needy = (tangent[0] != 0) | (tangent[1] > 0)
     begun = rough(demand, np.maximum(tangent[0], 0.0))
     alone = shares.row < rows
-    columns = np.zeros(len(shares.row) + 1, dtype=bool)
-    columns[:-1][alone] = needy[shares.row[alone]] & (
-        begun.flavor[shares.row[alone]] == shares.flavor[alone]
-    )
-    columns[-1] = True
+    row = shares.row[alone]
+    columns = np.zeros(len(is_alone), dtype=bool)
+    columns[is_alone] = np.append(needy[row] & (begun.flavor[row] == shares.flavor[alone]), [True])
     count = int(needy.sum())
     basic = np.concatenate((np.zeros(count, dtype=bool), np.ones(rows + flavors, dtype=bool)))
     basic[count + rows + begun.fullest] = False
@@ -158,7 +170,7 @@ def _program(
     one that is slow; a job that never needs anything has none.
     """
     need, growth = tangent
-    about = _about(tangent, unit)
+    about = np.maximum(np.abs(need), unit * growth)
     rows, flavors = demand.rates.shape
     columns = len(shares.row)
     needy = np.flatnonzero(about > 0)
