@@ -17,8 +17,6 @@ from quorate.policy.problem import Ints, Problem
 
 BLOCK: Final = 8_192
 """How many jobs are looked at together: what they need fits a processor's cache."""
-SAMPLE: Final = 2_048
-"""How many are looked at first: if these are all different, the rest are not looked at."""
 TABLES: Final = 8
 """How many tables are tried for a job whose place is taken by another class."""
 _BITS: Final = 16
@@ -101,11 +99,13 @@ def classes_of(problem: Problem, reads: Sequence[str], at_most: int) -> Classes 
         field: NDArray[Any] = np.ascontiguousarray(getattr(problem, name)).view(np.uint64)
         columns += [field] if field.ndim == 1 else list(field.T)
     jobs = len(problem.jobs)
+    # What is the same for all tells nobody apart; one column is kept for those all alike.
+    columns = [column for column in columns if np.any(column != column[0])] or columns[:1]
     tables = _Tables(columns, at_most)
     of = np.empty(jobs, dtype=np.int64)
-    for start in (0, *range(SAMPLE, jobs, BLOCK)):
-        end = start + BLOCK if start else SAMPLE
-        if not tables.find(start, of[start:end]):
+    few = at_most + 1
+    for start in (0, *range(few, jobs, BLOCK)):
+        if not tables.find(start, of[start : start + BLOCK if start else few]):
             return None
     order = np.argsort(tables.first)
     if np.any(order[1:] < order[:-1]):

@@ -100,7 +100,7 @@ def solve(
     highs = _quiet(effort)
     for name, value in _EXACT if program.whole is not None else ():
         highs.setOptionValue(name, value)
-    highs.passModel(_model(program))
+    _pass(highs, program)
     if start is not None:
         highs.setOptionValue("simplex_strategy", _PRIMAL)
         highs.setBasis(start)
@@ -161,24 +161,29 @@ def _quiet(effort: Effort) -> highspy.Highs:
     return highs
 
 
-def _model(program: Program) -> highspy.HighsLp:
-    model = highspy.HighsLp()
-    model.num_col_, model.num_row_ = len(program.gains), len(program.row_low)
-    model.sense_ = highspy.ObjSense.kMaximize
-    model.col_cost_ = program.gains
-    model.col_lower_, model.col_upper_ = program.low, program.high
-    model.row_lower_, model.row_upper_ = program.row_low, program.row_high
-    matrix = model.a_matrix_
-    matrix.format_ = highspy.MatrixFormat.kRowwise
-    matrix.start_ = program.starts.astype(np.int32)
-    matrix.index_ = program.columns.astype(np.int32)
-    matrix.value_ = program.values
+def _pass(highs: highspy.Highs, program: Program) -> None:
+    """Hand ``program`` over as arrays, which takes a third of what a model of lists takes."""
+    columns = len(program.gains)
+    kinds = np.zeros(columns, dtype=np.int32)
     if program.whole is not None:
-        kinds = [highspy.HighsVarType.kContinuous] * len(program.gains)
-        for column in program.whole:
-            kinds[int(column)] = highspy.HighsVarType.kInteger
-        model.integrality_ = kinds
-    return model
+        kinds[program.whole] = int(highspy.HighsVarType.kInteger)
+    highs.passModel(
+        columns,
+        len(program.row_low),
+        len(program.values),
+        int(highspy.MatrixFormat.kRowwise),
+        int(highspy.ObjSense.kMaximize),
+        0.0,
+        program.gains,
+        program.low,
+        program.high,
+        program.row_low,
+        program.row_high,
+        program.starts.astype(np.int32),
+        program.columns.astype(np.int32),
+        program.values,
+        kinds,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
