@@ -247,7 +247,7 @@ class Standing:
         self._highs = _quiet(Effort.SIMPLEX)
         for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
             self._highs.setOptionValue(name, EXACT)
-        self._highs.passModel(_model(program))
+        _pass(self._highs, program)
         self._row_high = program.row_high
 
     def solve(self, row_low: Floats) -> Solution | Status:
