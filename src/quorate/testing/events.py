@@ -395,7 +395,7 @@ def _requests() -> st.SearchStrategy[ev.Event]:
 
 def _rounds() -> st.SearchStrategy[ev.Event]:
     """Return a strategy for rounds of pools, and for steps that were counted."""
-    numbers = st.lists(amounts, max_size=3).map(tuple)
+    numbers = st.lists(amounts, max_size=2).map(tuple)
     share = st.builds(ev.RoundShare, names, numbers, numbers, st.integers(0, 7))
     grant = st.builds(ev.RoundGrant, names, names, st.booleans(), st.none() | names)
     count = st.builds(ev.StepCount, names, texts, amounts, durations_ms)
@@ -409,9 +409,9 @@ def _rounds() -> st.SearchStrategy[ev.Event]:
             policy=names,
             until_ms=times_ms,
             flavors=name_lists,
-            gpus=st.lists(gpus, max_size=3).map(tuple),
-            shares=st.lists(share, max_size=2).map(tuple),
-            prices=st.lists(st.integers(-(1 << 40), 1 << 40), max_size=3).map(tuple),
+            gpus=st.lists(gpus, max_size=2).map(tuple),
+            shares=st.lists(share, max_size=1).map(tuple),
+            prices=st.lists(st.integers(-(1 << 40), 1 << 40), max_size=2).map(tuple),
             grants=st.lists(grant, max_size=2).map(tuple),
             note=texts,
         ),
