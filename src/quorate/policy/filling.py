@@ -10,8 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quorate.policy.problem import NO_ENTITY, EntityRule, Floats, Ints, Problem
+
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -30,14 +33,14 @@ class Groups:
     alone: Ints
     entities: tuple[Group, ...]
 
-    def without(self, stuck: Floats) -> Groups:
+    def without(self, stuck: Bools) -> Groups:
         """Return the groups with only those jobs that are not ``stuck``."""
         return Groups(
-            alone=self.alone[stuck[self.alone] == 0],
+            alone=self.alone[~stuck[self.alone]],
             entities=tuple(
                 Group(rule=group.rule, weight=group.weight, jobs=left)
                 for group in self.entities
-                if len(left := group.jobs[stuck[group.jobs] == 0])
+                if len(left := group.jobs[~stuck[group.jobs]])
             ),
         )
 

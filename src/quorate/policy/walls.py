@@ -32,7 +32,10 @@ class Wall:
 
 
 def wall_of(space: Space, answer: Solution) -> Wall:
-    """Return the wall that an answer which falls short puts up: its objective is the shortfall."""
+    """Return the wall that an answer which falls short puts up: its objective is the shortfall.
+
+    The rates of ``space`` are to be near 1 for all jobs, so that parts in a wall can be compared.
+    """
     jobs, _ = space.problem.shape
     prices = answer.row_prices
     found = wall(
@@ -41,7 +44,7 @@ def wall_of(space: Space, answer: Solution) -> Wall:
         np.maximum(prices[jobs : 2 * jobs], 0.0),
         np.maximum(prices[2 * jobs :], 0.0),
     )
-    return _cleaned(found, space.fastest(), -answer.objective)
+    return _cleaned(found, -answer.objective)
 
 
 def wall(
@@ -65,16 +68,15 @@ def wall(
     return Wall(sums=sums, limit=limit, prices=prices)
 
 
-def _cleaned(found: Wall, tops: Floats, short: float) -> Wall:
+def _cleaned(found: Wall, short: float) -> Wall:
     """Return ``found`` without the least of its sums, which are a solver's rounding.
 
     It holds all the same, for nobody is filled to less than 0; and at most half of the shortfall
     that it was put up for is given away. What is left is large enough to prove a job stuck.
     """
-    parts = found.sums * tops
-    order = np.argsort(parts, kind="stable")
-    given = np.cumsum(parts[order])
-    small = (parts[order] < LEAST * found.limit) & (given <= short / 2)
+    order = np.argsort(found.sums, kind="stable")
+    parts = found.sums[order]
+    small = (parts < LEAST * found.limit) & (np.cumsum(parts) <= short / 2)
     sums = found.sums.copy()
     sums[order[small]] = 0.0
     return replace(found, sums=sums)

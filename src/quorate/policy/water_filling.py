@@ -25,9 +25,13 @@ from quorate.policy.walls import Wall, wall, wall_of
 ASKED_MAX: Final = 200
 """How often a level is lowered before water filling is given up; three or four times is usual."""
 MISSED: Final = 1e-9
-"""How far below its level a job may be, relative to the most it could have."""
+MISSED_MAX: Final = 1e-7
+"""How far below its level a job may be, relative to where it may come to at the first level:
+commonly, and at most, where a solver's rounding leaves it."""
 RAISED: Final = 1e-7
-"""How far a job that counts as stuck might still be raised at most, relative to the same."""
+RAISED_MAX: Final = 1e-5
+"""How far a job that counts as stuck might still be raised, relative to the same: commonly, and at
+most, where walls are known no better because rates are a million times apart."""
 EVENED_MAX: Final = 500
 """How often an even spread is corrected before the solver's own is taken."""
 _ROUNDING: Final = 1e-15
@@ -69,56 +73,80 @@ def fill(space: Space, groups: Groups) -> Filled | Unsolved:
     problem = space.problem
     jobs, _ = problem.shape
     tops = space.fastest()
-    standing = Standing(_shortfall(space, tops))
     equal = (problem.gpus > 0).astype(np.float64)
     walls = [wall(space, problem.scales / tops, np.zeros(jobs), equal)]
-    filled, stuck = np.zeros(jobs), np.zeros(jobs)
-    shares = np.zeros(len(space.rows))
+    units = _units(problem, groups, tops, walls[0])
+    scaled = replace(space, rates=space.rates / units[space.jobs])
+    standing = Standing(_shortfall(scaled))
+    filled, stuck = np.zeros(jobs), np.zeros(jobs, dtype=np.bool_)
     for _ in range(jobs):
         path = Path(problem, groups.without(stuck), filled, tops)
-        risen = _rise(space, path, standing, walls)
+        risen = _rise(scaled, units, path, standing, walls)
         if isinstance(risen, Unsolved):
             return risen
         level, shares = risen
         filled = path.at(level)
-        stuck_before = stuck.sum()
-        stuck = np.maximum(stuck, tops - filled <= RAISED * tops)
-        for met in walls:
-            slack = max(met.limit - float(met.sums @ filled), 0.0) + _ROUNDING * met.limit
-            stuck = np.maximum(stuck, slack <= RAISED * met.sums * tops)
+        left = _left(filled, tops, walls) / units
+        rising = left[~stuck]
+        stuck = stuck | (left <= RAISED)
         if stuck.all():
             return Filled(filled=filled, shares=shares, walls=tuple(walls))
-        if stuck.sum() == stuck_before:
-            return _failed("no job is found to be stuck although none can rise")
+        if rising.min() > RAISED:
+            # Parts in a wall that are close to rounding prove less, but whoever is nearest stops.
+            if rising.min() > RAISED_MAX:
+                return _failed("no job is found to be stuck although none can rise")
+            stuck = stuck | (left <= rising.min())
     return _failed("jobs are left that neither rise nor are stuck")
 
 
+def _units(problem: Problem, groups: Groups, tops: Floats, first: Wall) -> Floats:
+    """Return what each job may come to at the first level, roughly: by that it is measured."""
+    path = Path(problem, groups, np.zeros(len(tops)), tops)
+    level = path.highest(first.sums[None], np.array([first.limit]))
+    pace = paces(problem, groups)
+    return np.where(pace > 0, np.minimum(tops, pace * level), tops)
+
+
+def _left(filled: Floats, tops: Floats, walls: list[Wall]) -> Floats:
+    """Return how far each job could still be raised at most, with all others kept."""
+    left = tops - filled
+    for met in walls:
+        slack = max(met.limit - float(met.sums @ filled), 0.0) + _ROUNDING * met.limit
+        left = np.minimum(left, slack / np.maximum(met.sums, _TINY))
+    return left
+
+
 def _rise(
-    space: Space, path: Path, standing: Standing, walls: list[Wall]
+    scaled: Space, units: Floats, path: Path, standing: Standing, walls: list[Wall]
 ) -> tuple[float, Floats] | Unsolved:
     """Return the highest level of ``path`` that can be had, and shares that reach it.
 
     Each answer that falls short puts up a wall, and the level is lowered to it: Newton's method
     from above, which ends at a wall that is met.
     """
+    before = np.inf
     for _ in range(ASKED_MAX):
         sums = np.stack([wall.sums for wall in walls])
         limits = np.array([wall.limit for wall in walls])
         level = path.highest(sums, limits)
-        answer = standing.solve(path.at(level))
+        answer = standing.solve(path.at(level) / units)
         if not isinstance(answer, Solution):
             return _failed(f"the program of a level ended as {answer}")
-        if -answer.objective <= MISSED:
+        # Where a wall does not lower the level any more, what is short is rounding.
+        enough = MISSED if level < before else MISSED_MAX
+        if -answer.objective <= enough:
             return level, answer.x[:-1]
-        walls.append(wall_of(space, answer))
+        before = level
+        found = wall_of(scaled, answer)
+        walls.append(replace(found, sums=found.sums / units))
     return _failed(f"a level is not reached after {ASKED_MAX} programs")
 
 
-def _shortfall(space: Space, tops: Floats) -> Program:
-    """Return the program of the least part of the tops by which a level is missed."""
-    gains = np.zeros(len(space.rows) + 1)
+def _shortfall(scaled: Space) -> Program:
+    """Return the program of the least part of their units by which jobs miss a level."""
+    gains = np.zeros(len(scaled.rows) + 1)
     gains[-1] = -1.0
-    return program(space, gains, more=(tops,))
+    return program(scaled, gains, more=(np.ones(len(scaled.problem.jobs)),))
 
 
 def _told(space: Space, found: Filled) -> Allocation:
