@@ -28,6 +28,7 @@ def _solved(problem: Problem) -> Allocation:
     return found
 
 
+@examples(0.5)
 @given(problem=problems())
 def test_no_allocation_is_better_to_first_order(problem: Problem) -> None:
     """A concave function is largest where no direction goes up: one linear program says so."""
@@ -47,6 +48,7 @@ def test_no_allocation_is_better_to_first_order(problem: Problem) -> None:
     assert abs(found.objective - np.exp(np.log(level).mean())) <= 1e-6 * found.objective
 
 
+@examples(0.5)
 @given(problem=problems())
 def test_a_discount_leaves_at_least_one_part_in_e(problem: Problem) -> None:
     """Cole, Gkatzelis and Goel (2013), theorem 3.2."""
@@ -73,6 +75,7 @@ def test_nobody_is_faster_for_having_misstated_its_rates(
     assert misstated <= honest * (1 + 1e-6)
 
 
+@examples(0.3)
 @given(problem=problems(), scale=st.sampled_from([1e-3, 7.0, 1e4]))
 def test_the_unit_of_a_jobs_steps_does_not_matter(problem: Problem, scale: float) -> None:
     rates = problem.rates.copy()

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.policy.allocation import Allocation, breaches, job_rates
+from quorate.policy.allocation import Allocation, Method, breaches, job_rates
 from quorate.policy.lp import Solution, solve
-from quorate.policy.problem import Entity, Floats, Problem
+from quorate.policy.problem import Entity, EntityRule, Floats, Problem
 from quorate.policy.space import program
 from quorate.policy.water_filling import water_filling
 from tests.oracles.effort import examples
@@ -34,12 +34,26 @@ def test_it_fills_as_far_as_one_program_for_each_level_and_job(problem: Problem)
 
 
 @examples(0.5)
+@given(problem=problems(jobs_max=3, entities_max=3), times=st.integers(2, 4))
+def test_it_fills_equal_jobs_alike_and_as_far_as_one_by_one(problem: Problem, times: int) -> None:
+    many = _repeated(problem, times)
+    found, filled = _filled(many)
+    np.testing.assert_allclose(filled, slowly_filled(many, paired=False), rtol=1e-6, atol=1e-6)
+    if EntityRule.FIFO not in {entity.rule for entity in problem.entities}:
+        assert found.method is Method.CLASSES
+        np.testing.assert_array_equal(
+            found.shares[: len(problem.jobs)], found.shares[-len(problem.jobs) :]
+        )
+
+
+@examples(0.5)
 @given(problem=problems(paired=True, entities_max=2))
 def test_it_fills_pairs_as_far_as_the_slow_way(problem: Problem) -> None:
     _, filled = _filled(problem, paired=True)
     np.testing.assert_allclose(filled, slowly_filled(problem, paired=True), rtol=1e-6, atol=1e-6)
 
 
+@examples(0.5)
 @given(problem=problems(paired=True))
 def test_no_job_can_be_raised_without_lowering_one_that_is_not_better_off(
     problem: Problem,
@@ -63,6 +77,7 @@ def test_its_objective_is_proved_and_is_the_least_level(problem: Problem) -> Non
         assert abs(found.objective - least) <= 1e-9 * least
 
 
+@examples(0.5)
 @given(problem=problems())
 def test_its_objective_is_that_of_one_program_for_the_least_level(problem: Problem) -> None:
     found, _ = _filled(problem)
@@ -81,6 +96,7 @@ def test_a_job_added_raises_nobody(problem: Problem) -> None:
     assert np.all(among_more[:-1] <= among_fewer * (1 + 1e-6))
 
 
+@examples(0.5)
 @given(problem=problems(entities_max=3), factor=st.sampled_from([0.125, 3.0, 1000.0]))
 def test_it_is_the_same_in_any_unit_of_rates_and_of_weights(
     problem: Problem, factor: float
@@ -116,6 +132,7 @@ def test_what_an_entity_has_does_not_depend_on_how_its_weight_is_split(
     np.testing.assert_allclose(totals[0], totals[1], rtol=1e-6)
 
 
+@examples(0.3)
 @given(problem=problems(entities_max=3))
 def test_without_rates_everybody_is_filled_by_time_alone(problem: Problem) -> None:
     flat = replace(problem, rates=(problem.rates > 0).astype(np.float64))
@@ -125,6 +142,23 @@ def test_without_rates_everybody_is_filled_by_time_alone(problem: Problem) -> No
     same = water_filling(flat, paired=False, agnostic=True)
     assert isinstance(same, Allocation)
     np.testing.assert_array_equal(found.shares, same.shares)
+
+
+def _repeated(problem: Problem, times: int) -> Problem:
+    """Return the problem with every job that many times, the whole list after itself."""
+    rows = np.tile(np.arange(len(problem.jobs)), times)
+    return replace(
+        problem,
+        jobs=tuple(f"j{k}" for k in range(len(rows))),
+        rates=problem.rates[rows],
+        scales=problem.scales[rows],
+        weights=problem.weights[rows],
+        steps_left=problem.steps_left[rows],
+        ages_s=problem.ages_s[rows],
+        isolated_s=problem.isolated_s[rows],
+        deadlines_s=problem.deadlines_s[rows],
+        entity_of=None if problem.entity_of is None else problem.entity_of[rows],
+    )
 
 
 def _first_jobs(problem: Problem, count: int) -> Problem:

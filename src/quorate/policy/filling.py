@@ -32,6 +32,8 @@ class Groups:
 
     alone: Ints
     entities: tuple[Group, ...]
+    counts: Ints
+    """How many equal jobs each job stands for, itself included."""
 
     def without(self, stuck: Bools) -> Groups:
         """Return the groups with only those jobs that are not ``stuck``."""
@@ -42,15 +44,17 @@ class Groups:
                 for group in self.entities
                 if len(left := group.jobs[~stuck[group.jobs]])
             ),
+            counts=self.counts,
         )
 
 
-def groups_of(problem: Problem) -> Groups:
-    """Return who is filled beside whom in ``problem``."""
+def groups_of(problem: Problem, counts: Ints | None = None) -> Groups:
+    """Return who is filled beside whom in ``problem``, where jobs stand for ``counts`` of them."""
     jobs, _ = problem.shape
     of_jobs = problem.entity_of
+    counts = np.ones(jobs, dtype=np.int64) if counts is None else counts
     if of_jobs is None or not problem.entities:
-        return Groups(alone=np.arange(jobs, dtype=np.int64), entities=())
+        return Groups(alone=np.arange(jobs, dtype=np.int64), entities=(), counts=counts)
     return Groups(
         alone=np.flatnonzero(of_jobs == NO_ENTITY),
         entities=tuple(
@@ -58,6 +62,7 @@ def groups_of(problem: Problem) -> Groups:
             for number, entity in enumerate(problem.entities)
             if np.any(of_jobs == number)
         ),
+        counts=counts,
     )
 
 
@@ -70,7 +75,7 @@ def paces(problem: Problem, groups: Groups) -> Floats:
             found[group.jobs[0]] = group.weight
         else:
             weights = problem.weights[group.jobs]
-            found[group.jobs] = group.weight * weights / weights.sum()
+            found[group.jobs] = group.weight * weights / (weights @ groups.counts[group.jobs])
     return found / problem.scales
 
 
@@ -85,7 +90,7 @@ class Path:
         self._filled, self._tops = filled, np.maximum(tops, filled)
         self._weights, self._scales = problem.weights, problem.scales
         self._room = (self._tops - filled) * problem.scales
-        self._alone = groups.alone
+        self._alone, self._counts = groups.alone, groups.counts
         self._shared = [
             (group, *self._stages(group))
             for group in groups.entities
@@ -105,8 +110,8 @@ class Path:
         weights = self._weights[group.jobs]
         had = self._room[group.jobs] / weights
         order = np.argsort(had, kind="stable")
-        had, weights = had[order], weights[order]
-        rising = np.cumsum(weights[::-1])[::-1]
+        had = had[order]
+        rising = np.cumsum((weights * self._counts[group.jobs])[order][::-1])[::-1]
         levels = np.cumsum(np.diff(had, prepend=0.0) * rising) / group.weight
         return np.append(0.0, levels), np.append(0.0, had)
 

@@ -38,6 +38,14 @@ class Space:
     jobs: Ints
     columns: Ints
     rates: Floats
+    counts: Ints | None = None
+    """How many equal jobs each row stands for, where that is more than itself."""
+
+    @property
+    def loads(self) -> Floats:
+        """How many GPUs of its flavor a whole share of each column takes, of all it stands for."""
+        scales = self.problem.scales[self.first[self.rows]].astype(np.float64)
+        return scales if self.counts is None else scales * self.counts[self.rows]
 
     def rates_of(self, shares: Floats) -> Floats:
         """Return how fast each job is with these shares of the columns."""
@@ -46,8 +54,7 @@ class Space:
 
     def used(self, shares: Floats) -> Floats:
         """Return how many GPUs of each flavor these shares of the columns take."""
-        scales = self.problem.scales[self.first[self.rows]]
-        return added(self.flavors, scales * shares, len(self.problem.gpus))
+        return added(self.flavors, self.loads * shares, len(self.problem.gpus))
 
     def fastest(self) -> Floats:
         """Return the rate that each job cannot pass, even with everything to itself."""
@@ -133,7 +140,6 @@ def program(space: Space, gains: Floats, more: tuple[Floats, ...] = ()) -> Progr
     count = len(space.rows)
     extra = len(more)
     all_jobs = np.arange(jobs)
-    capacity = space.problem.scales[space.first[space.rows]].astype(np.float64)
     entry_rows = np.concatenate(
         [space.jobs, *[all_jobs] * extra, jobs + space.jobs, 2 * jobs + space.flavors]
     )
@@ -145,7 +151,7 @@ def program(space: Space, gains: Floats, more: tuple[Floats, ...] = ()) -> Progr
             np.arange(count),
         ]
     )
-    entries = np.concatenate([space.rates, *more, np.ones(len(space.jobs)), capacity])
+    entries = np.concatenate([space.rates, *more, np.ones(len(space.jobs)), space.loads])
     order = np.lexsort((entry_columns, entry_rows))
     order = order[entries[order] != 0.0]
     sizes = np.bincount(entry_rows[order], minlength=2 * jobs + flavors)

@@ -57,11 +57,10 @@ def wall(
     the columns gain is on the side of the sums.
     """
     count = len(space.rows)
-    scales = space.problem.scales[space.first[space.rows]]
     brought = added(space.columns, sums[space.jobs] * space.rates - times[space.jobs], count)
     if gains is not None:
         brought = brought + gains
-    over = np.maximum(brought - scales * prices[space.flavors], 0.0)
+    over = np.maximum(brought - space.loads * prices[space.flavors], 0.0)
     dearer = np.zeros(len(times))
     np.maximum.at(dearer, space.first[space.rows], over)
     limit = float(prices @ space.problem.gpus + (times + dearer).sum())

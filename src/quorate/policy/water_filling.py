@@ -14,11 +14,12 @@ from typing import Final
 
 import numpy as np
 
-from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode
+from quorate.policy.allocation import ALONE, Allocation, Method, Unsolved, UnsolvedCode
+from quorate.policy.classes import Classes, classes_of, members_of
 from quorate.policy.filling import Groups, Path, groups_of, paces
 from quorate.policy.lp import Program, Solution, Standing
 from quorate.policy.policy import Policy
-from quorate.policy.problem import Floats, Problem
+from quorate.policy.problem import NO_ENTITY, EntityRule, Floats, Ints, Problem
 from quorate.policy.space import Space, added, program, space_of, unsolvable
 from quorate.policy.walls import Wall, wall, wall_of
 
@@ -59,13 +60,58 @@ def water_filling(
     refused = unsolvable(problem) or _weightless(problem)
     if refused is not None:
         return refused
-    space = space_of(problem, paired=paired, agnostic=agnostic)
-    normal = _equal_rates(problem, agnostic=agnostic)
-    space = replace(space, rates=space.rates / normal[space.jobs])
-    found = fill(space, groups_of(problem))
+    alike = None if paired else _alike(problem)
+    if alike is None:
+        return _filled(problem, None, paired=paired, agnostic=agnostic)
+    fewer = replace(
+        members_of(problem, alike.first),
+        entities=problem.entities,
+        entity_of=None if problem.entity_of is None else problem.entity_of[alike.first],
+    )
+    found = _filled(fewer, alike.counts, paired=False, agnostic=agnostic)
     if isinstance(found, Unsolved):
         return found
-    return _told(space, replace(found, shares=_evened(space, found)) if agnostic else found)
+    all_jobs = np.arange(len(problem.jobs), dtype=np.int64)
+    return replace(
+        found,
+        first=all_jobs,
+        second=np.full(len(all_jobs), ALONE, dtype=np.int64),
+        shares=found.shares[alike.of],
+        method=Method.CLASSES,
+    )
+
+
+def _alike(problem: Problem) -> Classes | None:
+    """Return the classes of jobs that are filled alike, if there are much fewer than jobs.
+
+    Jobs of one entity that divides fairly are; in a queue each has its own place.
+    """
+    jobs = len(problem.jobs)
+    kin = np.full(jobs, float(NO_ENTITY))
+    if problem.entity_of is not None and problem.entities:
+        queues = np.array([entity.rule is EntityRule.FIFO for entity in problem.entities])
+        queued = (problem.entity_of != NO_ENTITY) & queues[problem.entity_of]
+        places = len(queues) + np.arange(jobs)
+        kin = np.where(queued, places, problem.entity_of).astype(np.float64)
+    # What a class reads are fields of the problem; of these, water filling has no use for ages.
+    marked = replace(problem, ages_s=kin)
+    return classes_of(marked, ("rates", "scales", "weights", "ages_s"), jobs // 2)
+
+
+def _filled(
+    problem: Problem, counts: Ints | None, *, paired: bool, agnostic: bool
+) -> Allocation | Unsolved:
+    """Return the allocation of a problem whose jobs stand for so many equal ones each."""
+    space = replace(space_of(problem, paired=paired, agnostic=agnostic), counts=counts)
+    normal = _equal_rates(problem, agnostic=agnostic)
+    space = replace(space, rates=space.rates / normal[space.jobs])
+    groups = groups_of(problem, counts)
+    found = fill(space, groups)
+    if isinstance(found, Unsolved):
+        return found
+    if agnostic:
+        found = replace(found, shares=_evened(space, found))
+    return _told(space, found, paces(problem, groups))
 
 
 def fill(space: Space, groups: Groups) -> Filled | Unsolved:
@@ -74,7 +120,8 @@ def fill(space: Space, groups: Groups) -> Filled | Unsolved:
     jobs, _ = problem.shape
     tops = space.fastest()
     equal = (problem.gpus > 0).astype(np.float64)
-    walls = [wall(space, problem.scales / tops, np.zeros(jobs), equal)]
+    counts = np.ones(jobs) if space.counts is None else space.counts
+    walls = [wall(space, counts * problem.scales / tops, np.zeros(jobs), equal)]
     units = _units(problem, groups, tops, walls[0])
     scaled = replace(space, rates=space.rates / units[space.jobs])
     standing = Standing(_shortfall(scaled))
@@ -149,11 +196,10 @@ def _shortfall(scaled: Space) -> Program:
     return program(scaled, gains, more=(np.ones(len(scaled.problem.jobs)),))
 
 
-def _told(space: Space, found: Filled) -> Allocation:
+def _told(space: Space, found: Filled, pace: Floats) -> Allocation:
     """Return the allocation of ``found``, with what it reaches and what bounds it."""
     problem = space.problem
     shares = space.fitted(found.shares)
-    pace = paces(problem, groups_of(problem))
     rising = pace > 0
     objective = float((space.rates_of(shares)[rising] / pace[rising]).min())
     bound = float((space.fastest()[rising] / pace[rising]).min())
