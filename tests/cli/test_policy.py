@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -190,23 +191,45 @@ def test_every_fault_of_a_table_is_told(bare: Shell) -> None:
     ] == [True, True]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "words", [("policy", "list"), ("throughputs", "check", "examples/rates.json")]
+WITHOUT = "import sys; sys.modules['numpy'] = None; from quorate.cli.main import run; run()"
+INSTALL = (
+    "policies need numpy, which is not installed; install it with: pip install 'quorate[rounds]'\n"
 )
-def test_a_part_that_is_not_installed_is_named_with_the_remedy(words: tuple[str, ...]) -> None:
-    program = "import sys; sys.modules['numpy'] = None; from quorate.cli.main import run; run()"
+ROUNDS = """apiVersion: quorate.dev/v1
+kind: Pool
+metadata: {name: shared}
+spec: {discipline: rounds, policy: isolated}
+"""
+
+
+def without_numpy(*words: str | Path, folder: Path = ROOT) -> tuple[int, str]:
     done = subprocess.run(
-        [sys.executable, "-c", program, *words],
-        cwd=ROOT,
+        [sys.executable, "-c", WITHOUT, *map(str, words)],
+        cwd=folder,
         env={"PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
-    assert done.returncode == 4, done
-    assert done.stderr == (
-        "error: policies need numpy, which is not installed; install it with: "
-        "pip install 'quorate[rounds]'\n"
-    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words", [("policy", "list"), ("throughputs", "check", "examples/rates.json")]
+)
+def test_a_part_that_is_not_installed_is_named_with_the_remedy(words: tuple[str, ...]) -> None:
+    assert without_numpy(*words) == (4, f"error: {INSTALL}")
+
+
+@pytest.mark.slow
+def test_a_pool_of_rounds_needs_its_parts(bare: Shell) -> None:
+    bare.ok("init")
+    pool = bare.file("pool.yaml", ROUNDS)
+    code, said = without_numpy("apply", "-f", pool, folder=bare.folder)
+    assert (code, said) == (4, f"error: Pool/shared: spec.policy: {INSTALL}")
+    bare.ok("apply", "-f", pool)
+    code, said = without_numpy("serve", "--ledger", "quorate.db", folder=bare.folder)
+    assert code == 4
+    assert said.endswith(f"quorate.db: pool 'shared' shares in rounds, and {INSTALL}")

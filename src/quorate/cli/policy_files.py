@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import click
 
 from quorate.answers.exits import CommandError, Exit
+from quorate.policy.parts import PARTS, install_text
 
 if TYPE_CHECKING:
     from quorate.policy.cluster_file import Cluster
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from quorate.policy.policy import Policy
     from quorate.policy.problem import Problem
     from quorate.policy.throughputs_file import ThroughputTable
-
-PARTS: Final = ("numpy", "highspy")
-"""What the extra ``rounds`` installs."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,11 +34,7 @@ def needs_rounds(command: Callable[P, R]) -> Callable[P, R]:
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] not in PARTS:
                 raise
-            raise CommandError(
-                Exit.UNUSABLE,
-                f"policies need {error.name}, which is not installed; install it with: "
-                "pip install 'quorate[rounds]'",
-            ) from None
+            raise CommandError(Exit.UNUSABLE, install_text(error.name)) from None
 
     return told
 

@@ -40,6 +40,7 @@ from quorate.model.records import RequestRecord
 from quorate.model.refusal import sentence
 from quorate.model.state import State
 from quorate.model.view import StateView
+from quorate.policy.parts import install_text, missing_part
 from quorate.ports.clock import Clock
 from quorate.ports.errors import LedgerEmptyError, QuorateError, StaleHeadError
 from quorate.ports.executor import Executor
@@ -285,6 +286,10 @@ class Engine:
         now_ms = self.now_ms()
         due = [pool for due_ms, pool in rounds_due(self.view) if due_ms <= now_ms]
         if not due:
+            return
+        missing = missing_part()
+        if missing is not None:
+            _LOG.warning("no round begins: %s", install_text(missing))
             return
         # Policies need numpy, which nobody is to wait for who has no such pool.
         from quorate.loop.rounds import share_out  # noqa: PLC0415 - slow import

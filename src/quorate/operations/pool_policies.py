@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from quorate.answers.exits import CommandError, Exit
 from quorate.core.commands import Applied
 from quorate.model.specs import Discipline, Pool
+from quorate.policy.parts import install_text, missing_part
 
 
 def check_policies(specs: Iterable[Applied]) -> None:
@@ -17,9 +18,12 @@ def check_policies(specs: Iterable[Applied]) -> None:
 
 
 def _check(pool: Pool) -> None:
+    where = f"Pool/{pool.name}: spec.policy"
+    missing = missing_part()
+    if missing is not None:
+        raise CommandError(Exit.UNUSABLE, f"{where}: {install_text(missing)}")
     from quorate.policy.table import POLICIES  # noqa: PLC0415 - slow import
 
-    where = f"Pool/{pool.name}: spec.policy"
     known = POLICIES.get(pool.policy or "")
     if known is None:
         names = ", ".join(name for name, each in sorted(POLICIES.items()) if not each.reads_pairs)

@@ -15,7 +15,9 @@ from quorate.core.commands import IssueToken
 from quorate.ledger.chain import GENESIS, Broken, open_block, verify_blocks
 from quorate.loop.engine import Engine
 from quorate.model.events import LedgerOpened, TokenRole
+from quorate.model.specs import Discipline
 from quorate.operations.tokens import Secret
+from quorate.policy.parts import install_text, missing_part
 from quorate.ports.clock import Clock
 from quorate.ports.errors import CorruptLedgerError
 from quorate.ports.executor import Executor
@@ -46,10 +48,21 @@ def _opened(
         belong_to(_ledger_id(store))
         lottery = lottery_path(path)
         secret = load_lottery_secret(lottery) if lottery.exists() else None
-        return Engine.open(store, clock, executor=executor, lottery_secret=secret)
+        engine = Engine.open(store, clock, executor=executor, lottery_secret=secret)
+        _check_parts(path, engine)
+        return engine
     except BaseException:
         store.close()
         raise
+
+
+def _check_parts(path: Path, engine: Engine) -> None:
+    """Raise ``CommandError`` where a pool shares in rounds, and what that takes is not here."""
+    shared = [p.name for p in engine.view.pools.values() if p.discipline is Discipline.ROUNDS]
+    missing = missing_part() if shared else None
+    if missing is not None:
+        text = f"{path}: pool {shared[0]!r} shares in rounds, and {install_text(missing)}"
+        raise CommandError(Exit.UNUSABLE, text)
 
 
 def _ledger_id(store: EventStore) -> str:

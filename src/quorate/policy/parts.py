@@ -1,0 +1,22 @@
+"""The parts that policies need besides Quorate itself, and whether they are there."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Final
+
+PARTS: Final = ("numpy", "highspy")
+"""What the extra ``rounds`` installs."""
+
+
+def missing_part() -> str | None:
+    """Return the first part that is not installed; looking for it loads none of them."""
+    return next((part for part in PARTS if find_spec(part) is None), None)
+
+
+def install_text(part: str) -> str:
+    """Return what to tell whoever needs ``part``."""
+    return (
+        f"policies need {part}, which is not installed; install it with: "
+        "pip install 'quorate[rounds]'"
+    )
