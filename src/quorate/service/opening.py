@@ -50,10 +50,10 @@ def _opened(
         secret = load_lottery_secret(lottery) if lottery.exists() else None
         engine = Engine.open(store, clock, executor=executor, lottery_secret=secret)
         _check_parts(path, engine)
-        return engine
     except BaseException:
         store.close()
         raise
+    return engine
 
 
 def _check_parts(path: Path, engine: Engine) -> None:
