@@ -75,12 +75,13 @@ class Cheapest:
             on_fast *= loads
             used += np.bincount(self._fast[part], on_fast, still + 1)
             used += np.bincount(self._slow[part], loads - on_fast, still + 1)
-            cost_growth += float(np.dot(loads * self._steep[part], growth[part]))
+            # Summed by one thread: others would only wait for each other over so little.
+            cost_growth += float(np.einsum("m,m,m->", loads, self._steep[part], growth[part]))
         return Choice(
             slow=self._slow.astype(np.int16),
             fast=self._fast.astype(np.int16),
             used=used[:still],
-            cost=float(priced @ used + self.loads @ self._below),
+            cost=float(priced @ used + np.einsum("m,m->", self.loads, self._below)),
             growth=cost_growth,
         )
 

@@ -186,56 +186,6 @@ def _pass(highs: highspy.Highs, program: Program) -> None:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Mix:
-    """The best mixture: the part of each column, what it is worth, and the price of each limit."""
-
-    parts: Floats
-    value: float
-    prices: Floats
-
-
-class Mixture:
-    """A program that columns are added to: the best mixture of them within limits of 1.
-
-    Each column has a value and takes something of each limit; the parts add up to 1. The solver
-    goes on from its last answer, so that a new column costs little.
-    """
-
-    def __init__(self, limits: int) -> None:
-        self._highs = _quiet(Effort.SIMPLEX)
-        for name, value in (
-            ("presolve", "off"),
-            ("primal_feasibility_tolerance", EXACT),
-            ("dual_feasibility_tolerance", EXACT),
-        ):
-            self._highs.setOptionValue(name, value)
-        model = highspy.HighsLp()
-        model.num_col_, model.num_row_ = 0, limits + 1
-        model.sense_ = highspy.ObjSense.kMaximize
-        model.row_lower_ = np.append(np.full(limits, -INFINITE), 1.0)
-        model.row_upper_ = np.ones(limits + 1)
-        self._highs.passModel(model)
-        self._rows = np.arange(limits + 1, dtype=np.int32)
-
-    def add(self, value: float, taken: Floats) -> None:
-        """Add a column that is worth ``value`` and takes ``taken`` of each limit."""
-        rows = self._rows
-        self._highs.addCol(value, 0.0, INFINITE, len(rows), rows, np.append(taken, 1.0))
-
-    def solve(self) -> Mix | None:
-        """Return the best mixture, or None where there is none or it was not found."""
-        self._highs.run()
-        if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-            return None
-        found = self._highs.getSolution()
-        return Mix(
-            parts=np.asarray(found.col_value, dtype=np.float64),
-            value=float(self._highs.getInfo().objective_function_value),
-            prices=np.asarray(found.row_dual, dtype=np.float64)[:-1],
-        )
-
-
 class Standing:
     """A program that is asked again and again, with other lower limits of its first rows.
 

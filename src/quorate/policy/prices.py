@@ -16,7 +16,7 @@ import numpy as np
 
 from quorate.policy.cheapest import Cheapest, Choice
 from quorate.policy.levels import CERTIFIED, Demand, Levelled, Needs
-from quorate.policy.lp import Mix, Mixture
+from quorate.policy.mixture import Mix, Mixture
 from quorate.policy.problem import Bools, Floats
 from quorate.policy.rough import rough_prices
 
@@ -32,6 +32,9 @@ SLOW: Final = 0.95
 """A gap that is still so much of the one before: the mixture's prices gain little."""
 HALF: Final = 0.5
 """More than this part of serving nobody, and the mixture's prices say nothing yet."""
+SAME: Final = 1e-6
+"""A level that has risen by so little of the gap: the mixture is the same, and there is nothing to
+keep. Where its prices are the best ones, looking at them ends the search."""
 STUCK: Final = KEPT / 10
 """Prices of which so little is kept have gained nothing three times and more."""
 PENALTY: Final = 100.0
@@ -86,12 +89,12 @@ class _Search:
     def run(self) -> Levelled | None:
         """Return the answer, or None when the passes ran out."""
         self._begin()
-        kept, gap = KEPT, np.inf
+        kept, gap, level = KEPT, np.inf, -np.inf
         for _ in range(PASSES_MAX):
             mix = self.mixture.solve()
             if mix is None:
                 return None
-            level = self.base + mix.value * self.unit
+            last, level = level, self.base + mix.value * self.unit
             before, gap = gap, self.bound - level
             if gap <= CERTIFIED / 2 * max(abs(self.bound), abs(level)):
                 found = self._answer(mix.parts)
@@ -99,6 +102,8 @@ class _Search:
                     return found
             kept = KEPT if gap < before else kept / 2
             leaning = LEANING if gap < SLOW * before else 0.0
+            if level - last <= SAME * gap:
+                kept = leaning = 0.0
             prices = self._next(mix, kept, leaning)
             self._add(self._look(prices, self._between(level, kept)))
         return None
@@ -191,7 +196,7 @@ class _Search:
             level, choice = self.choices[number]
             need, _ = self._needs_at(level)
             self.jobs.add_shares(choice, need, float(parts[number]), by_flavor)
-        over = float(np.max(by_flavor @ self.demand.loads / self.demand.gpus))
+        over = float(np.max(np.einsum("jm,m->j", by_flavor, self.demand.loads) / self.demand.gpus))
         if over > 1.0:
             by_flavor /= over
         level = self.needs.reached(np.einsum("jm,jm->m", self.jobs.columns[:-1], by_flavor))

@@ -1,0 +1,111 @@
+"""The best mixture of a growing number of columns within limits: a small dense linear program.
+
+It has one row for each limit and one that the parts add up to 1, so that the simplex method of
+Dantzig in its revised form needs nothing but a matrix of that size. A solver made for large
+programs takes several times longer only to be asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from quorate.policy.problem import Floats, Ints
+
+WORTH: Final = 1e-11
+"""What a column must add at least to the value, for each unit of it, to come in."""
+PIVOT: Final = 1e-11
+"""How little a column may turn another one out by: less is rounding."""
+TIED: Final = 1e-12
+"""Parts that run out so close to each other do so together."""
+STEPS_PER_ROW: Final = 20
+"""After so many steps for each row the first column that gains comes in, not the best one: no
+cycle lasts then (Bland, 1977)."""
+STEPS_PER_ROW_MAX: Final = 200
+"""After so many steps for each row there is no answer."""
+ROOM: Final = 32
+"""For how many columns there is room at first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Mix:
+    """The best mixture: the part of each column, what it is worth, and the price of each limit."""
+
+    parts: Floats
+    value: float
+    prices: Floats
+
+
+class Mixture:
+    """Columns that can be mixed, and those of which the best mixture last was.
+
+    Each column has a value and takes something of each limit, of which there is 1; the parts add up
+    to 1. The first column must take nothing: with it there always is a mixture. What is left of a
+    limit is a column, too, and these come before all others.
+    """
+
+    def __init__(self, limits: int) -> None:
+        self._limits = limits
+        self._count = limits
+        self._taken = np.zeros((limits + 1 + ROOM, limits + 1))
+        self._taken[:limits, :limits] = np.eye(limits)
+        self._values = np.zeros(len(self._taken))
+        # At first nothing of any limit is taken, and all is in the first column.
+        self._basis: Ints = np.arange(limits + 1)
+
+    def add(self, value: float, taken: Floats) -> None:
+        """Add a column that is worth ``value`` and takes ``taken`` of each limit."""
+        if self._count == len(self._values):
+            self._taken = np.concatenate((self._taken, np.zeros_like(self._taken)))
+            self._values = np.concatenate((self._values, np.zeros_like(self._values)))
+        self._taken[self._count, :-1] = taken
+        self._taken[self._count, -1] = 1.0
+        self._values[self._count] = value
+        self._count += 1
+
+    def solve(self) -> Mix | None:
+        """Return the best mixture, or None where it was not found."""
+        values, taken = self._values[: self._count], self._taken[: self._count]
+        basis, rows = self._basis, self._limits + 1
+        try:
+            inverse = np.linalg.inv(taken[basis].T)
+        except np.linalg.LinAlgError:
+            return None  # Columns have become too much alike to be told apart.
+        for step in range(STEPS_PER_ROW_MAX * rows):
+            prices = values[basis] @ inverse
+            worth = values - taken @ prices
+            worth[basis] = 0.0
+            is_late = step > STEPS_PER_ROW * rows
+            best = int((worth > WORTH).argmax() if is_late else worth.argmax())
+            if worth[best] <= WORTH:
+                return self._mix(inverse.sum(axis=1), prices)
+            turned = inverse @ taken[best]
+            out = _out(basis, np.maximum(inverse.sum(axis=1), 0.0), turned)
+            if out is None:
+                return None
+            row = inverse[out] / turned[out]
+            inverse -= turned[:, None] * row
+            inverse[out] = row
+            basis[out] = best
+        return None
+
+    def _mix(self, of_basis: Floats, prices: Floats) -> Mix:
+        parts = np.zeros(self._count)
+        parts[self._basis] = of_basis
+        return Mix(
+            parts=parts[self._limits :],
+            value=float(self._values[self._basis] @ of_basis),
+            prices=prices[:-1],
+        )
+
+
+def _out(basis: Ints, parts: Floats, turned: Floats) -> int | None:
+    """Return whose part runs out first as a column comes in; of several, the first column's."""
+    falls = np.flatnonzero(turned > PIVOT)
+    if not len(falls):
+        return None
+    until = parts[falls] / turned[falls]
+    tied = falls[until <= until.min() + TIED]
+    return int(tied[basis[tied].argmin()])
