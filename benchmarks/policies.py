@@ -14,9 +14,15 @@ import numpy as np
 
 from benchmarks import peer_policies
 from benchmarks.figure import Baseline, Effort, Figure, cpu_s, median_of, percentile
-from benchmarks.rate_tables import Table, jobs_of, made_different, many_flavors, table
+from benchmarks.rate_tables import (
+    Table,
+    jobs_of,
+    jobs_of_types,
+    made_different,
+    many_flavors,
+    table,
+)
 from quorate.policy.allocation import Allocation, Method, Unsolved
-from quorate.policy.census import Census, Kind
 from quorate.policy.demand import demand_of
 from quorate.policy.highest import highest
 from quorate.policy.max_min_fairness import FAIRNESS
@@ -27,6 +33,8 @@ from quorate.policy.table import POLICIES
 
 REPEATS = 5
 KINDS = 200
+WEIGHTS = np.array([1.0, 2.0, 5.0])
+"""Kinds of jobs for the figure of arrivals: types of the table, each with weights."""
 EXACT = 1e-6
 NEAR = 1e-4
 """How far the baseline's objective may be from ours; its solver says no more."""
@@ -144,38 +152,31 @@ def _of_steps(asked: Problem) -> list[Figure]:
 
 
 def _arrivals(rates: Table, effort: Effort) -> Figure:
-    """Return what the next allocation takes after one job has come or gone."""
+    """Return what the next allocation takes after one job has come or gone.
+
+    It is found anew from the jobs, as a pool does: nothing depends on what was found before.
+    """
     chance = np.random.default_rng(4)
-    weights = (1.0, 2.0, 5.0)
-    kinds = [
-        Kind(rates=tuple(row), scale=int(scale), weight=weight)
-        for row, scale in zip(rates.alone.tolist(), rates.scales, strict=True)
-        for weight in weights
-    ][:KINDS]
-    census = Census(("a", "b", "c"), np.full(3, 500))
-    for kind in kinds:
-        for _ in range(int(chance.integers(5, 100))):
-            census.add(kind)
-    census.solve(FAIRNESS)
+    types = len(rates.scales)
+    kinds = np.arange(KINDS)
+    of = [int(kind) for kind in np.repeat(kinds, chance.integers(5, 100, KINDS))]
     took = []
     for number in range(effort.of(500, 20)):
-        kind = kinds[int(chance.integers(len(kinds)))]
-        if number % 2 and census.counts[kind] > 1:
-            census.remove(kind)
+        if number % 2:
+            of.pop(int(chance.integers(len(of))))
         else:
-            census.add(kind)
-        took.append(1_000 * cpu_s(lambda: census.solve(FAIRNESS)))
+            of.append(int(chance.choice(kinds)))
+        kind = np.array(of)
+        asked = jobs_of_types(rates, kind % types)
+        asked = replace(asked, gpus=np.full(3, 500), weights=WEIGHTS[kind // types])
+        took.append(1_000 * cpu_s(partial(_policy("max_min_fairness_perf"), asked)))
     return Figure(
         name="after one arrival, p99",
         unit="ms",
         value=percentile(took, 99),
         better="less",
         target=10,
-        details={
-            "classes": len(kinds),
-            "jobs": sum(census.counts.values()),
-            "median ms": percentile(took, 50),
-        },
+        details={"classes": KINDS, "jobs": len(of), "median ms": percentile(took, 50)},
     )
 
 

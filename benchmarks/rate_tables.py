@@ -110,6 +110,24 @@ def jobs_of(rates: Table, jobs: int, *, single: bool = False, packed: bool = Fal
     )
 
 
+def jobs_of_types(rates: Table, of: Ints) -> Problem:
+    """Return a job of each of the types ``of``, with nothing but its rates and GPUs."""
+    jobs = len(of)
+    nothing = np.zeros(jobs)
+    return Problem(
+        flavors=FLAVORS,
+        gpus=np.full(3, max(1, jobs // JOBS_PER_GPU)),
+        jobs=tuple(map(str, range(jobs))),
+        rates=rates.alone[of],
+        scales=rates.scales[of].astype(np.int64),
+        weights=np.ones(jobs),
+        steps_left=nothing,
+        ages_s=nothing,
+        isolated_s=nothing,
+        deadlines_s=np.full(jobs, np.inf),
+    )
+
+
 def made_different(problem: Problem) -> Problem:
     """Return the jobs with rates that differ by up to a tenth, so that no two are alike."""
     chance = np.random.default_rng(2)

@@ -23,10 +23,10 @@ from quorate.policy.demand import (
     pairs_of_members,
 )
 from quorate.policy.levels import Demand, Levelled, Needs
-from quorate.policy.lp import Basis, Status
+from quorate.policy.lp import Status
 from quorate.policy.plain import level_by_program
 from quorate.policy.prices import level_by_prices
-from quorate.policy.problem import Floats, Ints, Problem
+from quorate.policy.problem import Floats, Problem
 
 CLASSES_MAX: Final = 1_000
 """More classes than this are not looked for."""
@@ -113,28 +113,6 @@ def _by_classes(
     # Taken so, for jobs by the million: indexing does the same ten times more slowly.
     shares = found.shares.take(classes.of, axis=0, mode="clip")
     return _allocation(found, shares, pairs, Method.CLASSES)
-
-
-def by_counts(
-    problem: Problem, aim: Aim, counts: Ints, start: Basis | None = None
-) -> tuple[Allocation | Unsolved, Basis | None]:
-    """Return shares for a member of each class, of which there are ``counts``, and a basis.
-
-    The jobs of ``problem`` are the classes, without pairs; ``start`` is the basis of the last
-    answer for the same classes.
-    """
-    refusal = _refusal(problem) or _idle(problem)
-    if refusal is not None:
-        return refusal, None
-    demand = Demand(
-        rates=problem.rates,
-        loads=(problem.scales * counts).astype(np.float64),
-        gpus=problem.gpus,
-    )
-    found = level_by_program(demand, aim.needs(problem, int(counts.sum())), start)
-    if isinstance(found, Status):
-        return _failed(found), None
-    return _allocation(found, found.shares, None, Method.CLASSES), found.basis
 
 
 def _allocation(

@@ -11,7 +11,6 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from quorate.policy.lp import Basis
 from quorate.policy.problem import Floats, Ints
 
 CERTIFIED: Final = 1e-7
@@ -99,7 +98,7 @@ class Levelled:
 
     Shares have a row for each row of the demand, and then one for each of its pairs. ``prices`` are
     by how much the level rises for one more GPU of each flavor; ``passes`` how often the jobs, or a
-    solver, were asked. A linear program's ``basis`` is where the next one like it can go on.
+    solver, were asked.
     """
 
     shares: Floats
@@ -107,4 +106,3 @@ class Levelled:
     bound: float
     prices: Floats
     passes: int
-    basis: Basis | None = None

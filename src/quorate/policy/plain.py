@@ -40,18 +40,15 @@ class _Shares:
     time: Floats
 
 
-def level_by_program(
-    demand: Demand, needs: Needs, start: lp.Basis | None = None
-) -> Levelled | lp.Status:
+def level_by_program(demand: Demand, needs: Needs) -> Levelled | lp.Status:
     """Return the highest level and shares that reach it, or why there are none.
 
     Every row of ``demand`` must move on some flavor that has GPUs. ``Status.FAILED`` also when the
-    tangents of needs that are not linear ran out before level and bound met. ``start`` is the basis
-    of an answer for the same rows, of which little has changed.
+    tangents of needs that are not linear ran out before level and bound met.
     """
     shares = _shares(demand)
     level = needs.reached(_equal_rates(demand))
-    bound = np.inf
+    bound, start = np.inf, None
     for number in range(TANGENTS_MAX):
         unit = abs(level) if level != 0 else 1.0
         tangent = needs.at(level)
@@ -70,7 +67,6 @@ def level_by_program(
                 bound=bound,
                 prices=unit * np.maximum(found.row_prices[-len(demand.gpus) :], 0.0),
                 passes=number + 1,
-                basis=start,
             )
     return lp.Status.FAILED
 
