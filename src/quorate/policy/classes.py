@@ -13,13 +13,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.policy.problem import Ints, Problem
+from quorate.policy.problem import Bools, Ints, Problem
 
-BLOCK: Final = 8_192
+BLOCK: Final = 12_288
 """How many jobs are looked at together: what they need fits a processor's cache."""
+FEW: Final = 256
+"""How many jobs are looked at first where these may be enough."""
 TABLES: Final = 8
 """How many tables are tried for a job whose place is taken by another class."""
-_BITS: Final = 16
+_BITS: Final = 14
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 _HALF: Final = np.uint64(32)
 _PLACE: Final = np.uint64(64 - _BITS)
@@ -69,22 +71,32 @@ class _Tables:
                     return False
                 found = table.take(place, mode="clip")
             of[rows] = found
-            same = np.ones(len(found), dtype=bool)
-            for column, members in zip(part, self.members, strict=True):
-                same &= column[rows] == members.take(found, mode="clip")
+            same = self._is_same(part, rows, found)
             if same.all():
                 return True
             rows = np.arange(len(of))[rows][~same]
             mixed = mixed * _ODD
         return False
 
+    def _is_same(self, part: Sequence[Words], rows: Ints | slice, found: Ints) -> Bools:
+        """Return which jobs are what the members of the classes found for them are."""
+        same = np.ones(len(found), dtype=bool)
+        member = np.empty(len(found), dtype=np.uint64)
+        is_equal = np.empty_like(same)
+        for column, members in zip(part, self.members, strict=True):
+            members.take(found, out=member, mode="clip")
+            np.equal(column[rows], member, out=is_equal)
+            same &= is_equal
+        return same
+
     def _enter(self, table: Ints, place: Ints, rows: Ints) -> None:
         """Make classes of the jobs whose place is free: the first of each place is its member."""
-        free = np.flatnonzero(table[place] < 0)
-        table[place[free][::-1]] = rows[free][::-1]
-        new = np.unique(place[free])
-        fresh = np.sort(table[new])
-        table[new] = len(self.first) + np.searchsorted(fresh, table[new])
+        free = table[place] < 0
+        place, rows = place[free], rows[free]
+        table[place[::-1]] = rows[::-1]
+        is_first = table[place] == rows
+        fresh = rows[is_first]
+        table[place[is_first]] = np.arange(len(self.first), len(self.first) + len(fresh))
         self.first = np.concatenate((self.first, fresh))
         self.members = [column[self.first] for column in self.columns]
 
@@ -100,7 +112,7 @@ def classes_of(problem: Problem, reads: Sequence[str], at_most: int) -> Classes 
         columns += [field] if field.ndim == 1 else list(field.T)
     jobs = len(problem.jobs)
     # What is the same for all tells nobody apart; one column is kept for those all alike.
-    columns = [column for column in columns if np.any(column != column[0])] or columns[:1]
+    columns = [column for column in columns if _tells_apart(column)] or columns[:1]
     tables = _Tables(columns, at_most)
     of = np.empty(jobs, dtype=np.int64)
     few = at_most + 1
@@ -113,6 +125,12 @@ def classes_of(problem: Problem, reads: Sequence[str], at_most: int) -> Classes 
         number[order] = np.arange(len(order))
         of = number.take(of, mode="clip")
     return Classes(of=of, first=tables.first[order], counts=np.bincount(of, minlength=len(order)))
+
+
+def _tells_apart(column: Words) -> bool:
+    """Return whether not all are the same; the first of them mostly show it."""
+    first = column[0]
+    return bool(np.any(column[:FEW] != first) or np.any(column[FEW:] != first))
 
 
 def _hash(columns: Sequence[Words]) -> Words:
@@ -131,7 +149,7 @@ def members_of(problem: Problem, rows: Ints) -> Problem:
     """Return the problem of some of the jobs, without pairs and entities."""
     return replace(
         problem,
-        jobs=tuple(problem.jobs[int(row)] for row in rows),
+        jobs=tuple(problem.jobs[row] for row in rows.tolist()),
         rates=problem.rates[rows],
         scales=problem.scales[rows],
         weights=problem.weights[rows],

@@ -103,6 +103,8 @@ def solve(
     _pass(highs, program)
     if start is not None:
         highs.setOptionValue("simplex_strategy", _PRIMAL)
+        # Whoever knows a basis has rows of like size; to scale them takes as long as a few steps.
+        highs.setOptionValue("simplex_scale_strategy", 0)
         highs.setBasis(start)
     return _answer(highs)
 
@@ -116,7 +118,7 @@ def _answer(highs: highspy.Highs) -> Solution | Status:
     return Solution(
         x=np.asarray(found.col_value, dtype=np.float64),
         row_prices=np.asarray(found.row_dual, dtype=np.float64),
-        objective=float(highs.getInfo().objective_function_value),
+        objective=float(highs.getObjectiveValue()),
         basis=highs.getBasis(),
     )
 

@@ -45,12 +45,13 @@ def rough(demand: Demand, need: Floats) -> Rough:
     usable: Bools = (demand.rates > 0) & (demand.gpus > 0)
     time = np.where(usable, need[:, None] / np.where(usable, demand.rates, 1.0), np.inf)
     gpus = np.maximum(demand.gpus, 1)
-    rows = np.arange(len(time))
+    asked = np.where(usable, time * demand.loads[:, None], 0.0).reshape(-1)
+    starts = np.arange(len(time)) * len(gpus)
     prices = np.ones(len(gpus))
-    best, fullest, least = np.zeros(len(rows), dtype=np.int64), 0, np.inf
+    best, fullest, least = np.zeros(len(time), dtype=np.int64), 0, np.inf
     for number in range(ROUNDS):
         flavor = (time * prices).argmin(axis=1)
-        full = np.bincount(flavor, time[rows, flavor] * demand.loads, len(gpus)) / gpus
+        full = np.bincount(flavor, asked.take(starts + flavor), len(gpus)) / gpus
         most = float(full.max())
         if most < least:
             best, fullest, least = flavor, int(full.argmax()), most
