@@ -30,131 +30,168 @@ SETTLED: Final = 1e-14
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Choice:
-    """What all jobs choose at some prices.
+    """What all jobs choose at some prices: the ``edges`` they are on, by number.
 
     ``used`` are the GPUs of each flavor that this takes, ``cost`` a bound below what the needs cost
     at least, and ``growth`` how fast that bound grows with the level.
     """
 
-    slow: NDArray[np.int16]
-    fast: NDArray[np.int16]
+    edges: NDArray[np.int32]
     used: Floats
     cost: float
     growth: float
 
 
 class Cheapest:
-    """The edges on which jobs were last seen. Standing still is a flavor after the last one."""
+    """The edges on which jobs were last seen. Standing still is a flavor after the last one.
+
+    The edge from a slow flavor to a fast one has the number ``slow * points + fast``.
+    """
 
     def __init__(self, demand: Demand) -> None:
         jobs, flavors = demand.rates.shape
-        self.columns = np.zeros((flavors + 1, jobs))
+        points = flavors + 1
+        self.columns = np.zeros((points, jobs))
         self.columns[:flavors] = demand.rates.T
         self.loads = demand.loads
         self.most: Floats = self.columns.max(axis=0)
-        self._slow: Ints = np.full(jobs, flavors, dtype=np.int64)
-        self._fast: Ints = np.full(jobs, flavors, dtype=np.int64)
+        self._slow_of, self._fast_of = np.divmod(np.arange(points * points), points)
+        self._edge: Ints = np.full(jobs, points * points - 1)
+        self._on_edge = np.zeros(points * points)
+        self._on_edge[-1] = self.loads.sum()
         self._rate_slow = np.zeros(jobs)
         self._rate_fast = np.full(jobs, -1.0)
-        self._span = np.ones(jobs)
+        self._per_rate = np.ones(jobs)
         self._steep = np.zeros(jobs)
-        self._below = np.zeros(jobs)
+        self._over = np.zeros(jobs)
 
     def choose(self, prices: Floats, need: Floats, growth: Floats) -> Choice:
         """Return the cheapest choices at ``prices`` of a GPU, for rates that each job can reach."""
-        still = len(prices)
         priced = np.append(prices, 0.0)
-        used = np.zeros(still + 1)
-        cost_growth = 0.0
+        points = len(priced)
+        on_fast = np.zeros(points * points)
+        cost = cost_growth = 0.0
         for start in range(0, len(need), BLOCK):
             part = slice(start, start + BLOCK)
-            self._settle(priced, part, need[part])
-            loads = self.loads[part]
-            on_fast = need[part] - self._rate_slow[part]
-            on_fast /= self._span[part]
-            on_fast *= loads
-            used += np.bincount(self._fast[part], on_fast, still + 1)
-            used += np.bincount(self._slow[part], loads - on_fast, still + 1)
+            needed, loads = need[part], self.loads[part]
+            self._settle(priced, part, needed)
+            fast = needed - self._rate_slow[part]
+            fast *= self._per_rate[part]
+            fast *= loads
+            on_fast += np.bincount(self._edge[part], fast, points * points)
             # Summed by one thread: others would only wait for each other over so little.
-            cost_growth += float(np.einsum("m,m,m->", loads, self._steep[part], growth[part]))
-        return Choice(
-            slow=self._slow.astype(np.int16),
-            fast=self._fast.astype(np.int16),
-            used=used[:still],
-            cost=float(priced @ used + np.einsum("m,m->", self.loads, self._below)),
-            growth=cost_growth,
-        )
+            steep = np.multiply(loads, self._steep[part], out=fast)
+            cost += float(np.einsum("m,m->", steep, needed))
+            cost -= float(np.einsum("m,m->", loads, self._over[part]))
+            cost_growth += float(np.einsum("m,m->", steep, growth[part]))
+        used = on_fast.reshape(points, points).sum(axis=0)
+        used += (self._on_edge - on_fast).reshape(points, points).sum(axis=1)
+        edges = self._edge.astype(np.int32)
+        return Choice(edges=edges, used=used[:-1], cost=cost, growth=cost_growth)
 
     def add_shares(self, choice: Choice, need: Floats, part: float, shares: Floats) -> None:
-        """Add ``part`` of a choice's shares to ``shares``, which has a row for each flavor."""
+        """Add ``part`` of a choice's shares to ``shares``: a row for each flavor and for none."""
         rows, jobs = np.arange(len(need)), len(need)
-        rates = self.columns.reshape(-1)
-        rate_slow = rates.take(choice.slow.astype(np.int64) * jobs + rows)
-        span = rates.take(choice.fast.astype(np.int64) * jobs + rows) - rate_slow
-        on_fast = np.clip(part * (need - rate_slow) / span, 0.0, part)
-        on_slow = part - on_fast
-        for flavor in range(len(shares)):
-            shares[flavor] += on_fast * (choice.fast == flavor)
-            shares[flavor] += on_slow * (choice.slow == flavor)
+        rates, flat = self.columns.reshape(-1), shares.reshape(-1)
+        slow = (self._slow_of * jobs).take(choice.edges)
+        slow += rows
+        fast = (self._fast_of * jobs).take(choice.edges)
+        fast += rows
+        rate_slow = rates.take(slow)
+        on_fast = need - rate_slow
+        on_fast /= rates.take(fast) - rate_slow
+        on_fast *= part
+        np.maximum(on_fast, 0.0, out=on_fast)
+        np.minimum(on_fast, part, out=on_fast)
+        flat[fast] += on_fast
+        flat[slow] += part - on_fast
 
     def _settle(self, priced: Floats, part: slice, need: Floats) -> None:
         """Turn the edges of some jobs until no flavor lies below them."""
         # An edge begins below its need and ends at it or above.
-        lost = np.flatnonzero((self._rate_fast[part] < need) | (self._rate_slow[part] >= need))
+        is_lost = self._rate_fast[part] < need
+        is_lost |= self._rate_slow[part] >= need
+        lost = np.flatnonzero(is_lost)
         if len(lost) == len(need):
             self._begin(priced, part, need)
         elif len(lost):
             self._begin(priced, lost + part.start, need[lost])
-        below = self._scan(priced, part)
-        self._below[part] = below
-        allowed = -SETTLED * float(priced.max())
-        rows = np.flatnonzero(below < allowed)
+        allowed = SETTLED * float(priced.max())
+        rows = np.flatnonzero(self._scan(priced, part) > allowed)
         for _ in range(TURNS_PER_FLAVOR * (len(priced) - 1)):
             if not len(rows):
                 return
-            at = rows + part.start
-            self._turn(priced, at, need[rows])
-            below = self._scan(priced, at)
-            self._below[at] = below
-            rows = rows[below < allowed]
+            below = self._turn(priced, rows + part.start, need[rows])
+            rows = rows[below > allowed]
 
     def _begin(self, priced: Floats, rows: slice | Ints, need: Floats) -> None:
         """Put jobs on the edge from standing still to the cheapest flavor that is fast enough."""
-        rates = self.columns[:-1, rows]
-        enough = (rates >= need) & (rates > 0)
+        rates = self._rates(rows)[:-1]
         # The rate that a price buys, rather than the price of a rate: nothing is divided by 0.
-        bought = np.where(enough, rates, 0.0) / np.maximum(priced[:-1, None], FREE)
+        bought = rates * (1.0 / np.maximum(priced[:-1, None], FREE))
+        bought *= (rates >= need) & (rates > 0)
         fast = bought.argmax(axis=0)
         found = rates[fast, np.arange(len(need))]
-        self._fast[rows], self._rate_fast[rows] = fast, found
-        self._slow[rows], self._rate_slow[rows] = len(priced) - 1, 0.0
-        self._span[rows] = found
+        self._move(rows, fast + (len(priced) - 1) * len(priced))
+        self._rate_fast[rows], self._rate_slow[rows] = found, 0.0
+        self._per_rate[rows] = 1.0 / found
 
-    def _scan(self, priced: Floats, rows: slice | Ints) -> Floats:
-        """Return how far the lowest of each job's points lies below its edge: 0 or less."""
-        slow = priced.take(self._slow[rows])
-        steep = priced.take(self._fast[rows])
-        steep -= slow
-        steep /= self._span[rows]
-        self._steep[rows] = steep
-        lowest = np.zeros(len(steep))
+    def _move(self, rows: slice | Ints, edges: Ints) -> None:
+        """Put jobs on other edges, and count the GPUs that are asked for on each."""
+        loads, count = self.loads[rows], len(self._on_edge)
+        self._on_edge -= np.bincount(self._edge[rows], loads, count)
+        self._on_edge += np.bincount(edges, loads, count)
+        self._edge[rows] = edges
+
+    def _rates(self, rows: slice | Ints) -> Floats:
+        """Return the rates of some jobs, a row for each flavor: indexing would put jobs first."""
+        if isinstance(rows, slice):
+            return self.columns[:, rows]
+        return self.columns.take(rows, axis=1)
+
+    def _scan(self, priced: Floats, part: slice) -> Floats:
+        """Return how far the lowest of each job's points lies below its edge: about 0 or more.
+
+        That is also what a line as steep as the edge through the point is below 0 by, less what
+        the edge is: the bound on costs needs nothing but the line.
+        """
+        edge = self._edge[part]
+        steep, over = self._steep[part], self._over[part]
+        slow = priced.take(self._slow_of)
+        (priced.take(self._fast_of) - slow).take(edge, out=steep, mode="clip")
+        steep *= self._per_rate[part]
+        over[:] = 0.0
         point = np.empty(len(steep))
-        for price, rates in zip(priced[:-1], self.columns[:-1], strict=True):
-            np.multiply(steep, rates[rows], out=point)
+        for price, rates in zip(priced[:-1], self.columns[:-1, part], strict=True):
+            np.multiply(steep, rates, out=point)
             point -= price
-            np.maximum(lowest, point, out=lowest)
-        np.multiply(steep, self._rate_slow[rows], out=point)
-        point -= slow
-        point -= lowest
-        return np.minimum(point, 0.0, out=point)
+            np.maximum(over, point, out=over)
+        below = slow.take(edge, mode="clip")
+        below += over
+        np.multiply(steep, self._rate_slow[part], out=point)
+        below -= point
+        return below
 
-    def _turn(self, priced: Floats, rows: Ints, need: Floats) -> None:
-        """Turn the edges of jobs to their lowest points; of equal ones, to the first flavor's."""
-        rates = self.columns[:, rows]
-        lowest = (priced[:, None] - self._steep[rows] * rates).argmin(axis=0)
+    def _turn(self, priced: Floats, rows: Ints, need: Floats) -> Floats:
+        """Turn the edges of jobs to their lowest points; of equal ones, to the first flavor's.
+
+        Returns how far other points lie below the new edges.
+        """
+        rates = self._rates(rows)
+        lowest = (self._steep[rows] * rates - priced[:, None]).argmax(axis=0)
         found = rates[lowest, np.arange(len(rows))]
         is_fast = found >= need
-        ahead, behind = rows[is_fast], rows[~is_fast]
-        self._fast[ahead], self._rate_fast[ahead] = lowest[is_fast], found[is_fast]
-        self._slow[behind], self._rate_slow[behind] = lowest[~is_fast], found[~is_fast]
-        self._span[rows] = self._rate_fast[rows] - self._rate_slow[rows]
+        edge = self._edge[rows]
+        slow = np.where(is_fast, self._slow_of.take(edge), lowest)
+        fast = np.where(is_fast, lowest, self._fast_of.take(edge))
+        rate_slow = np.where(is_fast, self._rate_slow[rows], found)
+        rate_fast = np.where(is_fast, found, self._rate_fast[rows])
+        per_rate = 1.0 / (rate_fast - rate_slow)
+        price_slow = priced.take(slow)
+        steep = (priced.take(fast) - price_slow) * per_rate
+        over = (steep * rates - priced[:, None]).max(axis=0)
+        self._move(rows, slow * len(priced) + fast)
+        self._rate_slow[rows], self._rate_fast[rows] = rate_slow, rate_fast
+        self._per_rate[rows], self._steep[rows], self._over[rows] = per_rate, steep, over
+        below: Floats = over - (steep * rate_slow - price_slow)
+        return below

@@ -82,6 +82,8 @@ class Linear:
     def reached(self, rates: Floats) -> float:
         """Return the highest level at which no job needs more than its rate."""
         rows = self.growth > 0
+        if rows.all():
+            return float(np.min((rates - self.floor) / self.growth))
         if not rows.any():
             return 0.0
         return float(np.min((rates[rows] - self.floor[rows]) / self.growth[rows]))

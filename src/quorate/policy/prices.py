@@ -22,17 +22,17 @@ from quorate.policy.rough import rough_prices
 
 PASSES_MAX: Final = 400
 """After so many passes the plain linear program is quicker."""
-FIRST_STEPS: Final = 4
+FIRST_STEPS: Final = 2
 """Newton's steps at the first prices: they find where the levels worth looking at are."""
-LEANING: Final = 0.85
+LEANING: Final = 0.9
 """How much of the next prices comes from those in the mixture; the rest, the program asks for."""
 KEPT: Final = 0.7
 """How much of the best prices so far the next ones keep where that gains nothing."""
-SLOW: Final = 0.95
+SLOW: Final = 0.8
 """A gap that is still so much of the one before: the mixture's prices gain little."""
 HALF: Final = 0.5
 """More than this part of serving nobody, and the mixture's prices say nothing yet."""
-SAME: Final = 1e-6
+SAME: Final = 0.01
 """A level that has risen by so little of the gap: the mixture is the same, and there is nothing to
 keep. Where its prices are the best ones, looking at them ends the search."""
 STUCK: Final = KEPT / 10
@@ -191,11 +191,12 @@ class _Search:
         if parts[0] > NEGLIGIBLE and not np.isfinite(self.needs.at_rest):
             return None
         parts = parts[1:]
-        by_flavor = np.zeros((len(self.best), len(self.jobs.most)))
+        given = np.zeros((len(self.best) + 1, len(self.jobs.most)))
         for number in np.flatnonzero(parts):
             level, choice = self.choices[number]
             need, _ = self._needs_at(level)
-            self.jobs.add_shares(choice, need, float(parts[number]), by_flavor)
+            self.jobs.add_shares(choice, need, float(parts[number]), given)
+        by_flavor = given[:-1]
         over = float(np.max(np.einsum("jm,m->j", by_flavor, self.demand.loads) / self.demand.gpus))
         if over > 1.0:
             by_flavor /= over
