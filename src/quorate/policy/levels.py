@@ -77,7 +77,9 @@ class Linear:
 
     def at(self, level: float) -> tuple[Floats, Floats]:
         """Return each job's need at ``level``, and by how much it grows with the level."""
-        return self.floor + level * self.growth, self.growth
+        need = level * self.growth
+        need += self.floor
+        return need, self.growth
 
     def reached(self, rates: Floats) -> float:
         """Return the highest level at which no job needs more than its rate."""

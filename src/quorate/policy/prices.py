@@ -105,7 +105,7 @@ class _Search:
             if level - last <= SAME * gap:
                 kept = leaning = 0.0
             prices = self._next(mix, kept, leaning)
-            self._add(self._look(prices, self._between(level, kept)))
+            self._add(self._look(prices, self._level(level, kept)))
         return None
 
     def _next(self, mix: Mix, kept: float, leaning: float) -> Floats:
@@ -126,15 +126,13 @@ class _Search:
         mean = parts @ np.array(self.looked) / float(parts.sum())
         return leaning * mean + (1.0 - leaning) * asked
 
-    def _between(self, level: float, kept: float) -> float:
-        """Return the level to look at: between that of the mixture and the bound.
+    def _level(self, level: float, kept: float) -> float:
+        """Return the level to look at: the bound, whose choices can be mixed with serving nobody.
 
-        Choices below the bound leave GPUs free, without which nothing could be mixed. Where nothing
-        is gained any more, those at the level and prices of the mixture do bring it forward.
+        Where nothing is gained any more, those at the level and prices of the mixture do bring it
+        forward.
         """
-        if kept < STUCK:
-            return level
-        return 0.5 * (self.bound + max(level, self.bound - self.unit))
+        return level if kept < STUCK else self.bound
 
     def _begin(self) -> None:
         """Take Newton's steps down from the highest level that any shares could reach.
