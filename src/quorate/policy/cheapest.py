@@ -67,8 +67,9 @@ class Cheapest:
 
     def choose(self, prices: Floats, need: Floats, growth: Floats) -> Choice:
         """Return the cheapest choices at ``prices`` of a GPU, for rates that each job can reach."""
-        priced = np.append(prices, 0.0)
-        points = len(priced)
+        points = len(prices) + 1
+        priced = np.zeros(points)
+        priced[:-1] = prices
         on_fast = np.zeros(points * points)
         cost = cost_growth = 0.0
         for start in range(0, len(need), BLOCK):
@@ -184,18 +185,23 @@ class Cheapest:
         Returns how far other points lie below the new edges.
         """
         rates = self._rates(rows)
-        lowest = _first_highest(self._steep[rows] * rates - priced[:, None])
+        above = priced[:, None]
+        points = self._steep.take(rows) * rates
+        points -= above
+        lowest = _first_highest(points)
         found = self._rate(lowest, rows)
         is_fast = found >= need
-        edge = self._edge[rows]
+        edge = self._edge.take(rows)
         slow = np.where(is_fast, self._slow_of.take(edge), lowest)
         fast = np.where(is_fast, lowest, self._fast_of.take(edge))
-        rate_slow = np.where(is_fast, self._rate_slow[rows], found)
-        rate_fast = np.where(is_fast, found, self._rate_fast[rows])
+        rate_slow = np.where(is_fast, self._rate_slow.take(rows), found)
+        rate_fast = np.where(is_fast, found, self._rate_fast.take(rows))
         per_rate = 1.0 / (rate_fast - rate_slow)
         price_slow = priced.take(slow)
         steep = (priced.take(fast) - price_slow) * per_rate
-        over = (steep * rates - priced[:, None]).max(axis=0)
+        np.multiply(steep, rates, out=points)
+        points -= above
+        over = points.max(axis=0)
         self._move(rows, slow * len(priced) + fast)
         self._rate_slow[rows], self._rate_fast[rows] = rate_slow, rate_fast
         self._per_rate[rows], self._steep[rows], self._over[rows] = per_rate, steep, over

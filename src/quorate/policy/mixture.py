@@ -103,9 +103,10 @@ class Mixture:
 
 def _out(basis: Ints, parts: Floats, turned: Floats) -> int | None:
     """Return whose part runs out first as a column comes in; of several, the first column's."""
-    falls = np.flatnonzero(turned > PIVOT)
-    if not len(falls):
+    falls = turned > PIVOT
+    until = np.where(falls, parts / np.where(falls, turned, 1.0), np.inf)
+    least = float(until.min())
+    if least == np.inf:
         return None
-    until = parts[falls] / turned[falls]
-    tied = falls[until <= until.min() + TIED]
+    tied = np.flatnonzero(until <= least + TIED)
     return int(tied[basis[tied].argmin()])

@@ -18,12 +18,17 @@ from quorate.policy.cheapest import Cheapest, Choice
 from quorate.policy.levels import CERTIFIED, Demand, Levelled, Needs
 from quorate.policy.mixture import Mix, Mixture
 from quorate.policy.problem import Bools, Floats
-from quorate.policy.rough import rough_prices
+from quorate.policy.rough import rough_by_some
 
 PASSES_MAX: Final = 400
 """After so many passes the plain linear program is quicker."""
 FIRST_STEPS: Final = 2
 """Newton's steps at the first prices: they find where the levels worth looking at are."""
+ABOVE: Final = 1.2
+"""How many times the level that rough choices reach the first one is, where levels begin at rest.
+Choices at a level that is too high can be mixed with serving nobody."""
+NEAR: Final = 0.1
+"""What needs may cost above 1 for the first steps to end."""
 LEANING: Final = 0.9
 """How much of the next prices comes from those in the mixture; the rest, the program asks for."""
 KEPT: Final = 0.7
@@ -80,8 +85,12 @@ class _Search:
         self.mixture = Mixture(len(demand.gpus))
         self.choices: list[tuple[float, Choice]] = []
         self.looked: list[Floats] = []
-        worth = demand.gpus * rough_prices(demand, self._needs_at(self.highest)[0])
+        begun = rough_by_some(demand, self._needs_at(self.highest)[0])
+        worth = demand.gpus * begun.prices
         self.best: Floats = worth / worth.sum()
+        self.first = self.highest
+        if begun.full > ABOVE and np.isfinite(needs.at_rest):
+            self.first = needs.at_rest + (self.highest - needs.at_rest) * ABOVE / begun.full
         self.best_bound = np.inf
         self.worth: Floats = np.zeros(len(demand.gpus))
         self.base, self.unit = 0.0, 1.0
@@ -135,14 +144,14 @@ class _Search:
         return level if kept < STUCK else self.bound
 
     def _begin(self) -> None:
-        """Take Newton's steps down from the highest level that any shares could reach.
+        """Take Newton's steps down from a level that is too high.
 
         Costs are convex in the level, so that no step goes below the level whose needs cost 1.
         """
-        level = self.highest
+        level = self.first
         self._look(self.best, level)
         for _ in range(FIRST_STEPS):
-            if self.bound >= level:
+            if self.bound >= level or self.choices[-1][1].cost <= 1.0 + NEAR:
                 break
             level = self.bound
             self._look(self.best, level)

@@ -29,11 +29,15 @@ SAMPLE: Final = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rough:
-    """A price for a GPU of each flavor, and of the best round: flavors, and which is fullest."""
+    """A price for a GPU of each flavor, and of the best round: flavors, and which is fullest.
+
+    ``full`` is how much of that flavor's GPUs is then asked for.
+    """
 
     prices: Floats
     flavor: Ints
     fullest: int
+    full: float
 
 
 def rough(demand: Demand, need: Floats) -> Rough:
@@ -58,11 +62,12 @@ def rough(demand: Demand, need: Floats) -> Rough:
         if most > 0:
             exponent = FOLLOWING if number < ROUNDS // 2 else SETTLING
             prices *= np.maximum(full / most, LEAST) ** exponent
-    return Rough(prices=prices, flavor=best, fullest=fullest)
+    return Rough(prices=prices, flavor=best, fullest=fullest, full=least)
 
 
-def rough_prices(demand: Demand, need: Floats) -> Floats:
-    """Return a rough price for a GPU of each flavor, from some of the rows."""
+def rough_by_some(demand: Demand, need: Floats) -> Rough:
+    """Return what some of the rows say, as if all were like them."""
     some = slice(None, None, max(1, len(need) // SAMPLE))
-    sample = Demand(rates=demand.rates[some], loads=demand.loads[some], gpus=demand.gpus)
-    return rough(sample, need[some]).prices
+    loads = demand.loads[some]
+    loads = loads * (demand.loads.sum() / loads.sum())
+    return rough(Demand(rates=demand.rates[some], loads=loads, gpus=demand.gpus), need[some])
