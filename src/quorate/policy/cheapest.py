@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from quorate.policy.levels import Demand
 from quorate.policy.problem import Floats, Ints
 
-BLOCK: Final = 16_384
-"""How many jobs are looked at together: what they need fits a processor's cache."""
+BLOCK: Final = 10_000
+"""How many jobs are looked at together: what they need fits a processor's cache, and sums of so
+many are not divided among threads, which would take longer to wait for each other."""
 TURNS_PER_FLAVOR: Final = 4
 """How often an edge may turn, for each flavor. One that has not settled then only costs accuracy,
 which the bound makes up for."""
@@ -80,32 +81,32 @@ class Cheapest:
             fast *= self._per_rate[part]
             fast *= loads
             on_fast += np.bincount(self._edge[part], fast, points * points)
-            # Summed by one thread: others would only wait for each other over so little.
             steep = np.multiply(loads, self._steep[part], out=fast)
-            cost += float(np.einsum("m,m->", steep, needed))
-            cost -= float(np.einsum("m,m->", loads, self._over[part]))
-            cost_growth += float(np.einsum("m,m->", steep, growth[part]))
+            cost += float(steep @ needed) - float(loads @ self._over[part])
+            cost_growth += float(steep @ growth[part])
         used = on_fast.reshape(points, points).sum(axis=0)
         used += (self._on_edge - on_fast).reshape(points, points).sum(axis=1)
         edges = self._edge.astype(np.int32)
         return Choice(edges=edges, used=used[:-1], cost=cost, growth=cost_growth)
 
     def add_shares(self, choice: Choice, need: Floats, part: float, shares: Floats) -> None:
-        """Add ``part`` of a choice's shares to ``shares``: a row for each flavor and for none."""
-        rows, jobs = np.arange(len(need)), len(need)
+        """Add ``part`` of a choice's shares to ``shares``: a row for each flavor."""
+        jobs, points = len(need), len(self.columns)
         rates, flat = self.columns.reshape(-1), shares.reshape(-1)
-        slow = (self._slow_of * jobs).take(choice.edges)
-        slow += rows
         fast = (self._fast_of * jobs).take(choice.edges)
-        fast += rows
+        fast += np.arange(jobs)
+        on_fast, span = need.copy(), rates.take(fast)
+        rows = np.flatnonzero(choice.edges < (points - 1) * points)  # Those that never stand still.
+        slow = (self._slow_of * jobs).take(choice.edges[rows]) + rows
         rate_slow = rates.take(slow)
-        on_fast = need - rate_slow
-        on_fast /= rates.take(fast) - rate_slow
+        on_fast[rows] -= rate_slow
+        span[rows] -= rate_slow
+        on_fast /= span
         on_fast *= part
         np.maximum(on_fast, 0.0, out=on_fast)
         np.minimum(on_fast, part, out=on_fast)
         flat[fast] += on_fast
-        flat[slow] += part - on_fast
+        flat[slow] += part - on_fast[rows]
 
     def _settle(self, priced: Floats, part: slice, need: Floats) -> None:
         """Turn the edges of some jobs until no flavor lies below them."""

@@ -69,6 +69,7 @@ class Mixture:
         """Return the best mixture, or None where it was not found."""
         values, taken = self._values[: self._count], self._taken[: self._count]
         basis, rows = self._basis, self._limits + 1
+        ones = np.ones(rows)
         try:
             inverse = np.linalg.inv(taken[basis].T)
         except np.linalg.LinAlgError:
@@ -80,9 +81,9 @@ class Mixture:
             is_late = step > STEPS_PER_ROW * rows
             best = int((worth > WORTH).argmax() if is_late else worth.argmax())
             if worth[best] <= WORTH:
-                return self._mix(inverse.sum(axis=1), prices)
+                return self._mix(inverse @ ones, prices)
             turned = inverse @ taken[best]
-            out = _out(basis, np.maximum(inverse.sum(axis=1), 0.0), turned)
+            out = _out(basis, inverse @ ones, turned)
             if out is None:
                 return None
             row = inverse[out] / turned[out]
@@ -103,10 +104,14 @@ class Mixture:
 
 def _out(basis: Ints, parts: Floats, turned: Floats) -> int | None:
     """Return whose part runs out first as a column comes in; of several, the first column's."""
-    falls = turned > PIVOT
-    until = np.where(falls, parts / np.where(falls, turned, 1.0), np.inf)
-    least = float(until.min())
-    if least == np.inf:
+    until = [
+        (max(part, 0.0) / by, column, place)
+        for place, (part, by, column) in enumerate(
+            zip(parts.tolist(), turned.tolist(), basis.tolist(), strict=True)
+        )
+        if by > PIVOT
+    ]
+    if not until:
         return None
-    tied = np.flatnonzero(until <= least + TIED)
-    return int(tied[basis[tied].argmin()])
+    least = min(until)[0] + TIED
+    return min((column, place) for at, column, place in until if at <= least)[1]

@@ -198,12 +198,11 @@ class _Search:
         if parts[0] > NEGLIGIBLE and not np.isfinite(self.needs.at_rest):
             return None
         parts = parts[1:]
-        given = np.zeros((len(self.best) + 1, len(self.jobs.most)))
+        by_flavor = np.zeros((len(self.best), len(self.jobs.most)))
         for number in np.flatnonzero(parts):
             level, choice = self.choices[number]
             need, _ = self._needs_at(level)
-            self.jobs.add_shares(choice, need, float(parts[number]), given)
-        by_flavor = given[:-1]
+            self.jobs.add_shares(choice, need, float(parts[number]), by_flavor)
         over = float(np.max(np.einsum("jm,m->j", by_flavor, self.demand.loads) / self.demand.gpus))
         if over > 1.0:
             by_flavor /= over
