@@ -20,6 +20,8 @@ from quorate.policy.rough import rough
 
 PAIRS_AT_ONCE: Final = 2_000
 """More shares of pairs than this are not all put into one program."""
+BEGINNING: Final = 5
+"""How many rounds of rough choices the first basis is worth: the simplex method does the rest."""
 TANGENTS_MAX: Final = 40
 """How many programs are solved at most for needs that are not linear; four or five are usual."""
 
@@ -146,7 +148,7 @@ def _first(
     """
     rows, flavors = demand.rates.shape
     needy = (tangent[0] != 0) | (tangent[1] > 0)
-    begun = rough(demand, np.maximum(tangent[0], 0.0))
+    begun = rough(demand, np.maximum(tangent[0], 0.0), BEGINNING)
     alone = shares.row < rows
     row = shares.row[alone]
     columns = np.zeros(len(is_alone), dtype=bool)

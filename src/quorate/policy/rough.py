@@ -40,7 +40,7 @@ class Rough:
     full: float
 
 
-def rough(demand: Demand, need: Floats) -> Rough:
+def rough(demand: Demand, need: Floats, rounds: int = ROUNDS) -> Rough:
     """Return rough prices and choices for needs.
 
     The best round is that in which the fullest flavor is least full. Flavors without GPUs and those
@@ -53,14 +53,14 @@ def rough(demand: Demand, need: Floats) -> Rough:
     starts = np.arange(len(time)) * len(gpus)
     prices = np.ones(len(gpus))
     best, fullest, least = np.zeros(len(time), dtype=np.int64), 0, np.inf
-    for number in range(ROUNDS):
+    for number in range(rounds):
         flavor = (time * prices).argmin(axis=1)
         full = np.bincount(flavor, asked.take(starts + flavor), len(gpus)) / gpus
         most = float(full.max())
         if most < least:
             best, fullest, least = flavor, int(full.argmax()), most
         if most > 0:
-            exponent = FOLLOWING if number < ROUNDS // 2 else SETTLING
+            exponent = FOLLOWING if number < rounds // 2 else SETTLING
             prices *= np.maximum(full / most, LEAST) ** exponent
     return Rough(prices=prices, flavor=best, fullest=fullest, full=least)
 
