@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from quorate.core.round_rates import declared_rate, rates_of
+from quorate.core.round_rates import declared_rate, known_types, rates_of, type_rates
 from quorate.model.amounts import PPM, SECOND_MS
+from quorate.model.job_types import JobType
 from quorate.model.records import RoundsRun
 from quorate.model.refusal import RefusalCode
-from quorate.model.specs import Run
+from quorate.model.specs import Pool, Run
 from quorate.model.view import StateView
 
 Fault = tuple[RefusalCode, str, str, str]
@@ -37,15 +38,16 @@ def rounds_faults(view: StateView, run: Run) -> Iterator[Fault]:
     if run.sensitive:
         what = f"{in_pool}, where no node is anybody's for longer than a round"
         yield invalid, ".sensitive", what, "leave it out, or use another pool"
-    yield from _rate_faults(run)
+    yield from _rate_faults(view.pools[run.pool], run)
     yield from _slo_faults(view, run)
 
 
-def _rate_faults(run: Run) -> Iterator[Fault]:
+def _rate_faults(pool: Pool, run: Run) -> Iterator[Fault]:
     """Yield flavors without a rate, and rates without a flavor."""
     work = run.rounds
     assert work is not None, run
     if work.job_type is not None:
+        yield from _type_faults(pool, run, work.job_type)
         return
     named = [flavor for flavor, _ in work.throughputs]
     for flavor in run.flavors:
@@ -62,6 +64,34 @@ def _rate_faults(run: Run) -> Iterator[Fault]:
         yield RefusalCode.INVALID, ".throughputs", what, "say where it runs, and how fast"
 
 
+def _type_faults(pool: Pool, run: Run, job_type: str) -> Iterator[Fault]:
+    """Yield what the pool's table does not know of a run's type, if the pool has one."""
+    if not pool.throughputs:
+        return
+    found = {f: type_rates(pool, f, job_type, run.gpus) for f in run.flavors}
+    invalid, table = RefusalCode.INVALID, f"the throughputs of pool {pool.name!r}"
+    if not any(found.values()):
+        wanted = JobType(job_type, run.gpus).key
+        yield invalid, ".jobType", f"{wanted} is not in {table}", _other_types(pool, run, job_type)
+        return
+    for flavor, known in found.items():
+        if known is None:
+            what = f"{job_type!r} has no rate of {flavor} in {table}"
+            yield invalid, ".jobType", what, f"leave {flavor} out of gpuTypes, or have it added"
+    if not any(known is not None and known.alone > 0 for known in found.values()):
+        what = f"{job_type!r} runs on none of what it asks for, by {table}"
+        yield invalid, ".jobType", what, "ask for a flavor that it runs on"
+
+
+def _other_types(pool: Pool, run: Run, job_type: str) -> str:
+    """Return what to do about a type that is not in the table: what there is that is near it."""
+    known = [each for flavor in run.flavors for each in known_types(pool, flavor)]
+    widths = sorted({each.gpus for each in known if each.job_type == job_type})
+    if widths:
+        return f"ask for totalGPUs: {' or '.join(map(str, widths))}, or give throughputs"
+    return "use a type that is there, or give throughputs"
+
+
 def _slo_faults(view: StateView, run: Run) -> Iterator[Fault]:
     work = run.rounds
     assert work is not None, run
@@ -71,8 +101,11 @@ def _slo_faults(view: StateView, run: Run) -> Iterator[Fault]:
         what = "a deadline needs to know how much there is to do"
         yield RefusalCode.INVALID, ".slo", what, "add totalSteps"
         return
-    if run.owner not in view.owners or any(declared_rate(run, f) is None for f in run.flavors):
-        if run.owner in view.owners:
+    pool = view.pools[run.pool]
+    is_known = all(declared_rate(run, pool, flavor) is not None for flavor in run.flavors)
+    if run.owner not in view.owners or not is_known:
+        # Of a type that the table does not have that is said already.
+        if run.owner in view.owners and not pool.throughputs:
             what = "a deadline needs to know how fast the run is"
             yield RefusalCode.INVALID, ".slo", what, "give throughputs instead of jobType"
         return
@@ -106,7 +139,7 @@ def slo_short_ppm(view: StateView, run: Run) -> int:
     says that there is one where there is none.
     """
     left = _share_gpus_ppm(view, run.pool, run.owner)
-    now_ms = view.at_ms
+    now_ms, pool = view.at_ms, view.pools[run.pool]
     for name, known in view.in_rounds.items():
         record = view.runs[name]
         other = record.spec
@@ -114,11 +147,11 @@ def slo_short_ppm(view: StateView, run: Run) -> int:
             continue
         if other.rounds.slo_ms is not None:
             end_ms = record.submitted_ms + other.rounds.slo_ms
-            _take(left, other, known, max(1, end_ms - now_ms))
+            _take(left, pool, other, known, max(1, end_ms - now_ms))
     work = run.rounds
     assert work is not None, run
     assert work.slo_ms is not None, run
-    return _take(left, run, RoundsRun(run.pool), work.slo_ms)
+    return _take(left, pool, run, RoundsRun(run.pool), work.slo_ms)
 
 
 def _share_gpus_ppm(view: StateView, pool: str, owner: str) -> dict[str, int]:
@@ -144,13 +177,13 @@ def pool_flavors(view: StateView, pool: str) -> Mapping[str, int]:
     return found
 
 
-def _take(left: dict[str, int], run: Run, known: RoundsRun, time_ms: int) -> int:
+def _take(left: dict[str, int], pool: Pool, run: Run, known: RoundsRun, time_ms: int) -> int:
     """Take what ``run`` needs to end in ``time_ms``; return what it does not get, in ppm."""
     work = run.rounds
     assert work is not None, run
     steps = max(0, (work.total_steps or 0) - known.steps)
     flavors = list(left)
-    rates, _ = rates_of(run, known, flavors)
+    rates, _ = rates_of(run, known, pool, flavors)
     # Millionths of a step per second, rounded up: what it must do on average.
     needed = all_needed = -(-steps * PPM * SECOND_MS // time_ms)
     time_ppm = PPM

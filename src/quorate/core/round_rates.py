@@ -8,29 +8,53 @@ good as any other until it was tried.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
 from quorate.model.amounts import PPM
 from quorate.model.records import RoundsRun
-from quorate.model.specs import Run
+from quorate.model.specs import Pool, Run, TypeRates
 
 UNKNOWN_RATE: Final = PPM
 """One step per second: what a flavor is taken for as long as nobody knows better."""
 
 
-def declared_rate(run: Run, flavor: str) -> int | None:
-    """Return what ``run`` declares for ``flavor``, at least 0; None where it says nothing of it."""
+def known_types(pool: Pool, flavor: str) -> tuple[TypeRates, ...]:
+    """Return what ``pool`` knows of types of jobs on ``flavor``, sorted by type and GPUs."""
+    return next((each.types for each in pool.throughputs if each.flavor == flavor), ())
+
+
+def type_rates(pool: Pool, flavor: str, job_type: str, gpus: int) -> TypeRates | None:
+    """Return what ``pool`` knows of a type of job on ``flavor``; None where that is nothing."""
+    types = known_types(pool, flavor)
+    at = bisect_left(types, (job_type, gpus), key=lambda each: (each.job_type, each.gpus))
+    found = types[at] if at < len(types) else None
+    if found is None or (found.job_type, found.gpus) != (job_type, gpus):
+        return None
+    return found
+
+
+def declared_rate(run: Run, pool: Pool, flavor: str) -> int | None:
+    """Return what is said of ``run`` on ``flavor``, by itself or by the table of ``pool``.
+
+    At least 0; None where nobody says anything.
+    """
     work = run.rounds
     assert work is not None, run
+    if work.job_type is not None:
+        known = type_rates(pool, flavor, work.job_type, run.gpus)
+        return None if known is None else known.alone
     for name, rate in work.throughputs:
         if name == flavor:
             return round(rate * PPM)
     return None
 
 
-def rates_of(run: Run, known: RoundsRun, flavors: Sequence[str]) -> tuple[tuple[int, ...], int]:
-    """Return the rates of ``run`` on ``flavors``, and which were measured, as bits.
+def rates_of(
+    run: Run, known: RoundsRun, pool: Pool, flavors: Sequence[str]
+) -> tuple[tuple[int, ...], int]:
+    """Return the rates of ``run`` in ``pool`` on ``flavors``, and which were measured, as bits.
 
     A flavor that it does not ask for has none.
     """
@@ -44,7 +68,7 @@ def rates_of(run: Run, known: RoundsRun, flavors: Sequence[str]) -> tuple[tuple[
         if rate is not None:
             measured |= 1 << place
         else:
-            said = declared_rate(run, flavor)
+            said = declared_rate(run, pool, flavor)
             rate = UNKNOWN_RATE if said is None else said
         found.append(rate)
     return tuple(found), measured

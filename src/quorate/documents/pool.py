@@ -7,6 +7,7 @@ from typing import Final
 from quorate.documents import values
 from quorate.documents.head import Head
 from quorate.documents.place import pool_selector
+from quorate.documents.pool_rates import throughputs
 from quorate.documents.reader import At, Fields, fields_of
 from quorate.documents.times import any_duration, duration, positive_duration
 from quorate.model.amounts import DAY_MS, HOUR_MS, PPM, SECOND_MS
@@ -29,6 +30,7 @@ _POOL: Final = frozenset(
         "maxCollateral",
         "defaultExpectedDuration",
         "reservationDepth",
+        "throughputs",
     }
 )
 _SYSTEM: Final = frozenset({"sensitivePoolSize", "budgetPeriodDays", "halfLife", "weights"})
@@ -72,6 +74,7 @@ def read_pool(spec: object, at: At, head: Head) -> Pool | None:
         reservation_depth=fields.optional(
             "reservationDepth", values.count, unset.reservation_depth
         ),
+        throughputs=fields.optional("throughputs", throughputs, ()),
     )
 
 
@@ -82,7 +85,7 @@ def _check_rounds(fields: Fields, discipline: Discipline) -> None:
                 "is required when discipline is rounds", "name one, e.g. policy: max_min_fairness"
             )
         return
-    for name in ("policy", "roundLength"):
+    for name in ("policy", "roundLength", "throughputs"):
         if name in fields:
             fields.at(name).fault(
                 "is for pools of discipline rounds", f"remove {name} or set discipline: rounds"

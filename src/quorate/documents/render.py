@@ -23,6 +23,7 @@ from quorate.documents.parse import Declared
 from quorate.documents.times import duration_text, time_text
 from quorate.documents.written import fraction, hours, seconds
 from quorate.model.amounts import GRACE_DEFAULT_MS
+from quorate.model.job_types import ALONE_KEY, JobType
 from quorate.model.selector import CLUSTER, DOMAIN, RACK, REGION
 from quorate.model.specs import (
     DEFAULT_POOL,
@@ -30,6 +31,7 @@ from quorate.model.specs import (
     Cap,
     Discipline,
     Envelope,
+    FlavorRates,
     Follow,
     Funding,
     Lending,
@@ -46,6 +48,7 @@ from quorate.model.specs import (
     Run,
     Sharing,
     System,
+    TypeRates,
     UpstreamFailure,
 )
 
@@ -210,7 +213,25 @@ def _pool(pool: Pool) -> Tree:
         maxCollateral=_unless(pool.collateral_max, unset.collateral_max),
         defaultExpectedDuration=_duration(pool.expected_duration_ms, unset.expected_duration_ms),
         reservationDepth=_unless(pool.reservation_depth, unset.reservation_depth),
+        throughputs={each.flavor: _type_rates(each) for each in pool.throughputs},
     )
+
+
+def _type_rates(rates: FlavorRates) -> Tree:
+    """Return the rates of one flavor as a table has them: each pair under both of its types."""
+    found: dict[str, Tree] = {}
+    for each in rates.types:
+        found.setdefault(_key(each, each.job_type), {})[ALONE_KEY] = fraction(each.alone)
+    for each in rates.types:
+        for other, own, others in each.beside:
+            both = [fraction(own), fraction(others)]
+            found[_key(each, each.job_type)][_key(each, other)] = both
+            found[_key(each, other)][_key(each, each.job_type)] = both[::-1]
+    return {**found}
+
+
+def _key(rates: TypeRates, job_type: str) -> str:
+    return JobType(job_type, rates.gpus).key
 
 
 def _system(system: System) -> Tree:

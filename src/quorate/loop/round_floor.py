@@ -51,7 +51,7 @@ def floor_of(view: StateView, pool: str, funds: Funds, now_ms: int) -> Floor:
             continue
         if waits_for_upstream(view, record.spec) is not None:
             continue
-        rates, measured = rates_of(record.spec, known, flavors)
+        rates, measured = rates_of(record.spec, known, view.pools[pool], flavors)
         width, carried = record.spec.gpus, funds.gpus(record.spec)
         paid = tuple([r if carried[f] >= width else 0 for r, f in zip(rates, flavors, strict=True)])
         members.append(

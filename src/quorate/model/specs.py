@@ -168,6 +168,26 @@ class Placement(Word):
     CLASSIC = "classic"
 
 
+class TypeRates(Spec, frozen=True, kw_only=True):
+    """How fast a type of job is on one flavor, in millionths of a step per second of the whole job.
+
+    ``beside`` are the types that it can share GPUs with: (type, its own rate, the other's), sorted,
+    each pair under the first of its two types.
+    """
+
+    job_type: str
+    gpus: int
+    alone: int
+    beside: tuple[tuple[str, int, int], ...] = ()
+
+
+class FlavorRates(Spec, frozen=True, kw_only=True):
+    """The rates of every known type of job on one flavor, sorted by type and GPUs."""
+
+    flavor: str
+    types: tuple[TypeRates, ...]
+
+
 class Pool(Spec, frozen=True, kw_only=True):
     """A set of nodes under one discipline. Durations left unset follow ``notice_ms``."""
 
@@ -186,6 +206,7 @@ class Pool(Spec, frozen=True, kw_only=True):
     collateral_max: int = 4
     expected_duration_ms: int = HOUR_MS
     reservation_depth: int = 100
+    throughputs: tuple[FlavorRates, ...] = ()
 
     @property
     def least_runtime_ms(self) -> int:

@@ -12,10 +12,11 @@ from typing import Final
 
 import numpy as np
 
+from quorate.model.job_types import JobType
 from quorate.policy.estimate import Known, Match, UnmatchedCode, match
 from quorate.policy.faults import At, Faulty
 from quorate.policy.problem import Floats
-from quorate.policy.throughputs_file import JobType, Rates, ThroughputTable
+from quorate.policy.throughputs_file import Rates, ThroughputTable
 
 _WHY: Final = {
     UnmatchedCode.NOTHING_MEASURED: "was measured beside no type that is known",

@@ -8,11 +8,12 @@ from typing import Final
 
 import numpy as np
 
+from quorate.model.job_types import ALONE_KEY, JobType
 from quorate.policy.cluster_file import Cluster
 from quorate.policy.faults import At, Fault, Faulty
 from quorate.policy.jobs_file import JobState, problem_of
 from quorate.policy.problem import Floats, Ints, Pairs, Problem
-from quorate.policy.throughputs_file import ALONE_KEY, JobType, ThroughputTable
+from quorate.policy.throughputs_file import ThroughputTable
 
 OWN: Final = -1
 """In place of the row of its type: a job that brings its own rates."""

@@ -11,15 +11,14 @@ needs it.
 
 from __future__ import annotations
 
-import ast
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
+from quorate.model.job_types import ALONE_KEY, JobType, parse_type
 from quorate.policy.faults import (
     NUMBER_MAX,
     NUMBER_MIN,
@@ -33,22 +32,7 @@ from quorate.policy.faults import (
 from quorate.policy.json_bytes import decoded, encoded
 from quorate.policy.problem import Floats, Ints
 
-ALONE_KEY: Final = "null"
 SPREAD_SUFFIX: Final = "_unconsolidated"
-
-_KEY: Final = re.compile(r"""\((?P<model>'.*'|".*"), (?P<scale>[1-9][0-9]{0,8})\)""")
-
-
-class JobType(NamedTuple):
-    """What a job is: its model, and how many GPUs it takes at a time."""
-
-    model: str
-    scale: int
-
-    @property
-    def key(self) -> str:
-        """The type as the table writes it."""
-        return f"({self.model!r}, {self.scale})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -113,18 +97,6 @@ class _Reading:
                 "is not a type of job", "write a model and its GPUs: ('ResNet-18 (batch 16)', 1)"
             )
         return row
-
-
-def parse_type(key: str) -> JobType | None:
-    """Return the type that ``key`` names, as Python writes a pair of a text and a number."""
-    found = _KEY.fullmatch(key)
-    if found is None:
-        return None
-    try:
-        model = ast.literal_eval(found["model"])
-    except (SyntaxError, ValueError):
-        return None
-    return JobType(model, int(found["scale"])) if isinstance(model, str) else None
 
 
 def read_throughputs(data: bytes) -> ThroughputTable | Faulty:

@@ -8,10 +8,11 @@ from typing import Final
 
 import numpy as np
 
+from quorate.model.job_types import JobType
 from quorate.policy.estimate import Match
 from quorate.policy.estimate_table import families
 from quorate.policy.faults import At, Faulty
-from quorate.policy.throughputs_file import JobType, ThroughputTable
+from quorate.policy.throughputs_file import ThroughputTable
 from quorate.sim.job_stream import TEMPLATES
 from quorate.sim.profiling import Profiler, reference_columns
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from quorate.model.job_types import JobType
 from quorate.policy.problem import Floats
 from quorate.policy.rounds import Row
-from quorate.policy.throughputs_file import JobType, ThroughputTable
+from quorate.policy.throughputs_file import ThroughputTable
 from quorate.sim.job_stream import Template
 from quorate.sim.profile_trial import published_first
 from quorate.sim.rounds import Rates

@@ -162,6 +162,31 @@ def budgets(draw: st.DrawFn) -> sp.Budget:
 
 
 @st.composite
+def throughputs(draw: st.DrawFn) -> tuple[sp.FlavorRates, ...]:
+    """Draw the rates that a pool knows, alone and two by two."""
+    rates = st.integers(1, 10**9)
+    found = []
+    for flavor in sorted(draw(st.sets(names, max_size=2))):
+        types = sorted(draw(st.sets(st.tuples(lines, st.integers(1, 2)), min_size=1, max_size=4)))
+        known = [
+            sp.TypeRates(
+                job_type=one,
+                gpus=scale,
+                alone=draw(st.just(0) | rates),
+                beside=tuple(
+                    (other, rate, rate if one == other else draw(rates))
+                    for other, others in types
+                    if others == scale and other >= one and draw(st.booleans())
+                    for rate in [draw(rates)]
+                ),
+            )
+            for one, scale in types
+        ]
+        found.append(sp.FlavorRates(flavor=flavor, types=tuple(known)))
+    return tuple(found)
+
+
+@st.composite
 def pools(draw: st.DrawFn) -> sp.Pool:
     """Draw a pool; only one of discipline rounds has a policy and a round length."""
     unset = sp.Pool(name=draw(names))
@@ -184,6 +209,7 @@ def pools(draw: st.DrawFn) -> sp.Pool:
         collateral_max=draw(gpus),
         expected_duration_ms=draw(positive_durations_ms),
         reservation_depth=draw(counts),
+        throughputs=draw(throughputs()) if rounds else (),
     )
 
 

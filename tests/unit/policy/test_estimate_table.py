@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quorate.model.job_types import JobType
 from quorate.policy.estimate_table import Estimated, estimated, families
 from quorate.policy.faults import Faulty
 from quorate.policy.throughputs_file import (
-    JobType,
     ThroughputTable,
     read_throughputs,
     write_throughputs,

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from quorate.model.job_types import JobType, parse_type
 from quorate.policy.allocation_file import read_allocation, read_lease
 from quorate.policy.cluster_file import Cluster, read_cluster, read_clusters
 from quorate.policy.faults import Faulty
@@ -16,7 +17,7 @@ from quorate.policy.jobs_file import JobState, read_jobs
 from quorate.policy.problem import Problem
 from quorate.policy.problem_file import read_problem
 from quorate.policy.table_problem import problem_from_table
-from quorate.policy.throughputs_file import JobType, ThroughputTable, parse_type, read_throughputs
+from quorate.policy.throughputs_file import ThroughputTable, read_throughputs
 
 SHARED: Final = Path(__file__).parents[4] / "shared" / "data" / "gavel"
 SMALL: Final = "('small', 1)"

@@ -1,0 +1,171 @@
+"""The rates that a pool knows of types of jobs, in the format of the published tables.
+
+Under each flavor a type, written ``('resnet', 2)``, has ``null``, its rate alone, and the types
+that it can share GPUs with: its own rate, then the other's. A pair stands under both its types and
+says the same; ``[0, 0]`` is a pair that cannot share, and is dropped. Flavors that no node has do
+no harm.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quorate.documents import values
+from quorate.documents.problem import shown
+from quorate.documents.reader import At, mapped
+from quorate.model.amounts import PPM
+from quorate.model.job_types import ALONE_KEY, JobType, parse_type
+from quorate.model.specs import FlavorRates, TypeRates
+
+RATES_MAX: Final = 20_000
+"""How many rates a table may have, pairs counted as often as they are written. The published ones
+have 10,830. The event of a pool has them all."""
+
+_Pair = tuple[int, int]
+
+
+class _Reading:
+    """The rates of one flavor as far as they were read."""
+
+    def __init__(self) -> None:
+        self.alone: dict[JobType, int] = {}
+        self.beside: dict[tuple[JobType, JobType], tuple[_Pair, At]] = {}
+
+
+def throughputs(value: object, at: At) -> tuple[FlavorRates, ...] | None:
+    """Return the rates by flavor, or None with every fault reported."""
+    if value == {}:
+        at.fault("has no flavors", "add the rates of each type of job by flavor, or remove it")
+        return None
+    rates = _rates_in(value) if isinstance(value, dict) else 0
+    if rates > RATES_MAX:
+        at.fault(f"has {rates} rates, over {RATES_MAX}", "leave out what no run of the pool is")
+        return None
+    found = mapped(value, at, key=values.name, read=_flavor)
+    if found is None:
+        return None
+    return tuple(FlavorRates(flavor=flavor, types=types) for flavor, types in found)
+
+
+def _rates_in(table: dict[object, object]) -> int:
+    """Return how many rates a table has, as far as it is one."""
+    flavors = [each for each in table.values() if isinstance(each, dict)]
+    return sum(len(each) for types in flavors for each in types.values() if isinstance(each, dict))
+
+
+def _flavor(value: object, at: At) -> tuple[TypeRates, ...] | None:
+    """Return the rates of one flavor, sorted, each pair once."""
+    before = len(at.faults)
+    entries = _entries(value, at)
+    if entries is None:
+        return None
+    if not entries:
+        at.fault("has no types of jobs", "add some, as in ('resnet', 1): {null: 20.5}")
+    reading = _Reading()
+    for key, rates in entries.items():
+        job_type = _type(key, at)
+        if job_type is not None:
+            _read_type(reading, job_type, rates, at.child(key))
+    for pair in reading.beside:
+        _check_pair(reading, pair)
+    return None if len(at.faults) > before else tuple(_sorted(reading))
+
+
+def _entries(value: object, at: At) -> dict[str, object] | None:
+    """Return the mapping ``value`` with text for keys; YAML reads a bare null as none."""
+    if not isinstance(value, dict):
+        at.fault(f"must be a mapping, got {shown(value)}", "write its entries as name: value")
+        return None
+    found: dict[str, object] = {}
+    for key, entry in value.items():
+        name = ALONE_KEY if key is None else key
+        if not isinstance(name, str):
+            at.fault(f"has a key that is not text: {shown(key)}", "put it in quotes")
+        elif name in found:
+            at.child(name).fault("is there twice", "keep one of the two")
+        else:
+            found[name] = entry
+    return found
+
+
+def _type(key: str, at: At) -> JobType | None:
+    found = parse_type(key)
+    if found is None:
+        at.child(key).fault(
+            "is not a type of job", "write a model and its GPUs, in quotes: ('resnet', 1)"
+        )
+        return None
+    return None if values.line(found.model, at.child(key)) is None else found
+
+
+def _read_type(reading: _Reading, job_type: JobType, value: object, at: At) -> None:
+    entries = _entries(value, at)
+    if entries is None:
+        return
+    if job_type in reading.alone:
+        at.fault(f"is the type {job_type.key} again", "keep one of the two")
+        return
+    if ALONE_KEY not in entries:
+        at.child(ALONE_KEY).fault("is required", "add the rate alone, 0 where it cannot run")
+    for key, entry in entries.items():
+        place = at.child(key)
+        if key == ALONE_KEY:
+            rate = _rate(entry, place)
+            reading.alone[job_type] = 0 if rate is None else rate
+            continue
+        other, both = _type(key, at), _pair(entry, place)
+        if other is not None and both is not None:
+            reading.beside[job_type, other] = both, place
+
+
+def _rate(value: object, at: At) -> int | None:
+    """Return a rate in millionths; whatever gets on at all is at least one."""
+    if value is None:
+        at.fault("has no value", "give it one, 0 where it cannot run")
+        return None
+    found = values.rate(value, at)
+    if found is None:
+        return None
+    return max(1, round(found * PPM)) if found > 0 else 0
+
+
+def _pair(value: object, at: At) -> _Pair | None:
+    if not isinstance(value, list) or len(value) != 2:  # noqa: PLR2004 - the two of a pair
+        at.fault(f"must be the rates of the two, got {shown(value)}", "write two, as in [2.4, 0.9]")
+        return None
+    one, other = _rate(value[0], at.child(0)), _rate(value[1], at.child(1))
+    return None if one is None or other is None else (one, other)
+
+
+def _check_pair(reading: _Reading, pair: tuple[JobType, JobType]) -> None:
+    """Report a pair that is of two sizes, or that its other type does not know as it is."""
+    one, other = pair
+    rates, at = reading.beside[pair]
+    mirror = reading.beside.get((other, one))
+    if one.scale != other.scale:
+        at.fault("is a type of other GPUs", "remove it; only jobs with as many GPUs share them")
+    elif other not in reading.alone:
+        at.fault(f"is a type that is not there: {other.key}", "add it, or remove the pair")
+    elif mirror is None:
+        at.fault(
+            f"is not there from the other side: {other.key} has no {one.key}",
+            "add the same two rates there, the other way round, or remove it",
+        )
+    elif mirror[0] != rates[::-1] and one <= other:
+        at.fault(
+            f"is not what {other.key} says of {one.key}",
+            "write the same two rates in both places, the other way round in one",
+        )
+
+
+def _sorted(reading: _Reading) -> list[TypeRates]:
+    beside: dict[JobType, list[tuple[str, int, int]]] = {}
+    for (one, other), (rates, _) in sorted(reading.beside.items(), key=lambda each: each[0]):
+        if one <= other and min(rates) > 0:
+            beside.setdefault(one, []).append((other.model, *rates))
+    return [
+        TypeRates(
+            job_type=each.model, gpus=each.scale, alone=alone, beside=tuple(beside.get(each, ()))
+        )
+        for each, alone in sorted(reading.alone.items())
+    ]

@@ -1,0 +1,36 @@
+"""Types of jobs: a model and how many GPUs it takes, as tables of rates write them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Final, NamedTuple
+
+ALONE_KEY: Final = "null"
+"""Where a table has the rate of a type that shares its GPUs with nobody."""
+
+_KEY: Final = re.compile(r"""\((?P<model>'.*'|".*"), (?P<scale>[1-9][0-9]{0,8})\)""")
+
+
+class JobType(NamedTuple):
+    """What a job is: its model, and how many GPUs it takes at a time."""
+
+    model: str
+    scale: int
+
+    @property
+    def key(self) -> str:
+        """The type as the table writes it."""
+        return f"({self.model!r}, {self.scale})"
+
+
+def parse_type(key: str) -> JobType | None:
+    """Return the type that ``key`` names, as Python writes a pair of a text and a number."""
+    found = _KEY.fullmatch(key)
+    if found is None:
+        return None
+    try:
+        model = ast.literal_eval(found["model"])
+    except (SyntaxError, ValueError):
+        return None
+    return JobType(model, int(found["scale"])) if isinstance(model, str) else None
