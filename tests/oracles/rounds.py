@@ -33,7 +33,7 @@ from quorate.model.specs import (
     Run,
 )
 from quorate.model.view import StateView
-from quorate.policy.allocation import Allocation, Method, Unsolved, alone
+from quorate.policy.allocation import ALONE, Allocation, Method, Unsolved, alone
 from quorate.policy.problem import Problem
 from quorate.sim.demand import START_MS
 from quorate.sim.engine import Simulation, Timeline, VirtualClock
@@ -61,16 +61,47 @@ def by_weight(problem: Problem) -> Allocation | Unsolved:
     return alone(parts, objective=0.0, bound=0.0, method=Method.RULE)
 
 
+def two_by_two(problem: Problem) -> Allocation | Unsolved:
+    """Return shares by weight for some, and all their time in pairs for as many as can share."""
+    found = by_weight(problem)
+    assert isinstance(found, Allocation)
+    jobs, flavors = problem.shape
+    taken: set[int] = set()
+    first, second, rows = list(range(jobs)), [ALONE] * jobs, list(found.shares)
+    for number in range(0 if problem.pairs is None else len(problem.pairs)):
+        assert problem.pairs is not None
+        one, other = int(problem.pairs.first[number]), int(problem.pairs.second[number])
+        can = (problem.pairs.rates[number] > 0).all(axis=1)
+        if not taken & {one, other}:
+            taken |= {one, other}
+            first.append(one)
+            second.append(other)
+            rows.append(np.where(can, 1.0 / max(1, can.sum()), 0.0))
+            rows[one] = rows[other] = np.zeros(flavors)
+    return Allocation(
+        first=np.array(first, dtype=np.int64),
+        second=np.array(second, dtype=np.int64),
+        shares=np.array(rows),
+        objective=0.0,
+        bound=0.0,
+        method=Method.RULE,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Weighing:
     """A policy for tests."""
 
     name: str = "by_weight"
     reads_entities: bool = True
+    reads_pairs: bool = False
     solve: Callable[[Problem], Allocation | Unsolved] = by_weight
 
 
 POLICIES: Final[Mapping[str, PoolPolicy]] = MappingProxyType({"by_weight": Weighing()})
+PAIRING: Final[Mapping[str, PoolPolicy]] = MappingProxyType(
+    {"two_by_two": Weighing("two_by_two", reads_pairs=True, solve=two_by_two)}
+)
 
 
 def pool(**changes: object) -> Pool:

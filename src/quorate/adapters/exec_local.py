@@ -160,15 +160,17 @@ class LocalExecutor:
             return None
 
     def reports(self) -> Sequence[Report]:
-        """Return the exits, then the leases that have gone."""
+        """Return the exits, then the leases that have gone: of all who share them."""
         exits: list[Report] = []
-        gone: list[Report] = []
+        gone: dict[str, set[str]] = {}
         with self._lock:
             for run in dict.fromkeys([*self._exited, *self._book.stopping()]):
                 exited, leases = self._news(run)
                 exits += exited
-                gone += [LeaseGone(lease) for lease in leases]
-        return [*exits, *gone]
+                for lease in leases:
+                    gone.setdefault(lease, set()).add(run)
+            empty = [each for each, left in gone.items() if left >= set(self._book.runs_of(each))]
+        return [*exits, *(LeaseGone(lease) for lease in empty)]
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
         """Return the last step that each of ``runs`` has reported to its keeper's folder."""

@@ -37,7 +37,7 @@ class Book:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._runs: dict[str, _OpenRun] = {}
-        self._run_of: dict[str, str] = {}
+        self._runs_of: dict[str, tuple[str, ...]] = {}
         self._stopping: dict[str, None] = {}
 
     def take(self, orders: Sequence[Order], before: Mapping[str, Wanted]) -> list[str]:
@@ -62,9 +62,9 @@ class Book:
         """Return the runs that an order concerns."""
         match order:
             case StartLease():
-                return [order.lease.run]
+                return [run.name for run in order.runs]
             case StopLease() | EndLease():
-                return [self._run_of[order.lease]] if order.lease in self._run_of else []
+                return list(self.runs_of(order.lease))
             case FenceNode():
                 return [
                     name
@@ -79,7 +79,8 @@ class Book:
         run, wanted = self._runs.get(name), before.get(name)
         if run is not None:
             return set(run.leases), run.life
-        nonce = order.run.nonce if isinstance(order, StartLease) else None
+        runs = order.runs if isinstance(order, StartLease) else ()
+        nonce = next((spec.nonce for spec in runs if spec.name == name), None)
         if wanted is None or wanted.is_of_another(nonce):
             return set(), ""
         return {part.lease for part in wanted.parts}, wanted.life
@@ -87,8 +88,8 @@ class Book:
     def forget(self, keep: Iterable[str]) -> list[str]:
         """Drop all leases but those in ``keep``; return the runs that had others."""
         keeping = frozenset(keep)
-        dropped = [lease for lease in self._run_of if lease not in keeping]
-        return [run for lease in dropped if (run := self._end(lease)) is not None]
+        dropped = [lease for lease in self._runs_of if lease not in keeping]
+        return [run for lease in dropped for run in self._end(lease)]
 
     def runs(self) -> list[str]:
         """Return the runs with open leases."""
@@ -96,7 +97,11 @@ class Book:
 
     def stopping(self) -> list[str]:
         """Return the runs with leases that were told to stop."""
-        return list(dict.fromkeys(self._run_of[lease] for lease in self._stopping))
+        return list(dict.fromkeys(run for lease in self._stopping for run in self._runs_of[lease]))
+
+    def runs_of(self, lease: str) -> tuple[str, ...]:
+        """Return the runs that work under a lease: one, or two that share; none if not open."""
+        return self._runs_of.get(lease, ())
 
     def wanted(self, name: str) -> Wanted | None:
         """Return what a keeper is told of a run; None where there is nothing to be run."""
@@ -149,8 +154,7 @@ class Book:
             case StartLease():
                 self._start(order)
             case StopLease():
-                run = self._run_of.get(order.lease)
-                if run is not None:
+                for run in self.runs_of(order.lease):
                     self._runs[run].leases[order.lease].stop_by_ms = order.deadline_ms
                     self._stopping[order.lease] = None
             case EndLease():
@@ -168,21 +172,21 @@ class Book:
 
     def _start(self, order: StartLease) -> None:
         fact = order.lease
-        run = self._runs.get(fact.run)
-        if run is None:
-            run = _OpenRun(order.run, _begun(order.run, fact.lease), order.grace_ms)
-            self._runs[fact.run] = run
-        run.spec, run.grace_ms = order.run, order.grace_ms
-        run.leases.setdefault(fact.lease, _Lease(fact))
-        self._run_of[fact.lease] = fact.run
+        for spec in order.runs:
+            run = self._runs.get(spec.name)
+            if run is None:
+                run = _OpenRun(spec, _begun(spec, fact.lease), order.grace_ms)
+                self._runs[spec.name] = run
+            run.spec, run.grace_ms = spec, order.grace_ms
+            run.leases.setdefault(fact.lease, _Lease(fact))
+        self._runs_of[fact.lease] = tuple(spec.name for spec in order.runs)
 
-    def _end(self, lease: str) -> str | None:
-        name = self._run_of.pop(lease, None)
-        if name is None:
-            return None
-        del self._runs[name].leases[lease]
+    def _end(self, lease: str) -> tuple[str, ...]:
+        names = self._runs_of.pop(lease, ())
+        for name in names:
+            del self._runs[name].leases[lease]
         self._stopping.pop(lease, None)
-        return name
+        return names
 
     def drop(self, name: str) -> None:
         """Forget a run that has no open leases."""

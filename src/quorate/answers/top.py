@@ -177,7 +177,11 @@ def top_of(moment: Moment, pool: str | None, seen: Collection[str] | None) -> To
     flavors: dict[str, Amount] = {}
     for key, amount in sorted(domains.items(), key=lambda each: each[0].flavor):
         flavors.setdefault(key.flavor, Amount()).add(amount)
-    between = (n for n in moment.view.in_rounds if not moment.view.runs[n].leases)
+    between = (
+        name
+        for name, known in moment.view.in_rounds.items()
+        if not known.lease and not moment.view.runs[name].leases
+    )
     for name in (*moment.view.pending, *between):
         spec = moment.view.runs[name].spec
         wanted = next((flavor for flavor in spec.flavors if flavor in flavors), None)

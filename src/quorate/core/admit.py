@@ -107,16 +107,16 @@ def admit_round(  # noqa: PLR0913 - whose start, of what, when, and where it was
     flavor: str,
     now_ms: int,
     *,
-    is_running: bool,
+    begins: int,
     has_executor: bool,
     prefer: frozenset[str],
 ) -> Admitted | Refusal:
     """Return how ``run`` gets GPUs of ``flavor`` for a round, or why it cannot.
 
-    ``is_running`` says that it had a round before, and counts as running since. Domains that it
-    knows (``prefer``) come first.
+    ``begins`` is how many runs count as running by it that did not before: none where it had a
+    round already. Domains that it knows (``prefer``) come first.
     """
-    refusal = None if is_running else too_many_runs(view, run.owner)
+    refusal = too_many_runs(view, run.owner, begins) if begins else None
     if refusal is not None:
         return refusal
     cover, steps = cover_request(view, run, flavor, now_ms, has_executor=has_executor), Steps()

@@ -57,7 +57,7 @@ from quorate.core.round_place import place_granted
 from quorate.core.scribe import Scribe
 from quorate.core.settle import settle_holds
 from quorate.core.share_out import share_out
-from quorate.core.stops import confirm, stop_run
+from quorate.core.stops import confirm, is_shared, stop_run
 from quorate.core.tenants import change_owner
 from quorate.core.thresholds import settle_thresholds
 from quorate.core.tokens import issue_token, revoke_token
@@ -380,8 +380,9 @@ def _finished(scribe: Scribe, record: RunRecord, command: Complete | Fail) -> De
         )
     is_done = isinstance(command, Complete)
     outcome = Outcome.COMPLETED if is_done else Outcome.FAILED
-    if scribe.has_executor and not command.has_gone:
-        # Somebody says so, and its processes may still be there: their slots are not free yet.
+    has_gone = command.has_gone and not is_shared(scribe.view, record)
+    if scribe.has_executor and not has_gone:
+        # Its processes, or those of who shares its GPUs, may be there: their slots are not free.
         reason = EndReason.END if is_done else EndReason.FAIL
         stop_run(scribe, record, reason, outcome, note=command.note)
     else:

@@ -42,7 +42,8 @@ def hand_over(scribe: Scribe, run: str, bundle: int, *, at_ms: int) -> list[str]
     for lease in leases:
         end_lease(scribe, lease.fact.lease, EndReason.HANDOVER, end_ms=at_ms)
     first = record.leases_ever
-    write_leases(scribe, run, drafts, first, StartReason.HANDOVER, start_ms=at_ms)
+    partner = leases[0].fact.partner
+    write_leases(scribe, run, drafts, first, StartReason.HANDOVER, start_ms=at_ms, partner=partner)
     return [f"{run}/{number}" for number in range(first, first + len(drafts))]
 
 

@@ -14,7 +14,7 @@ from quorate.core.held_back import held_back
 from quorate.core.queue import in_turn
 from quorate.core.quota import HARD, still_over_quota, waiting, woken
 from quorate.core.scribe import Scribe
-from quorate.core.stops import end_lease, finish
+from quorate.core.stops import end_lease, finish, leases_under
 from quorate.model.events import EndReason, Outcome, RunRefused
 from quorate.model.records import RunRecord
 from quorate.model.refusal import Refusal, RefusalCode
@@ -75,10 +75,10 @@ def is_news(known: Refusal | None, refusal: Refusal) -> bool:
 def complete_run(scribe: Scribe, record: RunRecord, outcome: Outcome, note: str = "") -> None:
     """Write that the run's work has ended by itself, and that its leases end with it."""
     reason = EndReason.END if outcome is Outcome.COMPLETED else EndReason.FAIL
-    for name in tuple(record.leases):
+    for name in leases_under(scribe.view, record):
         lease = scribe.view.leases[name]
         end_ms = max(lease.fact.start_ms, min(scribe.now_ms, lease.hold_ends_ms))
-        end_lease(scribe, name, reason, end_ms=end_ms)
+        end_lease(scribe, name, reason if record.leases else EndReason.ROUND_END, end_ms=end_ms)
     finish(scribe, record.spec.name, reason, outcome, note)
 
 

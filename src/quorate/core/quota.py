@@ -111,13 +111,13 @@ def _free(island: Island, nodes: int) -> int:
     return sum(count * (bits & nodes).bit_count() for count, bits in enumerate(island.buckets))
 
 
-def too_many_runs(view: StateView, owner: str) -> Refusal | None:
-    """Return whose limit on running runs one more of ``owner`` would exceed, if anybody's."""
+def too_many_runs(view: StateView, owner: str, more: int = 1) -> Refusal | None:
+    """Return whose limit on running runs ``more`` of ``owner`` would exceed, if anybody's."""
     for name in view.holdings.bounds_of(owner):
         limit = view.owners[name].quota.concurrent_runs_max
         current = view.holdings.runs.get(name, 0)
-        if limit is not None and current + 1 > limit:
-            return _over(RefusalCode.MAX_CONCURRENT_RUNS, name, current, 1, limit)
+        if limit is not None and current + more > limit:
+            return _over(RefusalCode.MAX_CONCURRENT_RUNS, name, current, more, limit)
     return None
 
 

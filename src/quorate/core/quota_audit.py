@@ -74,9 +74,10 @@ class Quotas:
                 return
 
     def _start(self, event: LeaseStarted) -> Iterator[Violation]:
-        begins = event.run not in self.running
-        if begins:
-            self.running[event.run] = event.at_ms
+        both = (event.run,) if event.partner is None else (event.run, event.partner)
+        begins = any(run not in self.running for run in both)
+        for run in both:
+            self.running.setdefault(run, event.at_ms)
         self._take(event.lease, event.run, (node for node, _ in event.slots))
         owner = self.owner_of.get(event.run)
         grows = event.reason is StartReason.GROW

@@ -33,6 +33,13 @@ def _partners(view: StateView) -> Iterator[Violation]:
         for name, lease in view.leases.items()
         if lease.fact.partner is not None and lease.fact.partner in view.in_rounds
     }
+    for name, lease in view.leases.items():
+        partner = lease.fact.partner
+        if partner is None:
+            continue
+        shared = view.in_rounds[partner].lease if partner in view.in_rounds else None
+        if shared not in view.runs[lease.fact.run].leases:
+            yield Violation("I8", name, f"is shared with {partner}, which does not know of it")
     for partner, name in beside.items():
         first = view.runs[view.leases[name].fact.run].spec
         if view.runs[partner].spec.owner != first.owner:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from quorate.core.admit import Admitted, admit_round
 from quorate.core.bind import bind
 from quorate.core.promises import backfills, room_left
-from quorate.core.quota import HARD, waiting
+from quorate.core.quota import HARD, too_many_runs, waiting
 from quorate.core.scribe import Scribe
 from quorate.model.events import (
     BackfillNoted,
@@ -44,7 +44,8 @@ def _place_in(scribe: Scribe, pool: str) -> None:
     free: dict[str, int] = {}
     hopeless: set[tuple[str, str, int, object]] = set()
     refused: list[tuple[str, Refusal]] = []
-    for grant in tuple(record.waiting.values()):
+    for waiting_grant in tuple(record.waiting.values()):
+        grant = _startable(scribe.view, waiting_grant)
         flavor = grant.flavor
         if flavor not in free:
             free[flavor] = free_gpus(scribe.view, pool, flavor)
@@ -53,9 +54,10 @@ def _place_in(scribe: Scribe, pool: str) -> None:
         view = scribe.view
         known = view.runs[grant.run]
         run = known.spec
-        if (free[flavor] < run.gpus and is_leaving) or not _is_ready(view, known):
+        if (free[flavor] < run.gpus and is_leaving) or not _are_ready(view, grant):
             continue
-        alike = (run.owner, flavor, run.gpus, (run.funding, run.selector, run.group_gpus))
+        takes = (run.funding, run.selector, run.group_gpus, grant.partner is None)
+        alike = (run.owner, flavor, run.gpus, takes)
         if alike in hopeless:
             continue
         answer = _admitted(scribe, known, grant)
@@ -69,10 +71,33 @@ def _place_in(scribe: Scribe, pool: str) -> None:
         refuse(scribe, scribe.view.runs[name], refusal)
 
 
-def _is_ready(view: StateView, record: RunRecord) -> bool:
-    """Return whether a run has nothing left of what it had before, and is to go on."""
-    is_free = not record.leases and not view.in_rounds[record.spec.name].lease
-    return is_free and record.stopping is None
+def _startable(view: StateView, grant: RoundGrant) -> RoundGrant:
+    """Return ``grant``, for its first run alone where the other is over, or one run too many."""
+    if grant.partner is None:
+        return grant
+    if grant.partner in view.in_rounds:
+        begins = _begins(view, grant)
+        if not begins or too_many_runs(view, view.runs[grant.run].spec.owner, begins) is None:
+            return grant
+    return replace(grant, partner=None)
+
+
+def _begins(view: StateView, grant: RoundGrant) -> int:
+    """Return how many runs count as running by ``grant`` that did not before."""
+    return sum(view.runs[name].started_ms is None for name in _runs_of(grant))
+
+
+def _are_ready(view: StateView, grant: RoundGrant) -> bool:
+    """Return whether runs have nothing left of what they had before, and are to go on."""
+    for name in _runs_of(grant):
+        record = view.runs[name]
+        if record.leases or view.in_rounds[name].lease or record.stopping is not None:
+            return False
+    return True
+
+
+def _runs_of(grant: RoundGrant) -> tuple[str, ...]:
+    return (grant.run,) if grant.partner is None else (grant.run, grant.partner)
 
 
 def _admitted(scribe: Scribe, record: RunRecord, grant: RoundGrant) -> Admitted | Refusal:
@@ -80,6 +105,7 @@ def _admitted(scribe: Scribe, record: RunRecord, grant: RoundGrant) -> Admitted 
     view, run = scribe.view, record.spec
     nodes = view.in_rounds[run.name].nodes
     prefer = frozenset(view.nodes[n].spec.domain_key for n in nodes if n in view.nodes)
+    begins = _begins(view, grant)
 
     def tried(room: StateView) -> Admitted | Refusal:
         return admit_round(
@@ -87,7 +113,7 @@ def _admitted(scribe: Scribe, record: RunRecord, grant: RoundGrant) -> Admitted 
             run,
             grant.flavor,
             scribe.now_ms,
-            is_running=record.started_ms is not None,
+            begins=begins,
             has_executor=scribe.has_executor,
             prefer=prefer,
         )

@@ -35,6 +35,16 @@ def type_rates(pool: Pool, flavor: str, job_type: str, gpus: int) -> TypeRates |
     return found
 
 
+def paired_rates(pool: Pool, flavor: str, gpus: int, types: tuple[str, str]) -> tuple[int, int]:
+    """Return how fast two types of as many GPUs are on the same ones, 0 where they cannot share."""
+    one, other = sorted(types)
+    known = type_rates(pool, flavor, one, gpus)
+    for name, *rates in () if known is None else known.beside:
+        if name == other:
+            return (rates[0], rates[1]) if types == (one, other) else (rates[1], rates[0])
+    return 0, 0
+
+
 def declared_rate(run: Run, pool: Pool, flavor: str) -> int | None:
     """Return what is said of ``run`` on ``flavor``, by itself or by the table of ``pool``.
 

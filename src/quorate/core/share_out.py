@@ -8,7 +8,7 @@ when there is room. Quotas, money and room are looked at as for any other start.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -31,7 +31,7 @@ from quorate.model.events import (
 )
 from quorate.model.records import RunRecord
 from quorate.model.refusal import Refusal, RefusalCode
-from quorate.model.specs import Discipline
+from quorate.model.specs import Discipline, Run
 from quorate.model.view import StateView
 
 
@@ -118,7 +118,9 @@ def _unfit(view: StateView, command: ShareOut) -> Refusal | None:
             if what is not None:
                 return _wrong(f"run {name!r} {what}")
             seen.add(name)
-        if grant.partner is not None and not _are_a_pair(view, grant.run, grant.partner):
+        if grant.partner is not None and not are_a_pair(
+            view.runs[grant.run].spec, view.runs[grant.partner].spec
+        ):
             return _wrong(f"runs {grant.run!r} and {grant.partner!r} cannot share GPUs")
     for share in command.shares:
         if share.run not in view.in_rounds or len(share.shares_ppm) != len(command.flavors):
@@ -126,14 +128,19 @@ def _unfit(view: StateView, command: ShareOut) -> Refusal | None:
     return None
 
 
-def _are_a_pair(view: StateView, first: str, second: str) -> bool:
+def are_a_pair(one: Run, other: Run) -> bool:
     """Return whether two runs may have one lease: of one owner, and alike in what they take."""
-    one, other = view.runs[first].spec, view.runs[second].spec
+    return one.owner == other.owner and pair_terms(one) == pair_terms(other)
+
+
+def pair_terms(run: Run) -> Hashable:
+    """Return what two runs that share a lease have in common: what is taken, and how it is left."""
     return (
-        one.owner == other.owner
-        and one.gpus == other.gpus
-        and one.selector == other.selector
-        and one.funding == other.funding
+        run.gpus,
+        run.selector,
+        run.funding,
+        (run.group_gpus, run.cross_group_spread),
+        run.checkpoint_ms,
     )
 
 
@@ -148,7 +155,9 @@ def step_counts(
 
     A run that had several since then did an unknown part on each. Steps that had to be done again
     after a loss count once. One that has done none yet is looked at later, with the time it took.
+    What a run did while it shared its GPUs tells nothing of how fast it is alone.
     """
+    sharing = _sharing(view, pool)
     for run, reported in steps:
         known = view.in_rounds.get(run)
         if known is None or known.pool != pool:
@@ -157,11 +166,22 @@ def step_counts(
         ran = {f: ms - known.counted_ms.get(f, 0) for f, ms in had.items()}
         ran = {flavor: ms for flavor, ms in ran.items() if ms > 0}
         more = max(0, reported - known.steps)
-        if more and len(ran) == 1:
+        if run in sharing:
+            if more or ran:
+                yield StepCount(run, "", more, 0)
+        elif more and len(ran) == 1:
             ((flavor, ran_ms),) = ran.items()
             yield StepCount(run, flavor, more, ran_ms)
         elif more:
             yield StepCount(run, "", more, 0)
+
+
+def _sharing(view: StateView, pool: str) -> set[str]:
+    """Return the runs that were granted GPUs two by two in the round that is ending."""
+    known = view.rounds.get(pool)
+    grants = () if known is None else known.shared.grants
+    pairs = [(grant.run, grant.partner) for grant in grants if grant.partner is not None]
+    return {name for pair in pairs for name in pair}
 
 
 def _granted(view: StateView, grant: RoundGrant) -> RoundGrant:

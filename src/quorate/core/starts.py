@@ -33,6 +33,7 @@ def write_leases(  # noqa: PLR0913 - the parts of one event
     reason: StartReason,
     *,
     start_ms: int,
+    partner: str | None = None,
 ) -> None:
     """Write a lease for each of ``drafts``, numbered on from ``leases_ever``."""
     for number, draft in enumerate(drafts, start=leases_ever):
@@ -42,7 +43,7 @@ def write_leases(  # noqa: PLR0913 - the parts of one event
                 actor=scribe.actor,
                 lease=f"{run}/{number}",
                 run=run,
-                partner=None,
+                partner=partner,
                 comp_path=draft.comp_path,
                 bundle=draft.bundle,
                 role=draft.role,

@@ -45,7 +45,8 @@ def stop_run(  # noqa: PLR0913 - who, why, and what comes after
         for name in tuple(record.leases):
             stop_lease(scribe, name, reason, end_ms=end_ms, detail=detail)
         return
-    if record.leases and scribe.has_executor:
+    works_under = leases_under(scribe.view, record)
+    if works_under and scribe.has_executor:
         scribe.write(
             RunStopping(
                 at_ms=scribe.now_ms,
@@ -56,10 +57,31 @@ def stop_run(  # noqa: PLR0913 - who, why, and what comes after
                 note=note,
             )
         )
-    for name in tuple(record.leases):
+    if works_under and not record.leases:
+        # They are another's, which goes on in a round to come.
+        reason, detail = EndReason.ROUND_END, f"{record.spec.name}, which shared it, is over"
+    for name in works_under:
         stop_lease(scribe, name, reason, end_ms=end_ms, detail=detail)
-    if not scribe.view.runs[record.spec.name].leases:
+    record = scribe.view.runs[record.spec.name]
+    if not leases_under(scribe.view, record):
         finish(scribe, record.spec.name, reason, outcome, note)
+
+
+def leases_under(view: StateView, record: RunRecord) -> tuple[str, ...]:
+    """Return the leases that a run works under: its own, or those of the run it shares GPUs with.
+
+    Two that share end together: no slot is free before both are gone.
+    """
+    known = view.in_rounds.get(record.spec.name)
+    if known is None or not known.lease:
+        return tuple(record.leases)
+    return tuple(view.runs[view.leases[known.lease].fact.run].leases)
+
+
+def is_shared(view: StateView, record: RunRecord) -> bool:
+    """Return whether another run works under the same leases."""
+    names = leases_under(view, record)
+    return any(view.leases[name].fact.partner is not None for name in names)
 
 
 def stop_bundle(  # noqa: PLR0913 - what, why, and when
@@ -123,15 +145,11 @@ def confirm(scribe: Scribe, lease: Lease) -> None:
     end_ms = max(fact.start_ms, min(scribe.now_ms, lease.hold_ends_ms))
     ending = lease.ending
     end_lease(scribe, fact.lease, ending.reason, end_ms=end_ms, detail=ending.detail)
-    record = scribe.view.runs[fact.run]
-    if record.stopping is not None and not record.leases:
-        finish(
-            scribe,
-            fact.run,
-            record.stopping.reason,
-            record.stopping.outcome,
-            record.stopping.note,
-        )
+    for name in (fact.run,) if fact.partner is None else (fact.run, fact.partner):
+        record = scribe.view.runs[name]
+        stopping = record.stopping
+        if stopping is not None and not leases_under(scribe.view, record):
+            finish(scribe, name, stopping.reason, stopping.outcome, stopping.note)
 
 
 def end_lease(

@@ -49,7 +49,9 @@ def orders_of(view: StateView, events: Iterable[Event]) -> list[Order]:
 
 def _start(view: StateView, fact: LeaseStarted) -> StartLease:
     run = view.runs[fact.run].spec
-    return StartLease(fact, run, min(run.checkpoint_ms, view.pools[run.pool].grace_max_ms))
+    partner = None if fact.partner is None else view.runs[fact.partner].spec
+    grace_ms = min(run.checkpoint_ms, view.pools[run.pool].grace_max_ms)
+    return StartLease(fact, run, grace_ms, partner)
 
 
 def _wipes(view: StateView) -> list[WipeNode]:

@@ -44,10 +44,13 @@ def choose_rows(
     ranked = sorted(
         (each for rows in chosen.values() for each in rows), key=lambda c: c.rank, reverse=True
     )
-    return tuple(
-        RoundGrant(each.row[0], each.flavor, partner=each.row[1] if len(each.row) > 1 else None)
-        for each in ranked
-    )
+    return tuple(_grant(each) for each in ranked)
+
+
+def _grant(chosen: Candidate) -> RoundGrant:
+    """Return what is granted; whoever comes first of two is first in every round, and stays."""
+    run, *others = sorted(chosen.row)
+    return RoundGrant(run, chosen.flavor, partner=others[0] if others else None)
 
 
 def round_candidates(

@@ -9,6 +9,7 @@ import numpy as np
 
 from quorate.core.round_checks import target_ppm
 from quorate.loop.round_floor import Floor, Member
+from quorate.loop.round_pairs import pairs_of
 from quorate.model.amounts import PPM, SECOND_MS
 from quorate.model.specs import Pool
 from quorate.model.view import StateView
@@ -19,7 +20,7 @@ MICRO: Final = float(PPM)
 
 
 class PoolPolicy(Protocol):
-    """What a pool asks of a policy: its name, its answer, and whether it knows entities."""
+    """What a pool asks of a policy: its name, its answer, and whether it knows owners and pairs."""
 
     @property
     def name(self) -> str:
@@ -29,6 +30,11 @@ class PoolPolicy(Protocol):
     @property
     def reads_entities(self) -> bool:
         """Whether it divides by owner first, and then among their runs."""
+        ...
+
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether it lets two runs share GPUs."""
         ...
 
     @property
@@ -69,6 +75,7 @@ def problem_of(
         deadlines_s=np.array([_deadline_s(m, now_ms) for m in members]),
         entities=tuple(Entity(name=owner, weight=targets[owner]) for owner in owners),
         entity_of=of,
+        pairs=pairs_of(view, floor, members) if policy.reads_pairs else None,
     )
 
 

@@ -68,14 +68,13 @@ def round_ended(state: State, lease: Lease, end_ms: int) -> None:
         if name not in state.in_rounds:
             continue  # A partner that was over before.
         known = state.in_rounds.own(name)
-        if name == fact.run or known.lease == fact.lease:
-            # Several leases of one run are its parts: they begin and end together, and count once.
-            if name == fact.run and _has_more(state, fact):
-                continue
+        # Several leases of one run are its parts: they begin and end together, and count once.
+        more = _more(state, fact)
+        if not more:
             received = known.received_ms.get(flavor, 0)
             known.received_ms[flavor] = received + worked_ms
         if known.lease == fact.lease:
-            known.lease = ""
+            known.lease = more
 
 
 def _worked_ms(lease: Lease, until_ms: int) -> int:
@@ -85,11 +84,15 @@ def _worked_ms(lease: Lease, until_ms: int) -> int:
     return max(0, until_ms - lease.fact.start_ms)
 
 
-def _has_more(state: State, fact: LeaseStarted) -> bool:
-    """Return whether other leases of the same start are still open."""
-    return any(
-        name != fact.lease and state.leases[name].fact.start_ms == fact.start_ms
-        for name in state.runs[fact.run].leases
+def _more(state: State, fact: LeaseStarted) -> str:
+    """Return another lease of the same start that is still open; empty where there is none."""
+    return next(
+        (
+            name
+            for name in state.runs[fact.run].leases
+            if name != fact.lease and state.leases[name].fact.start_ms == fact.start_ms
+        ),
+        "",
     )
 
 

@@ -26,13 +26,14 @@ def _check(pool: Pool) -> None:
 
     known = POLICIES.get(pool.policy or "")
     if known is None:
-        names = ", ".join(name for name, each in sorted(POLICIES.items()) if not each.reads_pairs)
+        names = ", ".join(sorted(POLICIES))
         raise CommandError(
             Exit.INVALID, f"{where}: there is no policy {pool.policy!r}; use one of: {names}"
         )
-    if known.reads_pairs:
+    has_pairs = any(each.beside for flavor in pool.throughputs for each in flavor.types)
+    if known.reads_pairs and not has_pairs:
         raise CommandError(
             Exit.INVALID,
-            f"{where}: {pool.policy} needs to know how fast runs are two by two, which a pool does "
-            f"not; use {pool.policy.removesuffix('_packed') if pool.policy else ''}_perf",
+            f"{where}: {pool.policy} lets two runs share GPUs, and needs to know how fast they are "
+            "then; add throughputs with pairs of job types, or use a policy that is not packed",
         )

@@ -25,12 +25,20 @@ from quorate.model.specs import Run
 class StartLease:
     """Run the work of ``run`` on the slots of ``lease``; a spare's slots are only kept.
 
-    ``grace_ms`` is how long its work gets when it has to stop to go on elsewhere.
+    ``grace_ms`` is how long its work gets when it has to stop to go on elsewhere. ``partner`` is
+    another run, whose work is run on the same slots: each exits by itself, and the lease has gone
+    when both have.
     """
 
     lease: LeaseStarted
     run: Run
     grace_ms: int = GRACE_DEFAULT_MS
+    partner: Run | None = None
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The runs whose work is run: one, or two that share."""
+        return (self.run,) if self.partner is None else (self.run, self.partner)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,12 +36,14 @@ class Truth:
     """What a run really is: ``work_ms`` at its declared width, then it exits with ``code``.
 
     ``speeds_ppm`` are how fast it is on which flavor; on others it is as fast as that takes.
+    ``shared_ppm`` is what is left of that while another run has the same GPUs.
     """
 
     work_ms: int
     checkpoint_every_ms: int
     code: int = 0
     speeds_ppm: tuple[tuple[str, int], ...] = ()
+    shared_ppm: int = PPM * 6 // 10
 
 
 CODE_LOST: Final = 137
@@ -245,7 +247,7 @@ class SimExecutor:
             if not held.is_gone:
                 held.stopping_since_ms = None
                 held.stops += 1
-                self._touched[held.fact.run] = None
+                self._touched.update(dict.fromkeys(_runs_of(held.fact)))
 
     def known(self) -> dict[str, bool]:
         """Return the leases it was told of, and whether each was told to stop."""
@@ -285,17 +287,24 @@ class SimExecutor:
         held = self._held[fact.lease] = _Held(fact, gpus, lost)
         for node, _ in fact.slots:
             self._on_node.setdefault(node, {})[fact.lease] = None
-        work = self._work.get(fact.run)
+        for run in order.runs:
+            self._take_up(run, fact)
+        if fact.role is not Role.SPARE and lost:
+            self._break(held)
+
+    def _take_up(self, run: Run, fact: LeaseStarted) -> None:
+        """Have the work of ``run`` go on under a lease, slower where it is not alone there."""
+        work = self._work.get(run.name)
         if work is None:
-            work = self._work[fact.run] = _Work(order.run, self._truth_of(order.run))
+            work = self._work[run.name] = _Work(run, self._truth_of(run))
             work.since_ms = self._timeline.now_ms
         work.accrue(self._timeline.now_ms)
         flavor = self._flavor_of(fact.slots[0][0])
         work.speed_ppm = dict(work.truth.speeds_ppm).get(flavor, PPM)
+        if fact.partner is not None:
+            work.speed_ppm = max(1, work.speed_ppm * work.truth.shared_ppm // PPM)
         work.leases[fact.lease] = None
-        self._touched[fact.run] = None
-        if fact.role is not Role.SPARE and lost:
-            self._break(held)
+        self._touched[run.name] = None
 
     def _use(self, fact: LeaseStarted) -> None:
         """Note who works on which nodes, and whether they are clean."""
@@ -314,13 +323,14 @@ class SimExecutor:
         held.stopping_since_ms = now_ms
         held.stops += 1
         left_ms = max(0, order.deadline_ms - self._timeline.clock.now_ms())
-        work = self._work[held.fact.run]
-        work.accrue(now_ms)
-        self._touched[held.fact.run] = None
-        if not self._saves_at_stop:
-            self.lost_gpu_ms += work.lose_since_checkpoint(held, now_ms)
-        elif held.fact.bundle == 0 and not held.is_broken:
-            work.saved_gpu_ms = work.done_gpu_ms
+        for run in _runs_of(held.fact):
+            work = self._work[run]
+            work.accrue(now_ms)
+            self._touched[run] = None
+            if not self._saves_at_stop:
+                self.lost_gpu_ms += work.lose_since_checkpoint(held, now_ms)
+            elif held.fact.bundle == 0 and not held.is_broken:
+                work.saved_gpu_ms = work.done_gpu_ms
         if all(node in self._lost_nodes for node, _ in held.fact.slots):
             self._let_go(order.lease)
             return
@@ -333,28 +343,33 @@ class SimExecutor:
         self._ended.add(name)
         if held is None:
             return
-        fact, work = held.fact, self._work[held.fact.run]
-        work.accrue(self._timeline.now_ms)
-        self._touched[fact.run] = None
+        fact = held.fact
+        for run in _runs_of(fact):
+            self._work[run].accrue(self._timeline.now_ms)
+            self._touched[run] = None
         if reason is not None and not self._may_end(held, reason, kept):
             self.wrongs.append(f"{name} ended by {reason} before it was gone")
         if reason is EndReason.FAIL:
-            self.lost_gpu_ms += work.throw_back()
+            self.lost_gpu_ms += self._work[fact.run].throw_back()
         for slot in _slots_of(fact):
             self._by_slot.pop(slot, None)
         for node, _ in fact.slots:
             self._on_node[node].pop(name, None)
         self._gone.pop(name, None)
-        del work.leases[name]
-        if not work.leases and work.has_exited:
-            self._exited.pop(fact.run, None)
-            work.has_exited = False
+        for run in _runs_of(fact):
+            work = self._work[run]
+            del work.leases[name]
+            if not work.leases and work.has_exited:
+                self._exited.pop(run, None)
+                work.has_exited = False
 
     def _may_end(self, held: _Held, reason: EndReason, kept: set[tuple[str, str, int]]) -> bool:
         """Return whether nothing of the lease is left, or what is goes on under another one."""
-        if held.is_gone or held.fact.role is Role.SPARE or reason is EndReason.END:
+        if held.is_gone or held.fact.role is Role.SPARE:
             return True
-        if self._work[held.fact.run].has_exited:
+        if reason is EndReason.END and held.fact.partner is None:
+            return True
+        if all(self._work[run].has_exited for run in _runs_of(held.fact)):
             return True
         # Who waits for a spare is told to stop only when its node is back; that comes back empty.
         return all(
@@ -395,7 +410,8 @@ class SimExecutor:
     def _notice(self, held: _Held) -> None:
         """Let a run fail whose broken lease nobody has dealt with."""
         if self._held.get(held.fact.lease) is held and held.stopping_since_ms is None:
-            self._exit(self._work[held.fact.run], code=CODE_LOST)
+            for run in _runs_of(held.fact):
+                self._exit(self._work[run], code=CODE_LOST)
 
     def _exit(self, work: _Work, *, code: int) -> None:
         if not work.has_exited:
@@ -405,10 +421,11 @@ class SimExecutor:
     def _break(self, held: _Held) -> None:
         """Note that a part of a run's work is lost: all of it goes back to its last checkpoint."""
         held.is_broken = True
-        work = self._work[held.fact.run]
-        work.accrue(self._timeline.now_ms)
-        self.lost_gpu_ms += work.throw_back()
-        self._reassess(work)
+        for run in _runs_of(held.fact):
+            work = self._work[run]
+            work.accrue(self._timeline.now_ms)
+            self.lost_gpu_ms += work.throw_back()
+            self._reassess(work)
         self._timeline.after(self._notice_ms, lambda: self._notice(held))
 
     def _reassess(self, work: _Work) -> None:
@@ -431,6 +448,10 @@ class SimExecutor:
         if work.plan == plan and work.leases and not work.has_exited:
             work.accrue(self._timeline.now_ms)
             self._exit(work, code=work.truth.code)
+
+
+def _runs_of(fact: LeaseStarted) -> tuple[str, ...]:
+    return (fact.run,) if fact.partner is None else (fact.run, fact.partner)
 
 
 def _slots_of(fact: LeaseStarted) -> list[tuple[str, int]]:

@@ -15,18 +15,35 @@ from msgspec.structs import replace as changed
 from quorate.core.commands import Applied
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM, SECOND_MS
 from quorate.model.selector import DOMAIN
-from quorate.model.specs import Discipline, Node, Placement, Pool, RoundsWork, Run
+from quorate.model.specs import (
+    Discipline,
+    FlavorRates,
+    Funding,
+    Node,
+    Placement,
+    Pool,
+    RoundsWork,
+    Run,
+    TypeRates,
+)
 from quorate.sim.demand import Arrival, Size, one_in
 from quorate.sim.executor import Truth
 from quorate.sim.world import World, draw_world
 
 POOL: Final = "side"
 """The pool that shares in rounds; in other worlds it binds."""
+_TYPES: Final = ("lm", "resnet")
 _SPEEDS_PPM: Final = {"H100": PPM, "A100": PPM // 2}
 
 
-def draw_round_world(chance: Random, size: Size, policies: Sequence[str]) -> World:
-    """Return a world drawn from ``chance`` in which a pool shares in rounds, by one of those."""
+def draw_round_world(
+    chance: Random, size: Size, policies: Sequence[str], *, with_pairs: bool = False
+) -> World:
+    """Return a world drawn from ``chance`` in which a pool shares in rounds, by one of those.
+
+    ``with_pairs``: the pool knows types of jobs, and how fast they are two by two, and most runs
+    are of these types and of few owners.
+    """
     base = draw_world(chance, size)
     pool = Pool(
         name=POOL,
@@ -36,6 +53,7 @@ def draw_round_world(chance: Random, size: Size, policies: Sequence[str]) -> Wor
         round_ms=chance.choice((2 * MINUTE_MS, 6 * MINUTE_MS, 20 * MINUTE_MS)),
         placement=chance.choice(tuple(Placement)),
         grace_max_ms=chance.choice((MINUTE_MS, 5 * MINUTE_MS)),
+        throughputs=_table() if with_pairs else (),
     )
     kept = [spec for spec in base.specs if not isinstance(spec, Pool) or spec.name != POOL]
     at = next(n for n, spec in enumerate(kept) if isinstance(spec, Pool)) + 1
@@ -44,8 +62,54 @@ def draw_round_world(chance: Random, size: Size, policies: Sequence[str]) -> Wor
         _sharing(chance, arrival) if arrival.run.pool == POOL or one_in(chance, 2) else arrival
         for arrival in base.arrivals
     )
+    if with_pairs:
+        owners = sorted({arrival.run.owner for arrival in arrivals if arrival.run.pool == POOL})
+        arrivals = tuple(_typed(chance, arrival, owners[:2]) for arrival in arrivals)
     # What shares in rounds takes as long as it takes, so no world of these is honest.
     return World(specs, arrivals, base.wishes, base.until_ms)
+
+
+def _table() -> tuple[FlavorRates, ...]:
+    """Return what the pool knows of types of jobs: some can share GPUs, on some flavors."""
+    found = []
+    for flavor, ppm in sorted(_SPEEDS_PPM.items()):
+        types = []
+        for place, name in enumerate(_TYPES):
+            others = _TYPES[place:] if flavor == "H100" else _TYPES[place : place + 1]
+            beside = tuple((other, 6 * ppm, 6 * ppm) for other in others)
+            types += [
+                TypeRates(job_type=name, gpus=gpus, alone=10 * ppm, beside=beside)
+                for gpus in (1, 2, 4)
+            ]
+        found.append(FlavorRates(flavor=flavor, types=tuple(types)))
+    return tuple(found)
+
+
+def _typed(chance: Random, arrival: Arrival, owners: Sequence[str]) -> Arrival:
+    """Return an arrival in the pool as one of a known type, whose rates may be true or not.
+
+    Of ``owners``, and mostly alike in what it takes: two of them can share GPUs.
+    """
+    run = arrival.run
+    if run.pool != POOL or run.rounds is None or one_in(chance, 4):
+        return arrival
+    work = RoundsWork(
+        job_type=chance.choice((*_TYPES, *_TYPES, "unheard-of")),
+        total_steps=run.rounds.total_steps,
+        weight=run.rounds.weight,
+    )
+    taken = changed(
+        run,
+        owner=chance.choice(owners),
+        gpus=1 if run.malleable is None else run.gpus,
+        rounds=work,
+        selector=(),
+        group_gpus=None,
+        cross_group_spread=True,
+        checkpoint_ms=MINUTE_MS,
+        funding=Funding(),
+    )
+    return Arrival(arrival.at_ms, taken, arrival.truth, arrival.patience_ms)
 
 
 def _nodes(chance: Random) -> tuple[Node, ...]:

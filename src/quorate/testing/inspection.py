@@ -73,9 +73,15 @@ def inspect(seed: int, size: Size | None = None) -> Findings:
     return _found(Inspection(seed, size))
 
 
-def inspect_rounds(seed: int, size: Size | None, policies: Mapping[str, PoolPolicy]) -> Findings:
-    """Return the findings of a trial in which a pool shares in rounds, by one of ``policies``."""
-    inspection = Inspection(seed, size, partial(draw_round_world, policies=tuple(policies)))
+def inspect_rounds(
+    seed: int, size: Size | None, policies: Mapping[str, PoolPolicy], *, with_pairs: bool = False
+) -> Findings:
+    """Return the findings of a trial in which a pool shares in rounds, by one of ``policies``.
+
+    ``with_pairs``: where it knows types of jobs that can share GPUs.
+    """
+    draw = partial(draw_round_world, policies=tuple(policies), with_pairs=with_pairs)
+    inspection = Inspection(seed, size, draw)
     inspection.trial.simulation.share_by(policies)
     return _found(inspection)
 
@@ -226,6 +232,8 @@ class Inspection:
             match event:
                 case LeaseStarted():
                     happened[Happened("start", event.reason.value)] += 1
+                    if event.partner is not None:
+                        happened[Happened("pair", event.reason.value)] += 1
                 case LeaseEnded():
                     happened[Happened("end", event.reason.value)] += 1
                 case RunRefused():

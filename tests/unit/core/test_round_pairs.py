@@ -65,11 +65,13 @@ def test_a_pair_is_one_lease_that_is_paid_once() -> None:
     assert same(restored, play.state) == []
 
 
-def test_a_partner_that_is_over_leaves_the_other_where_it_is() -> None:
+def test_a_partner_that_is_over_ends_what_they_shared_and_the_other_goes_on() -> None:
     play = _Play()
     play.round(1, _pair())
     play.does(Cancel("two"))
-    assert list(play.state.leases) == ["one/0"]
+    assert not play.state.leases
+    assert play.state.runs["two"].phase is Phase.CANCELLED
+    assert play.state.runs["one"].phase is Phase.RUNNING
     play.now_ms += ROUND_MS
     play.round(2, RoundGrant("one", "a100"))
     play.does(Complete("one"))

@@ -1,0 +1,124 @@
+"""Pairs of runs that may share GPUs in the next round, and how fast each of the two is then."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+import numpy as np
+
+from quorate.core.quota import too_many_runs
+from quorate.core.round_rates import paired_rates, type_rates
+from quorate.core.share_out import pair_terms
+from quorate.loop.round_floor import Floor, Member
+from quorate.model.amounts import PPM
+from quorate.model.specs import Pool
+from quorate.model.view import StateView
+from quorate.policy.problem import Pairs
+
+PAIRS_MAX: Final = 20_000
+"""How many pairs a policy is asked about: those of some 200 runs of one owner. Where there are more
+the runs that came last are looked at alone."""
+
+_Both = tuple[float, float]
+_Kind = tuple[str, int]
+"""A job type and its GPUs."""
+
+
+def pairs_of(view: StateView, floor: Floor, members: Sequence[Member]) -> Pairs | None:
+    """Return who can share GPUs with whom: two of one owner, alike, whose types the pool has so.
+
+    Both go on somewhere, and where nobody pays for either of them they do not share. Nor do two of
+    whom one may not run beside the other by a limit of its owner.
+    """
+    table = _Table(floor.pool, floor.flavors)
+    found: list[tuple[int, int]] = []
+    rates: list[list[_Both]] = []
+    for one, other in islice(_alike(table, members), PAIRS_MAX):
+        two = members[one], members[other]
+        both = _rates(table, *two)
+        if any(min(pair) > 0 for pair in both) and _may_both_run(view, *two):
+            found.append((one, other))
+            rates.append(both)
+    if not found:
+        return None
+    ends = np.array(found, dtype=np.int64)
+    return Pairs(first=ends[:, 0], second=ends[:, 1], rates=np.array(rates, dtype=np.float64))
+
+
+class _Table:
+    """What a pool knows of types on the flavors that there are; each question is answered once."""
+
+    def __init__(self, pool: Pool, flavors: Sequence[str]) -> None:
+        self._pool = pool
+        self._flavors = flavors
+        self._alone: dict[_Kind, list[int]] = {}
+        self._paired: dict[tuple[_Kind, str], list[tuple[int, int]]] = {}
+
+    def alone(self, kind: _Kind) -> list[int]:
+        """Return how fast a type is alone on each flavor, 0 where that is not known."""
+        if kind not in self._alone:
+            known = [type_rates(self._pool, flavor, *kind) for flavor in self._flavors]
+            self._alone[kind] = [0 if each is None else each.alone for each in known]
+        return self._alone[kind]
+
+    def paired(self, kind: _Kind, other: str) -> list[tuple[int, int]]:
+        """Return how fast a type and another are on the same GPUs of each flavor."""
+        key = (kind, other)
+        if key not in self._paired:
+            name, gpus = kind
+            self._paired[key] = [
+                paired_rates(self._pool, flavor, gpus, (name, other)) for flavor in self._flavors
+            ]
+        return self._paired[key]
+
+
+def _may_both_run(view: StateView, one: Member, other: Member) -> bool:
+    begins = sum(each.record.started_ms is None for each in (one, other))
+    return not begins or too_many_runs(view, one.record.spec.owner, begins) is None
+
+
+def _kind(member: Member) -> _Kind | None:
+    spec = member.record.spec
+    job_type = None if spec.rounds is None else spec.rounds.job_type
+    return None if job_type is None else (job_type, spec.gpus)
+
+
+def _alike(table: _Table, members: Sequence[Member]) -> Iterator[tuple[int, int]]:
+    """Yield the rows of every two runs that may have one lease and whose types can share GPUs.
+
+    Those of whoever came first come first.
+    """
+    seen: dict[Hashable, dict[str, list[int]]] = {}
+    for row, member in enumerate(members):
+        kind = _kind(member)
+        if kind is None:
+            continue
+        spec = member.record.spec
+        before = seen.setdefault((spec.owner, pair_terms(spec)), {})
+        for other, rows in before.items():
+            if any(min(both) > 0 for both in table.paired(kind, other)):
+                yield from ((each, row) for each in rows)
+        before.setdefault(kind[0], []).append(row)
+
+
+def _rates(table: _Table, one: Member, other: Member) -> list[_Both]:
+    """Return how fast two runs are beside each other on each flavor, in steps per second.
+
+    A run that was measured to be faster or slower alone than the table has it is so beside another.
+    """
+    kinds = _kind(one), _kind(other)
+    assert kinds[0] is not None, one
+    assert kinds[1] is not None, other
+    found = []
+    for place, both in enumerate(table.paired(kinds[0], kinds[1][0])):
+        alone = table.alone(kinds[0])[place], table.alone(kinds[1])[place]
+        first = _scaled(both[0], one.rates[place], alone[0])
+        second = _scaled(both[1], other.rates[place], alone[1])
+        found.append((first, second) if min(first, second) > 0 else (0.0, 0.0))
+    return found
+
+
+def _scaled(rate: int, own: int, alone: int) -> float:
+    return rate * own / (alone * PPM) if alone else 0.0
