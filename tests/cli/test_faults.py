@@ -46,6 +46,11 @@ START, END = "2020-01-01T00:00:00Z", "2030-01-01T00:00:00Z"
          "there is no owner 'nobody'"),
         (HEAD + "Pool\nmetadata: {name: p}\nspec: {discipline: rounds, policy: by_height}\n",
          3, "Pool/p: spec.policy: there is no policy 'by_height'; use one of: "),
+        (HEAD + "Pool\nmetadata: {name: p}\nspec: {discipline: rounds, policy: fifo_packed}\n",
+         3, "Pool/p: spec.policy: fifo_packed lets two runs share GPUs, and needs to know"),
+        (HEAD + "Pool\nmetadata: {name: p}\nspec: {discipline: rounds, policy: fifo, throughputs: "
+         """{v100: {"('a', 1)": {null: -1}}}}\n""", 3,
+         """spec.throughputs.v100["('a', 1)"].null: must be from 0 to"""),
     ],
 )  # fmt: skip
 def test_a_bad_document_is_told_and_changes_nothing(

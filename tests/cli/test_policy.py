@@ -223,6 +223,17 @@ def test_a_part_that_is_not_installed_is_named_with_the_remedy(words: tuple[str,
     assert without_numpy(*words) == (4, f"error: {INSTALL}")
 
 
+def test_a_pool_that_knows_pairs_may_have_a_packed_policy(bare: Shell) -> None:
+    bare.ok("init")
+    table = """{v100: {"('a', 1)": {null: 2, "('a', 1)": [1.5, 1.5]}}}"""
+    spec = f"{{discipline: rounds, policy: fifo_packed, throughputs: {table}}}"
+    text = ROUNDS.replace("{discipline: rounds, policy: isolated}", spec)
+    bare.ok("apply", "-f", bare.file("pool.yaml", text))
+    told = bare.ok("get", "pools", "shared", "-o", "yaml")
+    again = bare.file("again.yaml", told)
+    assert "unchanged" in bare.ok("apply", "-f", again)
+
+
 @pytest.mark.slow
 def test_a_pool_of_rounds_needs_its_parts(bare: Shell) -> None:
     bare.ok("init")

@@ -39,6 +39,15 @@ def share_words(view: StateView, record: RunRecord) -> str:
     return f"of its time it is to have {listed} by {policy}; its rates are {by}"
 
 
+def beside_words(view: StateView, record: RunRecord) -> str:
+    """Return with whom a run shares GPUs now, in words; empty where it does with nobody."""
+    known = view.in_rounds[record.spec.name]
+    if known.lease:
+        return f"it shares the GPUs of run {view.leases[known.lease].fact.run}"
+    partner = next((view.leases[name].fact.partner for name in record.leases), None)
+    return "" if partner is None else f"it shares its GPUs with run {partner}"
+
+
 def between_rounds(view: StateView, record: RunRecord, now_ms: int) -> Refusal | None:
     """Return why a run that shares in rounds has no GPUs now; None where it has some.
 
