@@ -11,6 +11,7 @@ import numpy as np
 from quorate.core.quota import too_many_runs
 from quorate.core.round_rates import paired_rates, type_rates
 from quorate.core.share_out import pair_terms
+from quorate.core.stops import leases_under
 from quorate.loop.round_floor import Floor, Member
 from quorate.model.amounts import PPM
 from quorate.model.specs import Pool
@@ -30,12 +31,14 @@ def pairs_of(view: StateView, floor: Floor, members: Sequence[Member]) -> Pairs 
     """Return who can share GPUs with whom: two of one owner, alike, whose types the pool has so.
 
     Both go on somewhere, and where nobody pays for either of them they do not share. Nor do two of
-    whom one may not run beside the other by a limit of its owner.
+    whom one may not run beside the other by a limit of its owner, or has not gone yet from where it
+    was told to stop: nobody has to wait for it.
     """
     table = _Table(floor.pool, floor.flavors)
     found: list[tuple[int, int]] = []
     rates: list[list[_Both]] = []
-    for one, other in islice(_alike(table, members), PAIRS_MAX):
+    free = [row for row, member in enumerate(members) if not _is_leaving(view, member)]
+    for one, other in islice(_alike(table, members, free), PAIRS_MAX):
         two = members[one], members[other]
         both = _rates(table, *two)
         if any(min(pair) > 0 for pair in both) and _may_both_run(view, *two):
@@ -85,17 +88,24 @@ def _kind(member: Member) -> _Kind | None:
     return None if job_type is None else (job_type, spec.gpus)
 
 
-def _alike(table: _Table, members: Sequence[Member]) -> Iterator[tuple[int, int]]:
-    """Yield the rows of every two runs that may have one lease and whose types can share GPUs.
+def _is_leaving(view: StateView, member: Member) -> bool:
+    names = leases_under(view, member.record)
+    return any(view.leases[name].ending is not None for name in names)
+
+
+def _alike(
+    table: _Table, members: Sequence[Member], free: Sequence[int]
+) -> Iterator[tuple[int, int]]:
+    """Yield every two of the rows ``free`` that may have one lease and whose types can share GPUs.
 
     Those of whoever came first come first.
     """
     seen: dict[Hashable, dict[str, list[int]]] = {}
-    for row, member in enumerate(members):
-        kind = _kind(member)
+    for row in free:
+        kind = _kind(members[row])
         if kind is None:
             continue
-        spec = member.record.spec
+        spec = members[row].record.spec
         before = seen.setdefault((spec.owner, pair_terms(spec)), {})
         for other, rows in before.items():
             if any(min(both) > 0 for both in table.paired(kind, other)):

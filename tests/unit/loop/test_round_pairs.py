@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from quorate.core.commands import Applied, Cancel
+from msgspec.structs import replace as changed
+
+from quorate.core.commands import Applied, Apply, Cancel
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
 from quorate.model.events import LeaseEnding, LeaseStarted, StepsCounted
 from quorate.model.records import Phase
@@ -45,16 +47,18 @@ def typed(name: str, job_type: str = "lm", owner: str = "ant", **changes: object
     return run_of(name, owner, {"flavors": ("a100",), "rounds": work, **changes})
 
 
-def room(policy: str = "two_by_two") -> Room:
-    """Return one GPU, and two owners with money for it."""
+def room(
+    policy: str = "two_by_two", *, stop_ms: int = 20_000, gpus: int = 1, grace_max_ms: int = HOUR_MS
+) -> Room:
+    """Return one node, and two owners with money for it."""
     specs: tuple[Applied, ...] = (
-        known(policy),
-        *nodes(1, 1, ("a100",)),
+        changed(known(policy), grace_max_ms=grace_max_ms),
+        *nodes(1, gpus, ("a100",)),
         *(team(name) for name in ("ant", "bee")),
         *(money(name) for name in ("ant", "bee")),
     )
     policies = PAIRING if policy in PAIRING else {policy: PUBLISHED[policy]}
-    return Room(specs, truth=LONG, policies=policies)
+    return Room(specs, truth=LONG, policies=policies, stop_ms=stop_ms)
 
 
 def shared(found: Room) -> list[tuple[str, str | None]]:
@@ -175,4 +179,18 @@ def test_a_pair_counts_as_two_running_and_one_runs_where_two_may_not() -> None:
     starts = [event for event in found.events() if isinstance(event, LeaseStarted)]
     assert [(event.run, event.partner) for event in starts] == [("one", None)]
     assert found.phase("two") == Phase.PENDING.value
+    found.look_back()
+
+
+def test_nobody_waits_for_a_partner_that_does_not_stop() -> None:
+    found = room(stop_ms=10 * HOUR_MS, gpus=2, grace_max_ms=5 * HOUR_MS)
+    slow = 4 * HOUR_MS
+    found.submit_together(typed("hangs", checkpoint_ms=slow))
+    found.pass_ms(MINUTE_MS)
+    found.did(Apply((typed("one", checkpoint_ms=slow),)))
+    found.rounds(1)
+    # The pair was granted, and what the first of them had alone is on its way out for hours.
+    assert shared(found) == [("hangs", None)]
+    found.rounds(1)
+    assert shared(found) == [("hangs", None), ("one", None)]
     found.look_back()
