@@ -47,7 +47,7 @@ from quorate.answers.words import (
     until,
 )
 from quorate.core.contest import ordeals_of
-from quorate.core.round_story import beside_words, next_round_ms, share_words
+from quorate.core.round_story import next_round_ms, share_words
 from quorate.documents import render, to_yaml
 from quorate.documents.times import time_text
 from quorate.model.events import ReservationMoved, Tier
@@ -158,8 +158,7 @@ def _round(moment: Moment, record: RunRecord) -> str:
     steps = view.in_rounds[record.spec.name].steps
     next_ms = next_round_ms(view, pool, moment.now_ms)
     told = f"the next begins {until(next_ms, moment.now_ms)}; {share_words(view, record)}"
-    beside = beside_words(view, record)
-    return f"{told}; {counted(steps, 'step')} counted" + (beside and f"; {beside}")
+    return f"{told}; {counted(steps, 'step')} counted"
 
 
 def _has(moment: Moment, record: RunRecord) -> str:

@@ -14,6 +14,7 @@ from quorate.answers.moment import Moment
 from quorate.core.explain import refused_now
 from quorate.core.lifecycle import is_news
 from quorate.core.round_story import between_rounds
+from quorate.core.stops import leases_under
 from quorate.documents.times import time_text
 from quorate.model.records import Phase, RunRecord
 from quorate.model.refusal import Refusal, sentence
@@ -64,7 +65,7 @@ def reasons_now(moment: Moment, names: Sequence[str]) -> dict[str, Reason]:
         record
         for record in records
         if record.phase is Phase.PENDING
-        or (record.spec.name in moment.view.in_rounds and not record.leases)
+        or (record.spec.name in moment.view.in_rounds and not leases_under(moment.view, record))
     ]
     found = {record.spec.name: reason_now(moment, record) for record in waiting[:LIVE_MAX]}
     for record in waiting[LIVE_MAX:]:

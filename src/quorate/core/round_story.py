@@ -36,10 +36,11 @@ def share_words(view: StateView, record: RunRecord) -> str:
     measured = [f for place, f in enumerate(flavors) if share.measured >> place & 1]
     by = f"measured on {', '.join(measured)}" if measured else "as declared"
     policy, listed = known.shared.policy, ", ".join(parts)
-    return f"of its time it is to have {listed} by {policy}; its rates are {by}"
+    told = f"of its time it is to have {listed} by {policy}; its rates are {by}"
+    return "; ".join(filter(None, (told, _beside(view, record))))
 
 
-def beside_words(view: StateView, record: RunRecord) -> str:
+def _beside(view: StateView, record: RunRecord) -> str:
     """Return with whom a run shares GPUs now, in words; empty where it does with nobody."""
     known = view.in_rounds[record.spec.name]
     if known.lease:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace as changed
 
 from quorate.core.commands import Applied, Apply, Cancel
+from quorate.core.round_story import share_words
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
 from quorate.model.events import LeaseEnding, LeaseStarted, StepsCounted
 from quorate.model.records import Phase
@@ -72,6 +73,9 @@ def test_a_packed_policy_lets_two_runs_share_and_both_get_on() -> None:
     found.rounds(5)
     assert shared(found) == [("one", "two")]
     assert len([e for e in found.events() if isinstance(e, LeaseStarted)]) == 1
+    words = [share_words(found.view, found.view.runs[name]) for name in ("one", "two")]
+    assert words[0].endswith("as declared; it shares its GPUs with run two")
+    assert words[1].endswith("as declared; it shares the GPUs of run one")
     steps = found.executor.steps(["one", "two"])
     assert steps["one"] == steps["two"] > 0
     assert found.had_ms("one") == found.had_ms("two") > 4 * ROUND_MS
