@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace as changed
 
+from quorate.answers.moment import Moment
+from quorate.answers.reasons import reasons_now
 from quorate.core.commands import Applied, Apply, Cancel
 from quorate.core.round_story import share_words
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
@@ -76,6 +78,8 @@ def test_a_packed_policy_lets_two_runs_share_and_both_get_on() -> None:
     words = [share_words(found.view, found.view.runs[name]) for name in ("one", "two")]
     assert words[0].endswith("as declared; it shares its GPUs with run two")
     assert words[1].endswith("as declared; it shares the GPUs of run one")
+    moment = Moment(found.view, found.timeline.now_ms, found.view.seq)
+    assert reasons_now(moment, ["one", "two"]) == {}
     steps = found.executor.steps(["one", "two"])
     assert steps["one"] == steps["two"] > 0
     assert found.had_ms("one") == found.had_ms("two") > 4 * ROUND_MS
