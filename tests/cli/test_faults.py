@@ -48,6 +48,11 @@ START, END = "2020-01-01T00:00:00Z", "2030-01-01T00:00:00Z"
          3, "Pool/p: spec.policy: there is no policy 'by_height'; use one of: "),
         (HEAD + "Pool\nmetadata: {name: p}\nspec: {discipline: rounds, policy: fifo_packed}\n",
          3, "Pool/p: spec.policy: fifo_packed lets two runs share GPUs, and needs to know"),
+        (HEAD + "Pool\nmetadata: {name: p}\nspec: {discipline: rounds, policy: "
+         "max_sum_throughput_normalized_by_cost_perf}\n",
+         3, "max_sum_throughput_normalized_by_cost_perf weighs what GPUs cost, which a pool"),
+        (HEAD + "Pool\nmetadata: {name: p}\nspec: {discipline: rounds, policy: fifo, "
+         "roundLength: 1ms}\n", 3, "spec.roundLength: must be"),
         (HEAD + "Pool\nmetadata: {name: p}\nspec: {discipline: rounds, policy: fifo, throughputs: "
          """{v100: {"('a', 1)": {null: -1}}}}\n""", 3,
          """spec.throughputs.v100["('a', 1)"].null: must be from 0 to"""),

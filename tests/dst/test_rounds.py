@@ -53,7 +53,10 @@ def test_runs_that_share_gpus_two_by_two_stay_right_when_everything_goes_wrong()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(n for n in PUBLISHED if PUBLISHED[n].reads_pairs))
+@pytest.mark.parametrize(
+    "name",
+    sorted(n for n, each in PUBLISHED.items() if each.reads_pairs and not each.reads_costs),
+)
 def test_every_policy_of_pairs_drives_a_pool_that_knows_some(name: str) -> None:
     size = Size(hours=1, runs=12, wishes=5)
     found = inspect_rounds(2, size, {name: PUBLISHED[name]}, with_pairs=True)
@@ -62,7 +65,10 @@ def test_every_policy_of_pairs_drives_a_pool_that_knows_some(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(n for n in PUBLISHED if not PUBLISHED[n].reads_pairs))
+@pytest.mark.parametrize(
+    "name",
+    sorted(n for n, each in PUBLISHED.items() if not (each.reads_pairs or each.reads_costs)),
+)
 def test_every_policy_drives_a_pool(name: str) -> None:
     found = inspect_rounds(3, Size(hours=1, runs=10, wishes=5), {name: PUBLISHED[name]})
     assert not found.failure, found.failure

@@ -9,6 +9,8 @@ from typing import Final
 
 from quorate.runtime import STEPS
 
+STEP_MAX: Final = 2**53
+"""A step beyond this is no step: nobody takes so many."""
 _TAIL_BYTES: Final = 8_192
 """How much of the end of a record is read; a line is far shorter."""
 
@@ -42,4 +44,6 @@ def _step(line: bytes) -> int | None:
     except ValueError:
         return None
     step = found.get("step") if isinstance(found, dict) else None
-    return step if isinstance(step, int) and not isinstance(step, bool) and step >= 0 else None
+    if not isinstance(step, int) or isinstance(step, bool):
+        return None
+    return step if 0 <= step <= STEP_MAX else None

@@ -56,8 +56,14 @@ def _place_in(scribe: Scribe, pool: str) -> None:
         run = known.spec
         if (free[flavor] < run.gpus and is_leaving) or not _are_ready(view, grant):
             continue
-        takes = (run.funding, run.selector, run.group_gpus, grant.partner is None)
-        alike = (run.owner, flavor, run.gpus, takes)
+        takes = (
+            run.funding,
+            run.selector,
+            run.group_gpus,
+            run.checkpoint_ms,
+            grant.partner is None,
+        )
+        alike = (run.owner, flavor, run.gpus, (*takes, known.leases_ever > 0))
         if alike in hopeless:
             continue
         answer = _admitted(scribe, known, grant)

@@ -9,6 +9,7 @@ when there is room. Quotas, money and room are looked at as for any other start.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -33,6 +34,9 @@ from quorate.model.records import RunRecord
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Discipline, Run
 from quorate.model.view import StateView
+
+STEPS_MAX: Final = 10**12
+"""How many steps of one run are counted at a time."""
 
 
 def rounds_due(view: StateView) -> Iterator[tuple[int, str]]:
@@ -165,7 +169,8 @@ def step_counts(
         had = received_ms(view, run, now_ms)
         ran = {f: ms - known.counted_ms.get(f, 0) for f, ms in had.items()}
         ran = {flavor: ms for flavor, ms in ran.items() if ms > 0}
-        more = max(0, reported - known.steps)
+        # What is beyond is a lie, and no rate that is made of it can be written down.
+        more = min(max(0, reported - known.steps), STEPS_MAX)
         if run in sharing:
             if more or ran:
                 yield StepCount(run, "", more, 0)

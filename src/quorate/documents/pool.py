@@ -59,7 +59,7 @@ def read_pool(spec: object, at: At, head: Head) -> Pool | None:
         selector=fields.optional("selector", pool_selector, ()),
         discipline=discipline,
         policy=fields.maybe("policy", values.name),
-        round_ms=fields.optional("roundLength", positive_duration, unset.round_ms),
+        round_ms=fields.optional("roundLength", _SECOND_UP, unset.round_ms),
         placement=fields.optional("placement", _PLACEMENT, unset.placement),
         whole_nodes=fields.optional("wholeNodes", values.truth, default=False),
         notice_ms=fields.optional("reservationNotice", _SECOND_UP, unset.notice_ms),

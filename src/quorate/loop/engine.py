@@ -303,7 +303,7 @@ class Engine:
                     (receipt,) = self.execute_block([command], actor=ROUND_ACTOR)
             except QuorateError as error:
                 _LOG.warning("the next round of pool %s has not begun: %s", pool, error)
-                return
+                continue
             for refusal in receipt.decision.refusals:
                 _LOG.warning("round of pool %s: %s", pool, sentence(refusal))
 

@@ -9,7 +9,9 @@ Importing this imports numpy, so whoever has no pool of rounds does not.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -24,6 +26,9 @@ from quorate.model.events import RoundGrant, RoundShare, StepsCounted
 from quorate.model.view import StateView
 from quorate.policy.allocation import ALONE, Allocation, Unsolved
 from quorate.policy.table import POLICIES
+
+_LOG = logging.getLogger(__name__)
+_MICRO_MAX: Final = float(2**62)
 
 
 def share_out(
@@ -44,16 +49,35 @@ def share_out(
     policy = (POLICIES if policies is None else policies).get(floor.pool.policy or "")
     if policy is None:
         return _as_before(view, floor, steps, f"there is no policy {floor.pool.policy!r}")
+    try:
+        return _chosen(view, floor, (policy, funds), now_ms, steps)
+    except Exception as error:  # noqa: BLE001 - see below
+        # Whatever a policy or somebody's numbers bring about, the others are served: a round that
+        # ended the service would be due again as soon as it is back.
+        _LOG.exception("the policy of pool %s failed", pool)
+        return _as_before(view, floor, steps, f"the policy failed: {type(error).__name__}: {error}")
+
+
+def _chosen(
+    view: StateView,
+    floor: Floor,
+    by: tuple[PoolPolicy, Funds],
+    now_ms: int,
+    steps: Mapping[str, int],
+) -> ShareOut:
+    """Return the round that a policy asks for, as far as there are funds."""
+    policy, funds = by
     members = [m for m in floor.members if any(m.rates)]
     if not members or not floor.flavors:
         return _as_before(view, floor, steps, "nobody can run, or nobody pays for it")
     problem = problem_of(view, floor, members, policy, now_ms)
     answer = policy.solve(problem)
     if isinstance(answer, Unsolved):
-        return _as_before(view, floor, steps, f"{answer.subject}: {answer.message}")
+        note = f"{answer.subject}: {answer.message}; {answer.remedy}"
+        return _as_before(view, floor, steps, note)
     grants = choose_rows(floor, members, answer, funds)
     return ShareOut(
-        pool=pool,
+        pool=floor.pool.name,
         number=floor.number,
         policy=policy.name,
         flavors=floor.flavors,
@@ -95,8 +119,11 @@ def _shares(floor: Floor, members: Sequence[Member], answer: Allocation) -> tupl
 
 
 def _micro(amount: float) -> int:
-    """Return ``amount`` in whole millionths: the one place where a policy's figures are rounded."""
-    return round(float(amount) * MICRO)
+    """Return ``amount`` in whole millionths: the one place where a policy's figures are rounded.
+
+    What is too much to be written down is told as the most that can be.
+    """
+    return round(min(max(float(amount) * MICRO, -_MICRO_MAX), _MICRO_MAX))
 
 
 def _reported(floor: Floor, steps: Mapping[str, int]) -> tuple[tuple[str, int], ...]:

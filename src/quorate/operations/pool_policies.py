@@ -26,9 +26,15 @@ def _check(pool: Pool) -> None:
 
     known = POLICIES.get(pool.policy or "")
     if known is None:
-        names = ", ".join(sorted(POLICIES))
+        names = ", ".join(name for name, each in sorted(POLICIES.items()) if not each.reads_costs)
         raise CommandError(
             Exit.INVALID, f"{where}: there is no policy {pool.policy!r}; use one of: {names}"
+        )
+    if known.reads_costs:
+        raise CommandError(
+            Exit.INVALID,
+            f"{where}: {pool.policy} weighs what GPUs cost, which a pool does not know; use a "
+            "policy that does not, such as max_min_fairness_water_filling_perf",
         )
     has_pairs = any(each.beside for flavor in pool.throughputs for each in flavor.types)
     if known.reads_pairs and not has_pairs:

@@ -198,7 +198,7 @@ def pools(draw: st.DrawFn) -> sp.Pool:
         selector=selector_of(draw(places) | draw(custom)),
         discipline=sp.Discipline.ROUNDS if rounds else sp.Discipline.BIND,
         policy=draw(names) if rounds else None,
-        round_ms=draw(positive_durations_ms) if rounds else unset.round_ms,
+        round_ms=draw(notices_ms) if rounds else unset.round_ms,
         placement=draw(st.sampled_from(sp.Placement)),
         whole_nodes=draw(st.booleans()),
         notice_ms=draw(notices_ms),

@@ -6,6 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from quorate.core.commands import Apply, Cancel, Complete, Drain, MarkNode, ShareOut, Submit
+from quorate.core.decide import decide
+from quorate.core.share_out import STEPS_MAX, step_counts
+from quorate.ledger.chain import GENESIS, seal
+from quorate.loop.rounds import share_out
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
 from quorate.model.events import (
     EndReason,
@@ -19,8 +23,11 @@ from quorate.model.events import (
 from quorate.model.records import Phase
 from quorate.model.refusal import RefusalCode
 from quorate.model.specs import Discipline, Follow, Malleable, OnQuota, Pool
+from quorate.policy.allocation import Allocation, Unsolved
+from quorate.policy.problem import Problem
 from quorate.sim.executor import Truth
 from tests.oracles.rounds import (
+    POLICIES,
     POOL,
     ROUND_MS,
     Room,
@@ -310,3 +317,42 @@ def test_a_round_that_is_not_next_or_grants_what_is_not_there_is_refused() -> No
         command = ShareOut(pool=POOL, number=2, policy="by_weight", grants=grants)
         (refusal,) = engine.try_out(command, actor="test").refusals
         assert refusal.code is RefusalCode.INVALID, grants
+
+
+class Broken:
+    """A policy that falls over."""
+
+    name = "broken"
+    reads_entities = False
+    reads_pairs = False
+
+    def solve(self, problem: Problem) -> Allocation | Unsolved:
+        raise OverflowError(f"{len(problem.jobs)} jobs were too much")
+
+
+def test_a_policy_that_falls_over_ends_nothing_and_is_told() -> None:
+    policies = {**POLICIES, "broken": Broken()}
+    room = Room(world(team("ant"), team("bee")), policies=policies)
+    room.did(Submit(run("one", "ant")))
+    held = list(room.view.leases)
+    assert held
+    (known,) = [p for p in room.view.pools.values() if p.discipline is Discipline.ROUNDS]
+    room.did(Apply((replace(known, policy="broken"),)))
+    room.rounds(3)
+    assert list(room.view.leases) == held
+    notes = [event.note for event in room.events() if isinstance(event, RoundShared)]
+    assert notes[-1] == "the policy failed: OverflowError: 1 jobs were too much"
+    room.look_back()
+
+
+@pytest.mark.parametrize("steps", [10**17, 10**400])
+def test_steps_that_nobody_can_have_done_end_nothing(steps: int) -> None:
+    room = _room()
+    room.did(Submit(run("one", "ant")))
+    view, now_ms = room.view, room.view.at_ms + ROUND_MS
+    (count,) = step_counts(view, POOL, [("one", steps)], now_ms)
+    assert count.steps == STEPS_MAX
+    command = share_out(view, POOL, now_ms, {"one": steps}, POLICIES)
+    decided = decide(view, command, now_ms=now_ms, actor="test", has_executor=True)
+    assert not decided.refusals
+    seal(GENESIS, list(decided.events))
