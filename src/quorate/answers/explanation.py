@@ -62,7 +62,10 @@ def explanation_lines(
 def _cause_lines(found: Explanation) -> list[str]:
     """Return why it failed or, where it shares a pool in rounds, what it has of them."""
     if found.refusal is not None:
-        return ["without GPUs for now:", *(f"  {line}" for line in refusal_lines(found.refusal))]
+        return [
+            "without GPUs in this round:",
+            *(f"  {line}" for line in refusal_lines(found.refusal)),
+        ]
     note = f"  because: {found.note}" if found.note else f"  {found.share}"
     return [note] if found.note or found.share else []
 

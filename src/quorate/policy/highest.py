@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from quorate.policy.allocation import ALONE, Allocation, Method, Unsolved, UnsolvedCode
+from quorate.policy.askable import without_anything
 from quorate.policy.classes import Classes, classes_of, members_of
 from quorate.policy.demand import (
     PairShares,
@@ -55,7 +56,7 @@ def highest(
     ``ways`` are those that may be tried, all of them if not given; the plain program always may.
     Pairs are used where ``problem`` has any.
     """
-    refusal = _refusal(problem)
+    refusal = without_anything(problem)
     if refusal is not None:
         return refusal
     is_packed = problem.pairs is not None and len(problem.pairs) > 0
@@ -133,25 +134,6 @@ def _allocation(
         method=method,
         prices=found.prices,
     )
-
-
-def _refusal(problem: Problem) -> Unsolved | None:
-    """Return why there is nothing to divide or nobody to divide it among."""
-    if not problem.jobs:
-        return Unsolved(
-            code=UnsolvedCode.NO_JOBS,
-            subject="jobs",
-            message="there are no jobs",
-            remedy="give at least one job",
-        )
-    if not np.any(problem.gpus > 0):
-        return Unsolved(
-            code=UnsolvedCode.NO_GPUS,
-            subject="gpus",
-            message="no flavor has a GPU",
-            remedy="give at least one flavor GPUs",
-        )
-    return None
 
 
 def _idle(problem: Problem) -> Unsolved | None:

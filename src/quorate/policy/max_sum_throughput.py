@@ -14,10 +14,11 @@ from typing import Final
 import numpy as np
 
 from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode
+from quorate.policy.askable import without_anything
 from quorate.policy.lp import Program, Solution, Status, solve
 from quorate.policy.policy import Policy
 from quorate.policy.problem import Floats, Ints, Problem
-from quorate.policy.space import Space, added, empty, program, space_of
+from quorate.policy.space import Space, added, program, space_of
 from quorate.policy.walls import wall
 
 NEARLY: Final = 1e-9
@@ -32,7 +33,7 @@ def max_sum(
 
     ``dropped`` are the jobs whose deadlines cannot be kept beside the others.
     """
-    refused = empty(problem) or (_costless(problem) if by_cost else None)
+    refused = without_anything(problem) or (_costless(problem) if by_cost else None)
     if refused is not None:
         return refused
     space = space_of(problem, paired=paired)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from quorate.policy.allocation import ALONE, Allocation, Method, Unsolved, UnsolvedCode
+from quorate.policy.askable import without_anything
 from quorate.policy.lp import INFINITE, Program
 from quorate.policy.problem import Floats, Ints, Problem
 
@@ -169,28 +170,9 @@ def program(space: Space, gains: Floats, more: tuple[Floats, ...] = ()) -> Progr
     )
 
 
-def empty(problem: Problem) -> Unsolved | None:
-    """Return that there is nothing to be given, or nobody to give it to, if so."""
-    if not problem.jobs:
-        return Unsolved(
-            code=UnsolvedCode.NO_JOBS,
-            subject="jobs",
-            message="there are no jobs",
-            remedy="give at least one job",
-        )
-    if not np.any(problem.gpus > 0):
-        return Unsolved(
-            code=UnsolvedCode.NO_GPUS,
-            subject="cluster",
-            message="no flavor has a GPU",
-            remedy="give at least one flavor some GPUs",
-        )
-    return None
-
-
 def unsolvable(problem: Problem) -> Unsolved | None:
     """Return why no policy that gives every job something can answer, if so."""
-    refused = empty(problem)
+    refused = without_anything(problem)
     if refused is not None:
         return refused
     stuck = ~np.any((problem.rates > 0) & (problem.gpus > 0)[None, :], axis=1)
