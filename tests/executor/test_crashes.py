@@ -23,7 +23,7 @@ from tests.executor.room import environ, sweep
 from tests.service.lives import crashing, deaths, end, free_port, prepared, verify
 from tests.service.worlds import run_tree
 
-KILLS = 10
+KILLS = 15
 STEADY = 4
 AGAIN_S = 0.02
 WHOLE_S = 150.0

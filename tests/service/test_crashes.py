@@ -20,7 +20,7 @@ from tests.service.lives import crashing, deaths, free_port, prepared, verify
 from tests.service.lives import end as end_all
 from tests.service.worlds import run_tree
 
-KILLS = 10
+KILLS = 12
 SUBMITTERS = 6
 AGAIN_S = 0.02
 WHOLE_S = 120.0

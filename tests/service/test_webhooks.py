@@ -25,7 +25,7 @@ from tests.service.receiver import SECRET, Got, receiving, secret_file
 from tests.service.serving import Served, new_ledger
 from tests.service.worlds import run_tree
 
-KILLS = 4
+KILLS = 10
 
 
 def configuration(folder: Path, **urls: str) -> Path:
