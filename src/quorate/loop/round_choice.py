@@ -92,20 +92,24 @@ class _Row:
 
 
 def _rows(floor: Floor, members: Sequence[Member], answer: Allocation) -> Iterator[_Row]:
-    """Yield the rows of ``answer``; a pair is owed nothing beside what its two runs are."""
+    """Yield the rows of ``answer``; a pair is owed what the one of its two is that is owed less."""
     shares, second = answer.shares.tolist(), answer.second.tolist()
     for at, first in enumerate(answer.first.tolist()):
         one = members[first]
         spec = one.record.spec
         if second[at] == ALONE:
-            due, had = one.known.entitled_ms, one.received_ms
-            owed_s = [(due.get(f, 0) - had.get(f, 0)) / SECOND_MS for f in floor.flavors]
-            yield _Row((spec.name,), spec.gpus, shares[at], one.rates, owed_s)
+            yield _Row((spec.name,), spec.gpus, shares[at], one.rates, _owed_s(floor, one))
             continue
         other = members[second[at]]
         runs = [min(pair) for pair in zip(one.rates, other.rates, strict=True)]
-        nothing = [0.0] * len(floor.flavors)
-        yield _Row((spec.name, other.record.spec.name), spec.gpus, shares[at], runs, nothing)
+        owed_s = list(map(min, _owed_s(floor, one), _owed_s(floor, other)))
+        yield _Row((spec.name, other.record.spec.name), spec.gpus, shares[at], runs, owed_s)
+
+
+def _owed_s(floor: Floor, member: Member) -> list[float]:
+    """Return what a run is owed of each flavor; below 0 where it is ahead."""
+    due, had = member.known.entitled_ms, member.received_ms
+    return [(due.get(f, 0) - had.get(f, 0)) / SECOND_MS for f in floor.flavors]
 
 
 def _beyond(

@@ -202,3 +202,12 @@ def test_nobody_waits_for_a_partner_that_does_not_stop() -> None:
     found.rounds(1)
     assert shared(found) == [("hangs", None), ("one", None)]
     found.look_back()
+
+
+def test_of_four_that_share_one_gpu_two_by_two_everybody_has_a_turn() -> None:
+    place = room("max_min_fairness_packed")
+    place.submit_together(*(typed(f"r{n}") for n in range(4)))
+    place.rounds(20)
+    had = [place.had_ms(f"r{n}") / ROUND_MS for n in range(4)]
+    assert min(had) > 6, had
+    place.look_back()
