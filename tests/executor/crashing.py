@@ -166,7 +166,7 @@ def main(ledger: Path, port: int, instant: Instant, lives: int) -> int:
         for number in range(lives)
     )
     spared = Doom(ledger.parent, "nowhere", 0)
-    return supervise(lambda doom: _live(ledger, port, doom), dooms, spared)
+    return supervise(ledger.parent, lambda doom: _live(ledger, port, doom), dooms, spared)
 
 
 if __name__ == "__main__":

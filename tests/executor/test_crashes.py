@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,13 @@ class Load:
         items = self.client.get("/api/v1/runs", params={"limit": 1_000}).json()["items"]
         return {each["metadata"]["name"]: each["status"]["phase"] for each in items}
 
+    def phases_when_back(self) -> dict[str, str]:
+        """Return the phase of each run, as soon as the service answers."""
+        while True:
+            with suppress(httpx.TransportError):
+                return self.phases()
+            time.sleep(AGAIN_S)
+
 
 @contextmanager
 def swept(work: Path) -> Iterator[None]:
@@ -128,7 +135,7 @@ def settled(load: Load, work: Path) -> None:
     """Return when every run that ends has ended, and nothing of it is left."""
     end_s = time.monotonic() + 30
     while True:
-        phases = load.phases()
+        phases = load.phases_when_back()
         busy = {name for name, phase in phases.items() if phase not in TERMINAL}
         if busy == {f"steady-{n}" for n in range(STEADY)} and set(at_work(work)[1]) == busy:
             return

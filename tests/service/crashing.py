@@ -160,7 +160,7 @@ def main(ledger: Path, port: int, instant: Instant, lives: int) -> int:
         )
         for number in range(lives)
     )
-    return supervise(lambda doom: _live(ledger, port, doom), dooms, None)
+    return supervise(ledger.parent, lambda doom: _live(ledger, port, doom), dooms, None)
 
 
 if __name__ == "__main__":

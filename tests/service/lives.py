@@ -2,8 +2,8 @@
 
 A module that is run as ``python -m MODULE LEDGER PORT INSTANT LIVES`` has ``supervise`` fork one
 process for each life, from one that has imported everything and holds nothing open. Where each life
-ended is noted in ``deaths.txt`` beside the ledger. The last is spared: it ends when the whole group
-of processes is sent SIGTERM.
+ended is noted in ``deaths.txt`` beside the ledger once it is over. The last is spared: it ends when
+the whole group of processes is sent SIGTERM.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ Doom = TypeVar("Doom")
 ROOT: Final = Path(__file__).resolve().parents[2]
 CLI: Final = "from quorate.cli.main import run; run()"
 _DEATHS: Final = "deaths.txt"
+_LAST_WORDS: Final = "last-words.txt"
 
 
-def supervise(live: Callable[[Doom], None], dooms: Iterable[Doom], spared: Doom) -> int:
+def supervise(
+    folder: Path, live: Callable[[Doom], None], dooms: Iterable[Doom], spared: Doom
+) -> int:
     """Return 0 when every life but the last was ended by SIGKILL, and that one cleanly."""
     # The group is told to stop; the one that serves has a handler of its own.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -38,6 +41,9 @@ def supervise(live: Callable[[Doom], None], dooms: Iterable[Doom], spared: Doom)
         if code != -signal.SIGKILL:
             sys.stderr.write(f"life {number} ended by {code}\n")
             return 1
+        # Only now: one who dies may still answer somebody between its last words and its end.
+        with (folder / _DEATHS).open("a", encoding="utf-8") as deaths_file:
+            deaths_file.write((folder / _LAST_WORDS).read_text(encoding="utf-8"))
     return _life(live, spared)
 
 
@@ -56,9 +62,8 @@ def _life(live: Callable[[Doom], None], doom: Doom) -> int:
 
 
 def die(folder: Path, *words: str) -> None:
-    """Note ``words`` of this death in ``folder``, and die of it."""
-    with (folder / _DEATHS).open("a", encoding="utf-8") as deaths_file:
-        deaths_file.write("\t".join(words) + "\n")
+    """Leave ``words`` of this death in ``folder``, and die of it."""
+    (folder / _LAST_WORDS).write_text("\t".join(words) + "\n", encoding="utf-8")
     os.kill(os.getpid(), signal.SIGKILL)
 
 
