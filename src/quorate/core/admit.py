@@ -240,7 +240,8 @@ def _place_and_pay(
         if found is not None:
             return found
         purse.reset()
-    if not _money_anywhere(purse, sum(gpus for _, gpus in demands)):
+    gpus = sum(gpus for _, gpus in demands)
+    if not _money_anywhere(purse, gpus) or _too_many_nodes(attempt):
         return None
     return _search(attempt, purse, steps)
 
@@ -253,6 +254,17 @@ def _money_anywhere(purse: Purse, gpus: int) -> bool:
         if room >= gpus:
             return True
     return False
+
+
+def _too_many_nodes(attempt: _Attempt) -> bool:
+    """Return whether no placement takes fewer nodes beyond a limit than the one that was tried.
+
+    Then there is nothing to search for, neither a start nor a smaller number to tell.
+    """
+    if attempt.headroom is None or attempt.over_quota is None:
+        return False
+    islands = [yard.island for yard in attempt.yards.most_free()]
+    return attempt.headroom.refuses_wherever(islands, attempt.request.gpus) == attempt.over_quota
 
 
 def _search(attempt: _Attempt, purse: Purse, steps: Steps) -> Admitted | None:

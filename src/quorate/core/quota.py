@@ -7,7 +7,8 @@ until use has dropped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -84,6 +85,38 @@ class Headroom:
             if all(has(owner, name) for owner, _ in self.bounds):
                 found |= low
         return found
+
+    def refuses_wherever(self, islands: Sequence[Island], gpus: int) -> Refusal | None:
+        """Return which limit ``gpus`` of ``islands`` exceed however they are placed, if any.
+
+        Fewest nodes are those that are held already, and then the emptiest.
+        """
+        for owner, limit in self.bounds:
+            current = self.view.holdings.nodes.get(owner, 0)
+            new = self._new_at_least(owner, islands, gpus)
+            if current + new > limit:
+                return _over(RefusalCode.MAX_NODES, owner, current, new, limit)
+        return None
+
+    def _new_at_least(self, owner: str, islands: Sequence[Island], gpus: int) -> int:
+        """Return how many nodes that ``owner`` does not hold any ``gpus`` of ``islands`` need."""
+        has, others = self.view.holdings.has, Counter[int]()
+        for island in islands:
+            for position, free in enumerate(island.free):
+                if not free:
+                    continue
+                if has(owner, island.nodes[position].name):
+                    gpus -= free.bit_count()
+                else:
+                    others[free.bit_count()] += 1
+        new = 0
+        for size in sorted(others, reverse=True):
+            if gpus <= 0:
+                break
+            nodes = min(others[size], -(-gpus // size))
+            gpus -= nodes * size
+            new += nodes
+        return new
 
     def refuses_at_least(self, run: Run) -> Refusal | None:
         """Return which limit ``run`` exceeds wherever it goes, if any: it needs that many nodes.
