@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import EXAMPLES, Shell
+from quorate.cli.main import main
+from quorate.cli.settings import Settings
+from tests.cli.shell import EXAMPLES, NOW_MS, MovableClock, Shell
 
 
 @pytest.fixture
@@ -15,9 +18,22 @@ def bare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Shell:
     return Shell(tmp_path, capsys)
 
 
+@pytest.fixture(scope="session")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the ledger that most tests begin with, to be copied."""
+    folder = tmp_path_factory.mktemp("begun")
+    settings = Settings(
+        environ={"QUORATE_ACTOR": "ada", "QUORATE_LEDGER": str(folder / "quorate.db")},
+        clock=MovableClock(NOW_MS),
+    )
+    files = [str(EXAMPLES / name) for name in ("fleet.yaml", "teams.yaml")]
+    assert main(["init"], settings) == 0
+    assert main(["apply", "-f", files[0], "-f", files[1]], settings) == 0
+    return folder
+
+
 @pytest.fixture
-def shell(bare: Shell) -> Shell:
+def shell(bare: Shell, begun: Path) -> Shell:
     """Return a keyboard beside a ledger with the examples' fleet and teams."""
-    bare.ok("init")
-    bare.ok("apply", "-f", EXAMPLES / "fleet.yaml", "-f", EXAMPLES / "teams.yaml")
+    shutil.copytree(begun, bare.folder, dirs_exist_ok=True)
     return bare
