@@ -94,7 +94,7 @@ class Headroom:
         for owner, limit in self.bounds:
             current = self.view.holdings.nodes.get(owner, 0)
             new = self._new_at_least(owner, islands, gpus)
-            if current + new > limit:
+            if new > limit - current:
                 return _over(RefusalCode.MAX_NODES, owner, current, new, limit)
         return None
 
