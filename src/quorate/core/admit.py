@@ -110,17 +110,20 @@ def admit_round(  # noqa: PLR0913 - whose start, of what, when, and where it was
     begins: int,
     has_executor: bool,
     prefer: frozenset[str],
+    within: tuple[tuple[str, int], ...] = (),
 ) -> Admitted | Refusal:
     """Return how ``run`` gets GPUs of ``flavor`` for a round, or why it cannot.
 
     ``begins`` is how many runs count as running by it that did not before: none where it had a
-    round already. Domains that it knows (``prefer``) come first.
+    round already. Domains that it knows (``prefer``) come first; where it is told what was meant
+    for it, it gets nothing else.
     """
     refusal = too_many_runs(view, run.owner, begins) if begins else None
     if refusal is not None:
         return refusal
     cover, steps = cover_request(view, run, flavor, now_ms, has_executor=has_executor), Steps()
-    request = replace(pack_request(run, view.pools[run.pool], flavor, run.gpus), prefer=prefer)
+    request = pack_request(run, view.pools[run.pool], flavor, run.gpus)
+    request = replace(request, prefer=prefer, within=within)
     attempts = [_attempt_at(view, request, cover, steps)]
     return _at_width(view, attempts, steps) or _refusal(view, attempts, steps)
 

@@ -22,7 +22,10 @@ class Bundle(Struct, frozen=True, gc=False):
 
 
 class PackRequest(Struct, frozen=True, kw_only=True, gc=False):
-    """What is to be placed, and by which rules. ``prefer`` names domains the run already uses."""
+    """What is to be placed, and by which rules. ``prefer`` names domains the run already uses.
+
+    ``within`` is how many GPUs of which nodes may be used; empty for all that there are.
+    """
 
     pool: str
     flavor: str
@@ -33,6 +36,7 @@ class PackRequest(Struct, frozen=True, kw_only=True, gc=False):
     placement: Placement = Placement.TIGHT
     whole_nodes: bool = False
     prefer: frozenset[str] = frozenset()
+    within: tuple[tuple[str, int], ...] = ()
 
     @property
     def gpus(self) -> int:

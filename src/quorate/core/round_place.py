@@ -7,6 +7,8 @@ cannot be paid or placed is refused for this round, and that is recorded.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from quorate.core.admit import Admitted, admit_round
@@ -38,13 +40,32 @@ def place_granted(scribe: Scribe) -> None:
 
 
 def _place_in(scribe: Scribe, pool: str) -> None:
-    """Try what waits in one pool, in its order; one like another that found nothing is let be."""
+    """Try what waits in one pool; what can still not be had when all have gone is refused."""
     record = scribe.view.rounds[pool]
     is_leaving = bool(record.leaving)
+    refused = _tried(scribe, pool, record.waiting.values(), is_leaving=is_leaving)
+    if is_leaving:
+        return
+    # What was meant for somebody may be lost by now, or is not where its payers pay.
+    elsewhere = [replace(grant, nodes=()) for grant, _ in refused if grant.nodes]
+    refused = [(grant, why) for grant, why in refused if not grant.nodes]
+    if elsewhere:
+        refused += _tried(scribe, pool, elsewhere, is_leaving=False)
+    for grant, refusal in refused:
+        refuse(scribe, scribe.view.runs[grant.run], refusal)
+
+
+def _tried(
+    scribe: Scribe, pool: str, grants: Iterable[RoundGrant], *, is_leaving: bool
+) -> list[tuple[RoundGrant, Refusal]]:
+    """Start which of ``grants`` can be, in their order; return the others, and why not.
+
+    One like another that found nothing is let be.
+    """
     free: dict[str, int] = {}
     hopeless: set[tuple[str, str, int, object]] = set()
-    refused: list[tuple[str, Refusal]] = []
-    for waiting_grant in tuple(record.waiting.values()):
+    refused: list[tuple[RoundGrant, Refusal]] = []
+    for waiting_grant in tuple(grants):
         grant = _startable(scribe.view, waiting_grant)
         flavor = grant.flavor
         if flavor not in free:
@@ -54,7 +75,9 @@ def _place_in(scribe: Scribe, pool: str) -> None:
         view = scribe.view
         known = view.runs[grant.run]
         run = known.spec
-        if (free[flavor] < run.gpus and is_leaving) or not _are_ready(view, grant):
+        if is_leaving and not (free[flavor] >= run.gpus and _have_come_free(view, grant.nodes)):
+            continue
+        if not _are_ready(view, grant):
             continue
         takes = (
             run.funding,
@@ -62,6 +85,8 @@ def _place_in(scribe: Scribe, pool: str) -> None:
             run.group_gpus,
             run.checkpoint_ms,
             grant.partner is None,
+            run.cross_group_spread,
+            grant.nodes,
         )
         alike = (run.owner, flavor, run.gpus, (*takes, known.leases_ever > 0))
         if alike in hopeless:
@@ -72,9 +97,8 @@ def _place_in(scribe: Scribe, pool: str) -> None:
             free[flavor] -= run.gpus
         else:
             hopeless.add(alike)
-            refused.append((run.name, answer))
-    for name, refusal in () if is_leaving else refused:
-        refuse(scribe, scribe.view.runs[name], refusal)
+            refused.append((grant, answer))
+    return refused
 
 
 def _startable(view: StateView, grant: RoundGrant) -> RoundGrant:
@@ -102,6 +126,15 @@ def _are_ready(view: StateView, grant: RoundGrant) -> bool:
     return True
 
 
+def _have_come_free(view: StateView, nodes: Iterable[tuple[str, int]]) -> bool:
+    """Return whether so many GPUs of each node may be given out now."""
+    for name, gpus in nodes:
+        record = view.nodes.get(name)
+        if record is None or view.island(record.island).free[record.position].bit_count() < gpus:
+            return False
+    return True
+
+
 def _runs_of(grant: RoundGrant) -> tuple[str, ...]:
     return (grant.run,) if grant.partner is None else (grant.run, grant.partner)
 
@@ -122,6 +155,7 @@ def _admitted(scribe: Scribe, record: RunRecord, grant: RoundGrant) -> Admitted 
             begins=begins,
             has_executor=scribe.has_executor,
             prefer=prefer,
+            within=grant.nodes,
         )
 
     answer = tried(view)

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from quorate.core.follow import waits_for_upstream
+from quorate.core.quota import HARD, too_many_runs, waiting
+from quorate.core.round_room import Room
 from quorate.model.amounts import SECOND_MS
+from quorate.model.events import RoundShare
 from quorate.model.records import RunRecord
-from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.refusal import Refusal, RefusalCode, sentence
 from quorate.model.view import StateView
+
+_QUOTAS: Final = HARD | {RefusalCode.WAITING_FOR_QUOTA}
+_HELD_BY_QUOTA: Final = "a quota of its owner, or of one above it, lets it have none"
+"""Whose and how much is told to whoever may know it, with the refusal."""
+_TOO_BIG: Final = "it would fit nowhere if nobody else were there: "
 
 
 def next_round_ms(view: StateView, pool: str, now_ms: int) -> int:
@@ -17,26 +27,35 @@ def next_round_ms(view: StateView, pool: str, now_ms: int) -> int:
 
 def share_words(view: StateView, record: RunRecord) -> str:
     """Return which part of its time a run is to have on which flavor, in words."""
+    return _words(view, record, hindrance(view, record))
+
+
+def _share(view: StateView, record: RunRecord) -> RoundShare | None:
+    """Return what a run was to have of the round that its pool is in, if it was there then."""
     known = view.rounds.get(record.spec.pool)
-    name = record.spec.name
-    share = None
-    if known is not None:
-        share = next((each for each in known.shared.shares if each.run == name), None)
-    if known is None or share is None:
+    shares = () if known is None else known.shared.shares
+    return next((each for each in shares if each.run == record.spec.name), None)
+
+
+def _words(view: StateView, record: RunRecord, hindered: Refusal | None) -> str:
+    share = _share(view, record)
+    if share is None:
         return "its share is found when the next round begins"
-    flavors = known.shared.flavors
+    shared = view.rounds[record.spec.pool].shared
+    flavors = shared.flavors
     parts = [
         f"{ppm / 10_000:.3g} % on {flavor}"
         for flavor, ppm in zip(flavors, share.shares_ppm, strict=True)
         if ppm
     ]
     if not parts:
-        why = known.shared.note or "nobody pays for it, or it cannot run on what is there"
+        why = shared.note or "nobody pays for it, or it cannot run on what is there"
+        if hindered is not None:
+            why = _HELD_BY_QUOTA if hindered.code in _QUOTAS else _TOO_BIG + sentence(hindered)
         return f"its share is nothing: {why}"
     measured = [f for place, f in enumerate(flavors) if share.measured >> place & 1]
     by = f"measured on {', '.join(measured)}" if measured else "as declared"
-    policy, listed = known.shared.policy, ", ".join(parts)
-    told = f"of its time it is to have {listed} by {policy}; its rates are {by}"
+    told = f"of its time it is to have {', '.join(parts)} by {shared.policy}; its rates are {by}"
     return "; ".join(filter(None, (told, _beside(view, record))))
 
 
@@ -49,17 +68,35 @@ def _beside(view: StateView, record: RunRecord) -> str:
     return "" if partner is None else f"it shares its GPUs with run {partner}"
 
 
+def hindrance(view: StateView, record: RunRecord) -> Refusal | None:
+    """Return why a run with no part of its round can have none, however deserving it is.
+
+    Either its owner has as many runs as it may, or there is no room for it even if nobody else were
+    in the pool. Who pays for it is not looked at. None where it has a part, or could have one.
+    """
+    share, run = _share(view, record), record.spec
+    if share is None or any(share.shares_ppm):
+        return None
+    if record.started_ms is None:
+        full = too_many_runs(view, run.owner)
+        if full is not None:
+            return waiting(view, run, full)
+    room = Room.empty(view, run.pool)
+    found = [room.why_not(run, flavor) for flavor in run.flavors]
+    return None if None in found else next(iter(found), None)
+
+
 def between_rounds(view: StateView, record: RunRecord, now_ms: int) -> Refusal | None:
     """Return why a run that shares in rounds has no GPUs now; None where it has some.
 
-    What was refused to it in this round is told with it.
+    What was refused to it in this round, or keeps it from having any part, is told with it.
     """
     if record.leases or view.in_rounds[record.spec.name].lease:
         return None
     waits = waits_for_upstream(view, record.spec)
     if waits is not None:
         return waits
-    pool = record.spec.pool
+    pool, hindered = record.spec.pool, hindrance(view, record)
     wait_s = -(-(next_round_ms(view, pool, now_ms) - now_ms) // SECOND_MS)
     known = view.rounds.get(pool)
     number = 1 if known is None else known.shared.number + 1
@@ -70,7 +107,7 @@ def between_rounds(view: StateView, record: RunRecord, now_ms: int) -> Refusal |
     )
     return Refusal(
         code=RefusalCode.NEXT_ROUND,
-        subject=f"pool {pool!r} shares in rounds: {what}; {share_words(view, record)}",
+        subject=f"pool {pool!r} shares in rounds: {what}; {_words(view, record, hindered)}",
         wanted=record.spec.gpus,
-        also=record.refusal,
+        also=hindered or record.refusal,
     )

@@ -190,11 +190,15 @@ def _sharing(view: StateView, pool: str) -> set[str]:
 
 
 def _granted(view: StateView, grant: RoundGrant) -> RoundGrant:
-    """Return ``grant``, which stays where its run has just that already."""
+    """Return ``grant``, which stays where its run has just that already.
+
+    One that other nodes are meant for makes room for somebody.
+    """
     record = view.runs[grant.run]
     partners = {view.leases[name].fact.partner for name in record.leases}
     stays = (
         record.stopping is None
+        and not grant.nodes
         and partners == {grant.partner}
         and is_sound(view, record, grant.flavor)
     )

@@ -7,13 +7,13 @@ size is one, and only untouched nodes count.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
 from quorate.core.layout import PackRequest
 from quorate.core.purse import Place
-from quorate.model.island import Island, IslandKey
+from quorate.model.island import Island, IslandKey, lowest_slots
 from quorate.model.selector import RACK, contradicts, matches, names_label
 from quorate.model.specs import Node
 from quorate.model.view import StateView
@@ -59,11 +59,11 @@ class Yards:
         self.by_rack = by_rack or names_label(request.selector, RACK)
         self._index = view.domains(request.pool, request.flavor)
         self._made: dict[str, Yard | None] = {}
-        self._simple = not (self.by_rack or request.whole_nodes)
+        self._simple = not (self.by_rack or request.whole_nodes or request.within)
         self._offers: list[Yard] = []
         if not self._simple:
             # A lot may offer less than its domain has free, so the order is by what is offered.
-            yards = (self.make(key) for _, key in self._index.most_free())
+            yards = (self.make(key) for key in self._keys())
             self._offers = sorted(
                 (yard for yard in yards if yard is not None),
                 key=lambda yard: (-yard.gpus_free, yard.domain),
@@ -104,9 +104,12 @@ class Yards:
         domain = key.domain
         if domain in self._made:
             return self._made[domain]
-        request, island = self.request, self.view.island(key)
+        request = self.request
+        island = self._within(key) if request.within else self.view.island(key)
         yard: Yard | None = None
-        if not request.selector or not contradicts(request.selector, island.labels):
+        if island is None:
+            pass  # Nothing of it was meant for this request.
+        elif not request.selector or not contradicts(request.selector, island.labels):
             if self._simple:
                 gpus = island.gpus_free
                 lot = Lot(Place(domain, island.labels), ALL_NODES, gpus, 1)
@@ -117,6 +120,31 @@ class Yards:
                     yard = Yard(domain, island, lots, sum(lot.gpus_free for lot in lots))
         self._made[domain] = yard
         return yard
+
+    def _keys(self) -> Iterable[IslandKey]:
+        """Return the islands that the request may use."""
+        if not self.request.within:
+            return (key for _, key in self._index.most_free())
+        nodes = self.view.nodes
+        named = (nodes[name].island for name, _ in self.request.within if name in nodes)
+        known = set(self._index.keys)
+        return [key for key in dict.fromkeys(named) if key in known]
+
+    def _within(self, key: IslandKey) -> Island | None:
+        """Return what the request may use of an island; None where that is nothing."""
+        nodes, island = self.view.nodes, self.view.island(key)
+        offered: dict[int, int] = {}
+        for name, gpus in self.request.within:
+            if name in nodes and nodes[name].island == key:
+                place = nodes[name].position
+                offered[place] = offered.get(place, 0) + gpus
+        if not offered:
+            return None
+        places = sorted(offered)
+        free = [island.free[place] for place in places]
+        bounds = (min(offered[p], mask.bit_count()) for p, mask in zip(places, free, strict=True))
+        cut = [lowest_slots(mask, gpus) for mask, gpus in zip(free, bounds, strict=True)]
+        return Island.build(key, tuple(island.nodes[place] for place in places), cut)
 
 
 def _split(island: Island, request: PackRequest, *, by_rack: bool) -> tuple[Lot, ...]:

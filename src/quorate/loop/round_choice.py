@@ -1,22 +1,22 @@
-"""Who gets which flavor in the next round: the mechanism, within what can be paid."""
+"""Who gets which flavor in the next round: the mechanism, among those who can start."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from quorate.loop.round_floor import Floor, Member
 from quorate.loop.round_funds import Funds
+from quorate.loop.round_limits import Limits
+from quorate.loop.round_seats import Nodes, Seats
 from quorate.model.amounts import SECOND_MS
 from quorate.model.events import RoundGrant
 from quorate.policy.allocation import ALONE, Allocation
 from quorate.policy.round_choice import Candidate, choose
 from quorate.policy.rounds import Row, Rules
 
-PASSES_MAX: Final = 8
-"""How often is chosen again because somebody was chosen beyond its money; what is left then is
-refused where starts are decided, and stands idle for a round."""
 SHARE_MIN: Final = 1e-6
 """What a policy gives is recorded in millionths; less is nothing."""
 
@@ -26,31 +26,47 @@ def choose_rows(
 ) -> tuple[RoundGrant, ...]:
     """Return who gets GPUs in the next round and of which flavor, the most deserving first.
 
-    What everybody is owed comes from the ledger, so a choice needs no memory of its own. Where an
-    owner's money does not carry all that was chosen for it, the least deserving of it go, and
-    others are chosen in their place.
+    What everybody is owed comes from the ledger, so a choice needs no memory of its own. Where one
+    fits nowhere beside those who are more deserving, or its owner's money or quotas do not carry
+    it, the next in turn is chosen in its place, and it stays owed.
     """
     by_name = {member.record.spec.name: member for member in members}
     rules = Rules(round_s=floor.pool.round_ms / SECOND_MS)
-    found = list(round_candidates(floor, members, answer, rules))
-    free = dict(zip(floor.flavors, floor.gpus, strict=True))
-    chosen = choose(found, free, floor.flavors, rules)
-    for _ in range(PASSES_MAX):
-        beyond = set(_beyond(chosen, by_name, funds))
-        if not beyond:
-            break
-        found = [each for each in found if (each.row, each.flavor) not in beyond]
-        chosen = choose(found, free, floor.flavors, rules)
-    ranked = sorted(
-        (each for rows in chosen.values() for each in rows), key=lambda c: c.rank, reverse=True
-    )
-    return tuple(_grant(each) for each in ranked)
+    found = [
+        each
+        for each in round_candidates(floor, members, answer, rules)
+        if floor.late.isdisjoint(each.row)
+    ]
+    free = {f: floor.gpus[at] - floor.gpus_late[at] for at, f in enumerate(floor.flavors)}
+
+    def chosen(seats: Seats | None) -> list[Candidate]:
+        limits = Limits(floor.view, by_name, funds)
+        rows = choose(found, free, floor.flavors, rules, lambda c: _admits(c, limits, seats))
+        return sorted(chain.from_iterable(rows.values()), key=lambda c: c.rank, reverse=True)
+
+    ranked = chosen(None)
+    if floor.room is None:
+        return tuple(_grant(each) for each in ranked)
+    seats = Seats(floor.view, floor.room.over(), by_name, ranked)
+    return tuple(_grant(each, seats.nodes.get(each.row, ())) for each in chosen(seats))
 
 
-def _grant(chosen: Candidate) -> RoundGrant:
+def _admits(candidate: Candidate, limits: Limits, seats: Seats | None) -> bool:
+    """Return whether one more is within all limits and has a seat, and count it if so."""
+    if not limits.allow(candidate):
+        if seats is not None:
+            seats.pass_over(candidate)
+        return False
+    if seats is not None and not seats.seat(candidate):
+        return False
+    limits.count(candidate)
+    return True
+
+
+def _grant(chosen: Candidate, nodes: Nodes = ()) -> RoundGrant:
     """Return what is granted; whoever comes first of two is first in every round, and stays."""
     run, *others = sorted(chosen.row)
-    return RoundGrant(run, chosen.flavor, partner=others[0] if others else None)
+    return RoundGrant(run, chosen.flavor, partner=others[0] if others else None, nodes=nodes)
 
 
 def round_candidates(
@@ -110,18 +126,3 @@ def _owed_s(floor: Floor, member: Member) -> list[float]:
     """Return what a run is owed of each flavor; below 0 where it is ahead."""
     due, had = member.known.entitled_ms, member.received_ms
     return [(due.get(f, 0) - had.get(f, 0)) / SECOND_MS for f in floor.flavors]
-
-
-def _beyond(
-    chosen: Mapping[str, Iterable[Candidate]], members: Mapping[str, Member], funds: Funds
-) -> Iterator[tuple[Row, str]]:
-    """Yield the (row, flavor) that were chosen beyond what their owner's money carries."""
-    for flavor, rows in chosen.items():
-        used: dict[str, int] = {}
-        for each in rows:
-            spec = members[each.row[0]].record.spec
-            total = used.get(spec.owner, 0) + each.gpus
-            if total > funds.gpus(spec)[flavor]:
-                yield each.row, flavor
-            else:
-                used[spec.owner] = total

@@ -229,13 +229,15 @@ class RoundShare(Part, frozen=True):
 class RoundGrant(Part, frozen=True):
     """GPUs of ``flavor`` for a run and, where the two share them, its ``partner``, for one round.
 
-    One that ``stays`` keeps the lease it has.
+    One that ``stays`` keeps the lease it has. ``nodes`` is how many GPUs of which nodes were meant
+    for it, so that all who were chosen find room; empty where any will do.
     """
 
     run: str
     flavor: str
     stays: bool = False
     partner: str | None = None
+    nodes: tuple[tuple[str, int], ...] = ()
 
 
 class StepCount(Part, frozen=True):

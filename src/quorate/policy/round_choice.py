@@ -67,6 +67,7 @@ def choose(
     gpus_free: Mapping[str, int],
     order: Sequence[str],
     rules: Rules,
+    admits: Callable[[Candidate], bool] | None = None,
 ) -> dict[str, list[Candidate]]:
     """Return who has GPUs of each flavor, by flavors in ``order``, each in the order of choice.
 
@@ -74,7 +75,8 @@ def choose(
     ``order``, then to the row that is earlier in ``found``. A row is taken where the flavor has
     GPUs enough left and none of its jobs is taken yet. So no GPUs stay free that somebody could
     use who has a share of them; without a share nobody is taken, unless the rules say so. Flavors
-    that ``order`` leaves out are not shared out.
+    that ``order`` leaves out are not shared out. Where there is more to it than how many GPUs are
+    left, ``admits`` is asked last, of one after the other: whom it lets in is taken.
     """
     of_flavor: dict[str, list[Candidate]] = {flavor: [] for flavor in order}
     for candidate in found:
@@ -96,6 +98,8 @@ def choose(
         if not _may_be_taken(candidate, rules) or not taken.isdisjoint(candidate.row):
             continue
         if candidate.gpus > left[candidate.flavor]:
+            continue
+        if admits is not None and not admits(candidate):
             continue
         left[candidate.flavor] -= candidate.gpus
         taken.update(candidate.row)

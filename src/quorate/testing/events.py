@@ -397,7 +397,8 @@ def _rounds() -> st.SearchStrategy[ev.Event]:
     """Return a strategy for rounds of pools, and for steps that were counted."""
     numbers = st.lists(amounts, max_size=2).map(tuple)
     share = st.builds(ev.RoundShare, names, numbers, numbers, st.integers(0, 7))
-    grant = st.builds(ev.RoundGrant, names, names, st.booleans(), st.none() | names)
+    meant = st.lists(st.tuples(names, gpus), max_size=1).map(tuple)
+    grant = st.builds(ev.RoundGrant, names, names, st.booleans(), st.none() | names, meant)
     count = st.builds(ev.StepCount, names, texts, amounts, durations_ms)
     return st.one_of(
         st.builds(

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from quorate.core.commands import Apply, Cancel, Complete, Drain, MarkNode, ShareOut, Submit
 from quorate.core.decide import decide
+from quorate.core.round_story import between_rounds
 from quorate.core.share_out import STEPS_MAX, step_counts
 from quorate.ledger.chain import GENESIS, seal
 from quorate.loop.rounds import share_out
@@ -215,8 +216,13 @@ def test_a_hard_limit_on_runs_counts_from_the_first_round_on() -> None:
     phases = [record.phase for record in room.view.runs.values()]
     assert phases.count(Phase.RUNNING) == 2
     waiting = next(r for r in room.view.runs.values() if r.phase is Phase.PENDING)
-    assert waiting.refusal is not None
-    assert waiting.refusal.code is RefusalCode.WAITING_FOR_QUOTA
+    # It is passed over, so nothing is refused to it; why is told to whoever asks.
+    assert waiting.refusal is None
+    told = between_rounds(room.view, waiting, room.timeline.now_ms)
+    assert told is not None
+    assert told.also is not None
+    assert told.also.code is RefusalCode.WAITING_FOR_QUOTA
+    assert (told.also.current, told.also.limit) == (2, 2)
     (refusal,) = room.ask(Submit(run("late", "ant"))).refusals
     assert refusal.code is RefusalCode.MAX_CONCURRENT_RUNS
     running = next(n for n, r in room.view.runs.items() if r.phase is Phase.RUNNING)

@@ -1,0 +1,58 @@
+"""Limits: how much may be chosen for an owner in one round, by its money and its quota of runs.
+
+What is chosen is counted as it is chosen, so that what is beyond goes to the next in turn. Whether
+a grant is within them is decided where every start is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from quorate.loop.round_floor import Member
+from quorate.loop.round_funds import Funds
+from quorate.model.view import StateView
+from quorate.policy.round_choice import Candidate
+
+
+class Limits:
+    """What has been chosen of one round so far, by owner."""
+
+    def __init__(self, view: StateView, members: Mapping[str, Member], funds: Funds) -> None:
+        self._view = view
+        self._members = members
+        self._funds = funds
+        self._gpus: dict[tuple[str, str], int] = {}
+        self._runs: dict[str, int] = {}
+
+    def allow(self, chosen: Candidate) -> bool:
+        """Return whether the money and quotas of its owner have room for one more."""
+        spec = self._members[chosen.row[0]].record.spec
+        used = self._gpus.get((spec.owner, chosen.flavor), 0)
+        if used + chosen.gpus > self._funds.gpus(spec)[chosen.flavor]:
+            return False
+        begins = self._begins(chosen)
+        bounds = self._bounds(spec.owner) if begins else ()
+        return all(left is None or begins <= left for left in map(self._runs_left, bounds))
+
+    def count(self, chosen: Candidate) -> None:
+        """Count one that was chosen."""
+        owner = self._members[chosen.row[0]].record.spec.owner
+        key = (owner, chosen.flavor)
+        self._gpus[key] = self._gpus.get(key, 0) + chosen.gpus
+        begins = self._begins(chosen)
+        for tenant in self._bounds(owner) if begins else ():
+            self._runs[tenant] = self._runs.get(tenant, 0) + begins
+
+    def _begins(self, chosen: Candidate) -> int:
+        """Return how many runs count as running by this choice that did not before."""
+        return sum(self._members[name].record.started_ms is None for name in chosen.row)
+
+    def _bounds(self, owner: str) -> tuple[str, ...]:
+        return self._view.holdings.bounds_of(owner)
+
+    def _runs_left(self, tenant: str) -> int | None:
+        """Return how many more runs may begin under ``tenant``; None where nothing limits them."""
+        limit = self._view.owners[tenant].quota.concurrent_runs_max
+        if limit is None:
+            return None
+        return limit - self._view.holdings.runs.get(tenant, 0) - self._runs.get(tenant, 0)

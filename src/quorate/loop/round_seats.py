@@ -1,0 +1,148 @@
+"""Seats: which nodes everybody gets who is chosen for a round, so that all of them find room.
+
+Candidates come in the order of rank. Whoever has the flavor already keeps its nodes, unless one
+that is more deserving fits nowhere else: then the least deserving make room, and are seated again
+when it is their turn, elsewhere if they can be. Who fits nowhere is left for the next round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+
+from quorate.core.pack import PackPlan
+from quorate.core.round_place import is_sound
+from quorate.core.round_room import Room, nodes_of
+from quorate.loop.round_floor import Member
+from quorate.model.events import Slots
+from quorate.model.view import StateView
+from quorate.policy.round_choice import Candidate
+from quorate.policy.rounds import Row
+
+Nodes = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What a row has of a flavor now, lease by lease."""
+
+    row: Row
+    run: str
+    parts: tuple[Slots, ...]
+
+
+class Seats:
+    """Where those go who are chosen for one round.
+
+    ``likely`` are those who would be chosen if any GPUs were as good as any others, the most
+    deserving first: what they have is kept for them until somebody needs it.
+    """
+
+    def __init__(
+        self,
+        view: StateView,
+        room: Room,
+        members: Mapping[str, Member],
+        likely: Iterable[Candidate],
+    ) -> None:
+        self._view = view
+        self._room = room
+        self._members = members
+        self._kept: dict[str, dict[Row, _Held]] = {}
+        self._rows: dict[str, tuple[str, Row]] = {}
+        self._hopeless: set[Hashable] = set()
+        self.nodes: dict[Row, Nodes] = {}
+        """What is meant for those who do not stay where they are."""
+        for each in likely:
+            held = self._held(each)
+            if held is not None:
+                self._kept.setdefault(each.flavor, {})[each.row] = held
+                self._rows |= dict.fromkeys(each.row, (each.flavor, each.row))
+                self._sit(held)
+
+    def seat(self, chosen: Candidate) -> bool:
+        """Return whether there is room for one more, and keep it."""
+        if self._kept.get(chosen.flavor, {}).pop(chosen.row, None) is not None:
+            return True
+        held = self._held(chosen)
+        if held is not None and self._room.has(held.run, held.parts):
+            self._sit(held)
+            return True
+        spec = self._members[chosen.row[0]].record.spec
+        shape = self._room.shape(spec, chosen.flavor)
+        if shape in self._hopeless:
+            return False
+        plan = self._find(chosen) or self._find_for(chosen)
+        if plan is None:
+            # What is taken for good only grows, so nobody like it fits either.
+            self._hopeless.add(shape)
+            return False
+        self._release(chosen.row)
+        self.nodes[chosen.row] = nodes_of(group.slots for group in plan.groups)
+        return True
+
+    def pass_over(self, chosen: Candidate) -> None:
+        """Let others have what was kept for one that is not chosen after all."""
+        held = self._kept.get(chosen.flavor, {}).pop(chosen.row, None)
+        if held is not None:
+            self._rise(held)
+
+    def _find(self, chosen: Candidate) -> PackPlan | None:
+        """Return where one more fits beside all others, and take that."""
+        member = self._members[chosen.row[0]]
+        nodes = self._view.nodes
+        known = [nodes[name].spec for name in member.known.nodes if name in nodes]
+        prefer = frozenset(node.domain_key for node in known if node.flavor == chosen.flavor)
+        plan = self._room.find(member.record.spec, chosen.flavor, prefer)
+        for group in () if plan is None else plan.groups:
+            self._room.take(member.record.spec.name, group.slots)
+        return plan
+
+    def _find_for(self, chosen: Candidate) -> PackPlan | None:
+        """Return where one more fits when those who are less deserving make room, and take that.
+
+        Twice as many of them at a time, so that few more have to than must. Those who turn out not
+        to be in the way stay.
+        """
+        kept = self._kept.get(chosen.flavor, {})
+        risen: list[_Held] = []
+        plan, count = None, 1
+        while plan is None and kept:
+            for _ in range(min(count, len(kept))):
+                _, held = kept.popitem()
+                self._rise(held)
+                risen.append(held)
+            count *= 2
+            plan = self._find(chosen)
+        for held in reversed(risen):
+            if plan is None or self._room.has(held.run, held.parts):
+                self._sit(held)
+                kept[held.row] = held
+        return plan
+
+    def _release(self, row: Row) -> None:
+        """Let others have what was kept for the runs of ``row``, which got something else."""
+        for name in row:
+            flavor, before = self._rows.get(name, ("", ()))
+            held = self._kept.get(flavor, {}).pop(before, None)
+            if held is not None:
+                self._rise(held)
+
+    def _held(self, chosen: Candidate) -> _Held | None:
+        """Return what a row would keep if it were chosen; None where it has nothing of the kind."""
+        run, *others = sorted(chosen.row)
+        view, record = self._view, self._view.runs[run]
+        if not record.leases or not is_sound(view, record, chosen.flavor):
+            return None
+        facts = [view.leases[name].fact for name in record.leases]
+        if {fact.partner for fact in facts} != {others[0] if others else None}:
+            return None
+        return _Held(chosen.row, run, tuple(fact.slots for fact in facts))
+
+    def _sit(self, held: _Held) -> None:
+        for slots in held.parts:
+            self._room.take(held.run, slots)
+
+    def _rise(self, held: _Held) -> None:
+        for slots in held.parts:
+            self._room.leave(held.run, slots)

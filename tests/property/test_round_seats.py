@@ -1,0 +1,184 @@
+"""A round leaves nobody out for whom there is room, money and quota, and gives nothing out twice.
+
+What is idle in the middle of a round is held against a dumb oracle: it counts free slots node by
+node from the leases, and tries every way to take what a run asks for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quorate.core.commands import Applied, Cancel
+from quorate.core.layout import cut
+from quorate.model.events import LeaseStarted
+from quorate.model.records import RunRecord
+from quorate.model.specs import Node, OnQuota, Owner, Run
+from quorate.model.view import StateView
+from tests.oracles.effort import examples
+from tests.oracles.rounds import POOL, ROUND_MS, Room, money, pool, run_of, team, work
+
+FLAVORS = ("a100", "k80")
+SETTLED_MS = 60_000
+"""When everybody has gone who was told to, and whoever was granted GPUs has started."""
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[list[Applied], list[Run]]:
+    """Draw a pool of two flavors, three owners with quotas or without, and up to ten runs."""
+    nodes = [
+        Node(
+            name=f"n{number}",
+            flavor=draw(st.sampled_from(FLAVORS)),
+            gpus=draw(st.integers(1, 3)),
+            region="r",
+            cluster="c",
+            domain=draw(st.sampled_from("xy")),
+        )
+        for number in range(draw(st.integers(1, 6)))
+    ]
+    limit = st.none() | st.integers(1, 3)
+    lab = team("lab", **_limits(draw(limit), None))
+    owners = [
+        lab,
+        Owner(name="ant", parents=("lab",), quota=team("", **_limits(draw(limit), None)).quota),
+        team("bee", **_limits(draw(limit), draw(st.none() | st.integers(1, 2)))),
+        team("cow"),
+    ]
+    budgets = [money(owner.name) for owner in owners]
+    runs = [_run(draw, number) for number in range(draw(st.integers(1, 10)))]
+    return [pool(), *nodes, *owners, *budgets], runs
+
+
+def _limits(runs: int | None, nodes: int | None) -> dict[str, int]:
+    found = {"concurrent_runs_max": runs, "nodes_max": nodes}
+    return {name: limit for name, limit in found.items() if limit is not None}
+
+
+def _run(draw: st.DrawFn, number: int) -> Run:
+    flavors = draw(st.sampled_from([FLAVORS, FLAVORS[:1], FLAVORS[1:]]))
+    rates = work(dict.fromkeys(flavors, 10.0), weight=draw(st.sampled_from([1.0, 3.0])))
+    gpus = draw(st.integers(1, 5))
+    fields = {
+        "gpus": gpus,
+        "flavors": flavors,
+        "rounds": rates,
+        "on_quota": OnQuota.WAIT,
+        "cross_group_spread": draw(st.booleans()),
+        "group_gpus": draw(st.none() | st.integers(1, gpus)),
+    }
+    return run_of(f"r{number}", draw(st.sampled_from(["ant", "bee", "cow"])), fields)
+
+
+@examples(0.6)
+@given(world=worlds(), data=st.data())
+def test_nobody_is_left_out_of_a_round_who_could_have_what_is_idle(
+    world: tuple[list[Applied], list[Run]], data: st.DataObject
+) -> None:
+    specs, runs = world
+    room = Room(specs)
+    room.submit_together(*runs)
+    for _ in range(4):
+        room.pass_ms(SETTLED_MS)
+        assert not room.view.rounds[POOL].leaving
+        assert not room.view.rounds[POOL].waiting
+        assert [r.spec.name for r in room.view.runs.values() if r.refusal is not None] == []
+        assert list(_left_out(room.view)) == []
+        there = sorted(room.view.in_rounds)
+        gone = data.draw(st.none() | st.sampled_from(there)) if there else None
+        if gone is not None:
+            room.did(Cancel(gone))
+        room.pass_ms(ROUND_MS - SETTLED_MS)
+    assert not any(_given_twice(room))
+
+
+def _left_out(view: StateView) -> Iterator[tuple[str, str]]:
+    """Yield (run, flavor) of whoever has none, had a share of it, and could have it now."""
+    shared = view.rounds[POOL].shared
+    for share in shared.shares:
+        record = view.runs[share.run]
+        if share.run not in view.in_rounds or record.leases:
+            continue
+        for flavor, ppm in zip(shared.flavors, share.shares_ppm, strict=True):
+            if ppm and _may_run(view, record) and _fits(view, record.spec, flavor):
+                yield share.run, flavor
+
+
+def _above(view: StateView, owner: str) -> list[str]:
+    return [owner, *(name for above in view.owners[owner].parents for name in _above(view, above))]
+
+
+def _may_run(view: StateView, record: RunRecord) -> bool:
+    """Return whether one more run may be running under all who are above it."""
+    if record.started_ms is not None:
+        return True
+    for tenant in _above(view, record.spec.owner):
+        limit = view.owners[tenant].quota.concurrent_runs_max
+        begun = [r for r in view.runs.values() if r.started_ms is not None and r.ended_ms is None]
+        running = [r for r in begun if tenant in _above(view, r.spec.owner)]
+        if limit is not None and len(running) >= limit:
+            return False
+    return True
+
+
+def _fits(view: StateView, run: Run, flavor: str) -> bool:
+    """Return whether some set of nodes has what ``run`` asks for, within its owner's limit."""
+    used = Counter(
+        node
+        for lease in view.leases.values()
+        for node, mask in lease.fact.slots
+        for _ in range(mask.bit_count())
+    )
+    idle = {
+        name: (record.spec.domain, record.spec.gpus - used[name])
+        for name, record in view.nodes.items()
+        if record.spec.flavor == flavor and record.spec.gpus > used[name]
+    }
+    limit = view.owners[run.owner].quota.nodes_max
+    mine = {
+        node
+        for lease in view.leases.values()
+        if view.runs[lease.fact.run].spec.owner == run.owner
+        for node, _ in lease.fact.slots
+    }
+    for count in range(1, len(idle) + 1):
+        for names in combinations(idle, count):
+            if limit is not None and len(mine | set(names)) > limit:
+                continue
+            free = Counter[str]()
+            for name in names:
+                domain, gpus = idle[name]
+                free[domain] += gpus
+            if _holds(run, free):
+                return True
+    return False
+
+
+def _holds(run: Run, free: Counter[str]) -> bool:
+    if not run.cross_group_spread:
+        return max(free.values()) >= run.gpus
+    if run.group_gpus is None:
+        return free.total() >= run.gpus
+    return _groups_fit(cut(run.gpus, run.group_gpus), free)
+
+
+def _groups_fit(groups: tuple[int, ...], free: Counter[str]) -> bool:
+    if not groups:
+        return True
+    return any(
+        _groups_fit(groups[1:], free - Counter({domain: groups[0]}))
+        for domain, gpus in free.items()
+        if gpus >= groups[0]
+    )
+
+
+def _given_twice(room: Room) -> Iterator[bool]:
+    """Yield of every start whether the nodes it names have fewer GPUs than it takes."""
+    for event in room.events():
+        if isinstance(event, LeaseStarted):
+            nodes = room.view.nodes
+            yield any(mask >> nodes[node].spec.gpus for node, mask in event.slots)

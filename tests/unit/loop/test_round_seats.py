@@ -1,0 +1,282 @@
+"""Who is chosen for a round can start: it fits, beside whoever is more deserving."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from quorate.core.commands import Applied, Apply, Cancel, MarkNode, Submit
+from quorate.core.round_story import between_rounds
+from quorate.model.amounts import HOUR_MS, MINUTE_MS
+from quorate.model.events import LeaseEnded, NodeStatus, RoundShared
+from quorate.model.refusal import RefusalCode
+from quorate.model.specs import OnQuota, Owner, Run
+from quorate.policy.table import POLICIES as PUBLISHED
+from tests.oracles.rounds import (
+    POOL,
+    ROUND_MS,
+    Room,
+    money,
+    nodes,
+    pool,
+    run_of,
+    team,
+    work,
+)
+
+FAIR = "max_min_fairness_water_filling_perf"
+
+
+def room(
+    *owners: Owner,
+    per_flavor: int = 4,
+    gpus: int = 2,
+    stop_ms: int = 20_000,
+    **settings: object,
+) -> Room:
+    """Return a pool of one flavor, two nodes in a domain, and owners with money for it."""
+    specs: tuple[Applied, ...] = (
+        pool(policy=FAIR, **settings),
+        *nodes(per_flavor, gpus, ("a100",)),
+        *owners,
+        *(money(owner.name) for owner in owners),
+    )
+    return Room(specs, policies=PUBLISHED, stop_ms=stop_ms)
+
+
+def one(name: str, owner: str = "bee", **changes: object) -> Run:
+    """Return a run that never ends, on one GPU unless it says otherwise."""
+    rates = work({"a100": 10.0}, steps=10**7)
+    fields = {"flavors": ("a100",), "rounds": rates, "on_quota": OnQuota.WAIT}
+    return run_of(name, owner, fields | changes)
+
+
+def wide(name: str, owner: str = "ant", gpus: int = 4, **changes: object) -> Run:
+    """Return a run that has to stay in one domain."""
+    return one(name, owner, gpus=gpus, cross_group_spread=False, **changes)
+
+
+def had_rounds(found: Room, owner: str) -> float:
+    """Return how many rounds of a GPU the runs of ``owner`` had."""
+    names = [n for n, record in found.view.runs.items() if record.spec.owner == owner]
+    return found.had_ms(*names) / ROUND_MS
+
+
+def domains(found: Room, name: str) -> set[str]:
+    """Return the domains of what a run has."""
+    leases = [found.view.leases[lease] for lease in found.view.runs[name].leases]
+    places = [node for lease in leases for node, _ in lease.fact.slots]
+    return {found.view.nodes[node].spec.domain for node in places}
+
+
+NOWHERE: Final[dict[str, dict[str, object]]] = {
+    "no domain is as large": {"gpus": 5, "cross_group_spread": False},
+    "there are no more": {"gpus": 9},
+    "no domain holds a group": {"gpus": 6, "group_gpus": 6},
+    "it asks for another place": {"selector": (("fabric.domain", "elsewhere"),)},
+}
+
+
+@pytest.mark.parametrize("why", NOWHERE)
+def test_what_fits_nowhere_costs_nobody_a_round_and_is_told_why(why: str) -> None:
+    found = room(team("ant"), team("bee"))
+    hopeless = [one(f"a{n}", "ant", **NOWHERE[why]) for n in range(3)]
+    found.submit_together(*hopeless, *(one(f"b{n}") for n in range(8)))
+    found.rounds(10)
+    assert had_rounds(found, "bee") == pytest.approx(80, abs=1)
+    assert had_rounds(found, "ant") == 0
+    record = found.view.runs["a0"]
+    assert record.refusal is None
+    # Nothing is owed to it: it would have a debt of ten rounds on the day that it fits.
+    assert not any(found.view.in_rounds["a0"].entitled_ms.values())
+    told = between_rounds(found.view, record, found.timeline.now_ms)
+    assert told is not None
+    assert "its share is nothing: it would fit nowhere if nobody else were there" in told.subject
+    assert told.also is not None
+    assert told.also.wanted == record.spec.gpus
+    found.look_back()
+
+
+def test_why_it_fits_nowhere_is_told_with_numbers_and_a_remedy() -> None:
+    found = room(team("ant"))
+    found.submit_together(wide("a", gpus=7))
+    found.rounds(1)
+    told = between_rounds(found.view, found.view.runs["a"], found.timeline.now_ms)
+    assert told is not None
+    assert told.also is not None
+    assert told.also.code is RefusalCode.NO_SINGLE_DOMAIN
+    assert (told.also.wanted, told.also.short) == (7, 3)
+    assert "ask for fewer GPUs" in told.also.remedy
+
+
+def test_a_wide_run_has_its_share_beside_narrow_ones_that_would_stay() -> None:
+    found = room(team("ant"), team("bee"))
+    found.submit_together(*(one(f"b{n}") for n in range(8)))
+    found.rounds(2)
+    found.did(Submit(wide("a")))
+    before = had_rounds(found, "bee")
+    found.rounds(20)
+    # Half of eight GPUs is one domain; changing hands costs 20 s of each grace.
+    assert had_rounds(found, "ant") == pytest.approx(80, rel=0.08)
+    assert had_rounds(found, "bee") - before == pytest.approx(80, rel=0.08)
+    found.look_back()
+
+
+def test_two_wide_runs_take_turns_with_all_that_is_there() -> None:
+    found = room(team("ant"), team("bee"), per_flavor=2)
+    found.submit_together(wide("a"), *(one(f"b{n}") for n in range(4)))
+    found.rounds(20)
+    assert had_rounds(found, "ant") == pytest.approx(40, rel=0.15)
+    assert had_rounds(found, "bee") == pytest.approx(40, rel=0.15)
+    found.look_back()
+
+
+def test_narrow_runs_move_where_all_can_run_at_once() -> None:
+    found = room(team("ant"), team("bee"))
+    found.submit_together(*(one(f"b{n}") for n in range(8)))
+    found.rounds(1)
+    at = {f"b{n}": domains(found, f"b{n}") for n in range(8)}
+    first = [name for name in at if at[name] == {"a100-0"}]
+    other = [name for name in at if at[name] == {"a100-1"}]
+    found.did(*(Cancel(name) for name in (*first[:2], *other[:2])))
+    found.did(Submit(wide("a")))
+    found.pass_ms(ROUND_MS + MINUTE_MS)
+    left = [*first[2:], *other[2:]]
+    assert all(found.view.runs[name].leases for name in ("a", *left))
+    assert len(domains(found, "a")) == 1
+    shared = found.view.rounds[POOL].shared
+    # Two stay, two go to them, and the wide one has what was meant for it.
+    assert sum(grant.stays for grant in shared.grants) == 2
+    assert sum(grant.stays is False for grant in shared.grants) == 3
+    found.rounds(3)
+    assert all(grant.stays for grant in found.view.rounds[POOL].shared.grants)
+    found.look_back()
+
+
+def test_what_is_meant_for_somebody_is_not_given_away_while_it_comes_free() -> None:
+    found = room(team("ant"), team("bee"))
+    found.submit_together(*(one(f"b{n}") for n in range(8)))
+    found.rounds(1)
+    found.did(Submit(wide("a", rounds=work({"a100": 10.0}, steps=10**7))))
+    found.did(*(Cancel(f"b{n}") for n in range(2)))
+    found.submit_together(*(one(f"c{n}") for n in range(2)))
+    for _ in range(12):
+        found.pass_ms(ROUND_MS // 2)
+        refused = [r for r in found.view.runs.values() if r.refusal is not None]
+        assert refused == []
+    found.look_back()
+
+
+def test_a_node_that_is_lost_before_it_came_free_is_replaced() -> None:
+    found = room(team("ant"), team("bee"), per_flavor=6)
+    found.submit_together(*(one(f"b{n}") for n in range(12)))
+    found.rounds(1)
+    found.did(Submit(wide("a")))
+    found.simulation.run(found.view.rounds[POOL].shared.until_ms + 1_000)
+    (grant,) = (each for each in found.view.rounds[POOL].waiting.values() if each.run == "a")
+    lost = grant.nodes[0][0]
+    found.executor.lose_node(lost)
+    found.did(MarkNode(lost, NodeStatus.FAILED))
+    found.rounds(2)
+    assert found.view.runs["a"].leases
+    found.look_back()
+
+
+def test_nobody_is_chosen_for_what_is_not_left_before_the_round_is_over() -> None:
+    owners, hours = (team("ant"), team("bee")), 5 * HOUR_MS
+    found = room(*owners, per_flavor=1, stop_ms=hours, grace_max_ms=hours)
+    slow = [one(f"a{n}", "ant", checkpoint_ms=4 * HOUR_MS) for n in range(2)]
+    found.submit_together(*slow)
+    found.rounds(1)
+    found.submit_together(*(one(f"b{n}") for n in range(2)))
+    found.rounds(3)
+    last = found.view.rounds[POOL].shared
+    leaving = {name.rpartition("/")[0] for name in found.view.rounds[POOL].leaving}
+    assert leaving
+    # Who is still on its way out is not granted what it cannot start with.
+    assert not {grant.run for grant in last.grants} & leaving
+    busy = sum(lease.gpus for lease in found.view.leases.values())
+    assert busy == 2
+    found.look_back()
+
+
+@pytest.mark.parametrize("runs_max", [1, 3])
+def test_a_quota_of_runs_leaves_no_gpus_idle(runs_max: int) -> None:
+    found = room(team("ant", concurrent_runs_max=runs_max), team("bee"), per_flavor=2)
+    found.submit_together(*(one(f"a{n}", "ant") for n in range(10)), one("b0"), one("b1"))
+    found.rounds(20)
+    assert had_rounds(found, "bee") >= 38
+    # Half is two GPUs; one run can use one of them.
+    assert had_rounds(found, "ant") == pytest.approx(20 * min(2, runs_max), rel=0.1)
+    refused = [event for event in found.events() if isinstance(event, RoundShared) and event.note]
+    assert refused == []
+    found.look_back()
+
+
+def test_a_quota_of_those_above_counts_too() -> None:
+    above = team("lab", concurrent_runs_max=2)
+    owners = (Owner(name="ant", parents=("lab",)), Owner(name="fly", parents=("lab",)))
+    found = room(above, *owners, team("bee"), per_flavor=2)
+    found.submit_together(
+        *(one(f"{owner}{n}", owner) for owner in ("ant", "fly") for n in range(3)),
+        *(one(f"bee{n}") for n in range(4)),
+    )
+    found.rounds(10)
+    running = [n for n, r in found.view.runs.items() if r.started_ms is not None]
+    assert sum(not name.startswith("bee") for name in running) == 2
+    assert found.had_ms(*found.view.runs) >= 4 * 10 * ROUND_MS * 0.93
+    found.look_back()
+
+
+def test_a_quota_of_nodes_leaves_no_gpus_idle() -> None:
+    found = room(team("ant", nodes_max=1), team("bee"))
+    found.submit_together(
+        *(one(f"a{n}", "ant") for n in range(8)), *(one(f"b{n}") for n in range(8))
+    )
+    found.rounds(20)
+    ends = [event for event in found.events() if isinstance(event, LeaseEnded)]
+    # 20 s of each lease that ended were grace, which is not counted.
+    idle_max = 0.03 * 160 + len(ends) * 20_000 / ROUND_MS
+    assert had_rounds(found, "ant") + had_rounds(found, "bee") >= 160 - idle_max
+    assert had_rounds(found, "ant") >= 0.85 * 2 * 20
+    found.look_back()
+
+
+def test_what_needs_more_nodes_than_its_owner_may_have_is_told_so() -> None:
+    found = room(team("ant", nodes_max=1), team("bee"))
+    found.submit_together(one("a", "ant", gpus=3), *(one(f"b{n}") for n in range(8)))
+    found.rounds(4)
+    assert had_rounds(found, "bee") >= 31
+    told = between_rounds(found.view, found.view.runs["a"], found.timeline.now_ms)
+    assert told is not None
+    assert "a quota of its owner" in told.subject
+    assert told.also is not None
+    assert told.also.code is RefusalCode.MAX_NODES
+    assert told.also.limit == 1
+
+
+def test_whole_nodes_are_given_out_whole() -> None:
+    found = room(team("ant"), team("bee"), per_flavor=4, whole_nodes=True)
+    found.submit_together(
+        *(one(f"a{n}", "ant", gpus=2) for n in range(3)),
+        *(one(f"b{n}", gpus=2) for n in range(2)),
+        one("odd", gpus=1),
+    )
+    found.rounds(12)
+    assert found.had_ms("odd") == 0
+    assert found.had_ms(*found.view.runs) >= 8 * 12 * ROUND_MS * 0.9
+    found.look_back()
+
+
+def test_a_restart_in_the_middle_changes_nothing() -> None:
+    found = room(team("ant"), team("bee"))
+    found.submit_together(*(one(f"b{n}") for n in range(8)))
+    found.did(Apply((wide("a"),)))
+    for _ in range(6):
+        found.simulation.run(found.view.rounds[POOL].shared.until_ms + 1_000)
+        found.pass_ms_down(5_000)
+        found.rounds(1)
+    assert found.had_ms("a") > 0
+    assert [r for r in found.view.runs.values() if r.refusal is not None] == []
+    found.look_back()
