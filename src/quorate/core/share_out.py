@@ -159,6 +159,7 @@ def step_counts(
 
     A run that had several since then did an unknown part on each. Steps that had to be done again
     after a loss count once. One that has done none yet is looked at later, with the time it took.
+    Time is all in which it held GPUs, the grace included: it may have got on then, too.
     What a run did while it shared its GPUs tells nothing of how fast it is alone.
     """
     sharing = _sharing(view, pool)

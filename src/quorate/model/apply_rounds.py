@@ -58,9 +58,10 @@ def round_ending(state: State, lease: Lease) -> None:
 def round_ended(state: State, lease: Lease, end_ms: int) -> None:
     """Count what the runs under a lease that has ended received by it.
 
-    Time to checkpoint after it was told to stop is none: nothing gets on then.
+    GPUs that are held are received, also in the grace after it was told to stop: nobody else has
+    them, and what a run does with them then is its own affair.
     """
-    fact, worked_ms = lease.fact, _worked_ms(lease, end_ms)
+    fact, held_ms = lease.fact, _held_ms(lease, end_ms)
     if lease.ending is not None:
         del state.rounds.own(state.runs[fact.run].spec.pool).leaving[fact.lease]
     flavor = state.envelopes[fact.payer].spec.flavor
@@ -72,15 +73,13 @@ def round_ended(state: State, lease: Lease, end_ms: int) -> None:
         more = _more(state, fact)
         if not more:
             received = known.received_ms.get(flavor, 0)
-            known.received_ms[flavor] = received + worked_ms
+            known.received_ms[flavor] = received + held_ms
         if known.lease == fact.lease:
             known.lease = more
 
 
-def _worked_ms(lease: Lease, until_ms: int) -> int:
-    """Return how long a lease has let its run get on, up to ``until_ms``."""
-    if lease.ending is not None:
-        until_ms = min(until_ms, lease.ending.at_ms)
+def _held_ms(lease: Lease, until_ms: int) -> int:
+    """Return how long a lease has held its GPUs, up to ``until_ms``."""
     return max(0, until_ms - lease.fact.start_ms)
 
 
@@ -115,11 +114,13 @@ def _entitle(state: State, round_: RoundShared, until_ms: int) -> None:
     """Count what everybody was to have of a round that has ended.
 
     What could not be given for long is not to be made up all at once, and what nobody else wanted
-    is no debt: what a run is owed, or ahead by, has its bounds.
+    is no debt: what a run is owed, or ahead by, has its bounds. What it held without having been
+    granted it, in a grace that is longer than a round, others did want: it is not forgiven.
     """
     lasted_ms = until_ms - round_.at_ms
     round_ms = round_.until_ms - round_.at_ms
     owed_max_ms, ahead_max_ms = OWED_ROUNDS_MAX * round_ms, AHEAD_ROUNDS_MAX * round_ms
+    granted = {name for grant in round_.grants for name in (grant.run, grant.partner)}
     for share in round_.shares:
         if share.run not in state.in_rounds:
             continue
@@ -131,8 +132,9 @@ def _entitle(state: State, round_: RoundShared, until_ms: int) -> None:
         for flavor, ppm in zip(round_.flavors, share.shares_ppm, strict=True):
             had_ms = had.get(flavor, 0) + (open_ms if flavor == working else 0)
             due_ms = known.get(flavor, 0) + ppm * lasted_ms // PPM
-            due_ms = min(due_ms, had_ms + owed_max_ms)
-            known[flavor] = max(due_ms, had_ms - ahead_max_ms, 0)
+            if share.run in granted:
+                due_ms = max(due_ms, had_ms - ahead_max_ms, 0)
+            known[flavor] = min(due_ms, had_ms + owed_max_ms)
 
 
 def _steps_counted(state: State, event: StepsCounted) -> None:
@@ -145,6 +147,10 @@ def _steps_counted(state: State, event: StepsCounted) -> None:
         counted = known.counted_ms.get(count.flavor, 0)
         known.counted_ms[count.flavor] = counted + count.ran_ms
         if count.ran_ms >= MEASURED_MIN_MS:
+            # Over all the time that it held GPUs, the grace included: steps that are done in the
+            # grace are reported with the others, and without its time they would make a run faster
+            # than it is. A run that takes long to stop is slower by that, which is what it is to
+            # the pool, and what it could have by standing still at any other time.
             rate = count.steps * PPM * SECOND_MS // count.ran_ms
             before = known.rates.get(count.flavor)
             # Half of it is what was measured before, as in Gavel, section 5.
@@ -170,7 +176,7 @@ def _open_ms(state: StateView, run: str, known: RoundsRun, now_ms: int) -> tuple
     if not name:
         return "", 0
     lease = state.leases[name]
-    return state.envelopes[lease.fact.payer].spec.flavor, _worked_ms(lease, now_ms)
+    return state.envelopes[lease.fact.payer].spec.flavor, _held_ms(lease, now_ms)
 
 
 ROUNDS: Final[dict[type, Callable[[State, Any], None]]] = {

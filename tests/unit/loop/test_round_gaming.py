@@ -15,6 +15,7 @@ import pytest
 from quorate.core.commands import Applied
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
 from quorate.model.apply_rounds import received_ms
+from quorate.model.events import LeaseEnded, LeaseStarted, lease_gpus
 from quorate.model.specs import Run
 from quorate.policy.table import POLICIES
 from quorate.sim.executor import Truth
@@ -92,3 +93,61 @@ def test_an_owner_gains_nothing_beyond_its_share(policy: str, trick: str) -> Non
     honest, greedy = _gained(policy, TRICKS[trick])
     assert greedy <= 0.5 * 1.07, (honest, greedy)
     assert honest >= 0.5 * 0.85, (honest, greedy)
+
+
+def _held_ms(room: Room, owner: str) -> int:
+    """Return for how long ``owner``'s runs held a GPU, told to stop or not, by the ledger."""
+    began, found = dict[str, LeaseStarted](), 0
+    for event in room.events():
+        if isinstance(event, LeaseStarted):
+            began[event.lease] = event
+        elif isinstance(event, LeaseEnded):
+            start = began.pop(event.lease)
+            if room.view.runs[start.run].spec.owner == owner:
+                found += lease_gpus(start.slots) * (event.end_ms - start.start_ms)
+    return found + sum(
+        lease_gpus(start.slots) * (room.timeline.now_ms - start.start_ms)
+        for start in began.values()
+        if room.view.runs[start.run].spec.owner == owner
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", PLAIN)
+@pytest.mark.parametrize("grace_ms", [5 * MINUTE_MS, 25 * MINUTE_MS])
+def test_holding_gpus_in_the_grace_as_long_as_may_be_gains_nothing(
+    policy: str, grace_ms: int
+) -> None:
+    specs: tuple[Applied, ...] = (
+        pool(policy=policy, grace_max_ms=grace_ms),
+        *nodes(1, 4, ("a100",)),
+        *(team(name, PPM // 2) for name in ("honest", "greedy")),
+        *(money(name) for name in ("honest", "greedy")),
+    )
+    truth = Truth(work_ms=900 * HOUR_MS, checkpoint_every_ms=MINUTE_MS)
+    # Everybody goes on until the last moment that it was given, and asks for what it likes.
+    room = Room(specs, truth=truth, stop_ms=grace_ms, policies=POLICIES)
+    fields: dict[str, object] = {"flavors": ("a100",), "rounds": work({"a100": 10.0}, steps=10**7)}
+    quick, slow = {"checkpoint_ms": 5_000}, {"checkpoint_ms": grace_ms}
+    room.submit_together(
+        *(run_of(f"h{n}", "honest", fields | quick) for n in range(8)),
+        *(run_of(f"g{n}", "greedy", fields | slow) for n in range(8)),
+    )
+    room.rounds(2 * ROUNDS)
+    honest, greedy = _held_ms(room, "honest"), _held_ms(room, "greedy")
+    assert greedy <= 0.5 * 1.07 * (honest + greedy), (honest / ROUND_MS, greedy / ROUND_MS)
+    room.look_back()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", PLAIN)
+@pytest.mark.parametrize("trick", ["too wide", "too wide for a domain", "groups too wide"])
+def test_runs_that_fit_nowhere_take_nothing_from_others(policy: str, trick: str) -> None:
+    asked: dict[str, dict[str, object]] = {
+        "too wide": {"gpus": 3},
+        "too wide for a domain": {"gpus": 3, "cross_group_spread": False},
+        "groups too wide": {"gpus": 3, "group_gpus": 3},
+    }
+    honest, greedy = _gained(policy, _same(12, **asked[trick]))
+    assert greedy == 0
+    assert honest >= 0.97
