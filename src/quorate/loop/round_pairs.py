@@ -20,7 +20,7 @@ from quorate.policy.problem import Pairs
 
 PAIRS_MAX: Final = 20_000
 """How many pairs a policy is asked about: those of some 200 runs of one owner. Where there are more
-the runs that came last are looked at alone."""
+each owner has its part, and of its runs those that came last are looked at alone."""
 
 _Both = tuple[float, float]
 _Kind = tuple[str, int]
@@ -38,7 +38,7 @@ def pairs_of(view: StateView, floor: Floor, members: Sequence[Member]) -> Pairs 
     found: list[tuple[int, int]] = []
     rates: list[list[_Both]] = []
     free = [row for row, member in enumerate(members) if not _is_leaving(view, member)]
-    for one, other in islice(_alike(table, members, free), PAIRS_MAX):
+    for one, other in _parts(table, members, free, PAIRS_MAX):
         two = members[one], members[other]
         both = _rates(table, *two)
         if any(min(pair) > 0 for pair in both) and _may_both_run(view, *two):
@@ -93,12 +93,37 @@ def _is_leaving(view: StateView, member: Member) -> bool:
     return any(view.leases[name].ending is not None for name in names)
 
 
+def _parts(
+    table: _Table, members: Sequence[Member], free: Sequence[int], pairs_max: int
+) -> list[tuple[int, int]]:
+    """Return who may share with whom, at most ``pairs_max``, owner by owner as they came.
+
+    Where there are more, one owner after the other has one more, until there are enough: so each
+    has as many as any other, or all that it has. Those of whoever came first come first.
+    """
+    of_owner: dict[str, list[int]] = {}
+    for row in free:
+        of_owner.setdefault(members[row].record.spec.owner, []).append(row)
+    found: dict[str, list[tuple[int, int]]] = {owner: [] for owner in of_owner}
+    open_ = {owner: _alike(table, members, rows) for owner, rows in of_owner.items()}
+    left = pairs_max
+    while open_ and left:
+        each = max(1, left // len(open_))
+        for owner in list(open_)[:left]:
+            more = list(islice(open_[owner], each))
+            found[owner] += more
+            left -= len(more)
+            if len(more) < each:
+                del open_[owner]
+    return [pair for pairs in found.values() for pair in pairs]
+
+
 def _alike(
     table: _Table, members: Sequence[Member], free: Sequence[int]
 ) -> Iterator[tuple[int, int]]:
     """Yield every two of the rows ``free`` that may have one lease and whose types can share GPUs.
 
-    Those of whoever came first come first.
+    They are one owner's. Those of whoever came first come first.
     """
     seen: dict[Hashable, dict[str, list[int]]] = {}
     for row in free:
