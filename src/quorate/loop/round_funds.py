@@ -1,4 +1,4 @@
-"""Funds: how many GPUs of a flavor the money of a run's owner can carry through a round.
+"""Funds: who pays for a run, and how many GPUs of a flavor each of them can carry through a round.
 
 What is chosen for a round should be what can be paid, or GPUs stand idle until the next. This is an
 estimate that looks at each payer by itself; whether a grant is really paid is decided where every
@@ -7,7 +7,7 @@ start is. docs/adr/0024-rounds-pools.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from quorate.core.admit import cover_request
 from quorate.core.cover import payer_phases
@@ -17,6 +17,8 @@ from quorate.model.selector import matches
 from quorate.model.specs import EnvelopeId, Funding, Run
 from quorate.model.view import StateView
 
+Carried = tuple[tuple[EnvelopeId, int], ...]
+
 
 class Funds:
     """What payers can carry in one pool at one instant; each question is worked out once."""
@@ -25,7 +27,8 @@ class Funds:
         self._view = view
         self._pool = pool
         self._now_ms = now_ms
-        self._known: dict[tuple[str, Funding, int], dict[str, int]] = {}
+        self._known: dict[tuple[str, Funding, int], dict[str, Carried]] = {}
+        self._gpus: dict[tuple[str, Funding, int], dict[str, int]] = {}
         self._flavors = tuple(pool_flavors(view, pool))
         self._here: dict[EnvelopeId, int] = {}
         for name, known in view.in_rounds.items():
@@ -38,17 +41,27 @@ class Funds:
     def gpus(self, run: Run) -> Mapping[str, int]:
         """Return how many GPUs of each flavor those who pay for ``run`` could carry in all."""
         key = (run.owner, run.funding, run.checkpoint_ms)
-        found = self._known.get(key)
+        found = self._gpus.get(key)
         if found is None:
-            found = self._known[key] = {f: self._carried(run, f) for f in self._flavors}
+            payers = {f: self.payers(run, f) for f in self._flavors}
+            found = self._gpus[key] = {f: sum(g for _, g in each) for f, each in payers.items()}
         return found
 
-    def _carried(self, run: Run, flavor: str) -> int:
+    def payers(self, run: Run, flavor: str) -> Carried:
+        """Return who pays for ``run``, in cover order, and how many GPUs each could carry in all.
+
+        Several owners may have the same payer.
+        """
+        known = self._known.setdefault((run.owner, run.funding, run.checkpoint_ms), {})
+        if flavor not in known:
+            known[flavor] = tuple(self._carried(run, flavor))
+        return known[flavor]
+
+    def _carried(self, run: Run, flavor: str) -> Iterator[tuple[EnvelopeId, int]]:
         view, now_ms = self._view, self._now_ms
         request = cover_request(view, run, flavor, now_ms, has_executor=True)
         places = [view.island(key).labels for key in view.domains(self._pool, flavor).keys]
         round_ms = view.pools[self._pool].round_ms + ROUND_SLACK_MS
-        total = 0
         for payer, _ in payer_phases(view, request)[-1]:
             account = view.envelopes[payer]
             spec = account.spec
@@ -62,5 +75,6 @@ class Funds:
             width = spec.concurrency - account.gpus_active - account.gpus_reserved + here
             lasts_ms = min(round_ms, spec.end_ms - now_ms)
             left = spec.gpu_ms_granted - account.committed_gpu_ms
-            total += max(0, min(width, here + left // lasts_ms))
-        return total
+            gpus = min(width, here + left // lasts_ms)
+            if gpus > 0:
+                yield payer, gpus

@@ -1,4 +1,4 @@
-"""Limits: how much may be chosen for an owner in one round, by its money and its quota of runs.
+"""Limits: how much may be chosen for an owner in one round, by who pays and by quotas of runs.
 
 What is chosen is counted as it is chosen, so that what is beyond goes to the next in turn. Whether
 a grant is within them is decided where every start is.
@@ -10,37 +10,41 @@ from collections.abc import Mapping
 
 from quorate.loop.round_floor import Member
 from quorate.loop.round_funds import Funds
+from quorate.model.specs import EnvelopeId
 from quorate.model.view import StateView
 from quorate.policy.round_choice import Candidate
 
 
 class Limits:
-    """What has been chosen of one round so far, by owner."""
+    """What has been chosen of one round so far, by payer and by owner."""
 
     def __init__(self, view: StateView, members: Mapping[str, Member], funds: Funds) -> None:
         self._view = view
         self._members = members
         self._funds = funds
-        self._gpus: dict[tuple[str, str], int] = {}
+        self._paid: dict[EnvelopeId, int] = {}
         self._runs: dict[str, int] = {}
 
     def allow(self, chosen: Candidate) -> bool:
-        """Return whether the money and quotas of its owner have room for one more."""
-        spec = self._members[chosen.row[0]].record.spec
-        used = self._gpus.get((spec.owner, chosen.flavor), 0)
-        if used + chosen.gpus > self._funds.gpus(spec)[chosen.flavor]:
+        """Return whether its payers, and the quotas above its owner, have room for one more."""
+        spec, paid = self._members[chosen.row[0]].record.spec, self._paid
+        payers = self._funds.payers(spec, chosen.flavor)
+        if sum(max(0, gpus - paid.get(payer, 0)) for payer, gpus in payers) < chosen.gpus:
             return False
         begins = self._begins(chosen)
         bounds = self._bounds(spec.owner) if begins else ()
         return all(left is None or begins <= left for left in map(self._runs_left, bounds))
 
     def count(self, chosen: Candidate) -> None:
-        """Count one that was chosen."""
-        owner = self._members[chosen.row[0]].record.spec.owner
-        key = (owner, chosen.flavor)
-        self._gpus[key] = self._gpus.get(key, 0) + chosen.gpus
+        """Count one that was chosen; who pays first by the order of cover pays."""
+        spec, paid = self._members[chosen.row[0]].record.spec, self._paid
+        left = chosen.gpus
+        for payer, gpus in self._funds.payers(spec, chosen.flavor):
+            taken = min(left, max(0, gpus - paid.get(payer, 0)))
+            paid[payer] = paid.get(payer, 0) + taken
+            left -= taken
         begins = self._begins(chosen)
-        for tenant in self._bounds(owner) if begins else ():
+        for tenant in self._bounds(spec.owner) if begins else ():
             self._runs[tenant] = self._runs.get(tenant, 0) + begins
 
     def _begins(self, chosen: Candidate) -> int:

@@ -9,10 +9,11 @@ from quorate.core.commands import Submit
 from quorate.loop.round_choice import choose_rows, round_candidates
 from quorate.loop.round_floor import floor_of
 from quorate.loop.round_funds import Funds
-from quorate.model.specs import Funding
+from quorate.model.amounts import MINUTE_MS
+from quorate.model.specs import Funding, Owner
 from quorate.policy.allocation import Method, alone
 from quorate.policy.rounds import Book, Rules, deficit_s, priority
-from tests.oracles.rounds import POOL, ROUND_MS, Room, money, nodes, pool, run, team, world
+from tests.oracles.rounds import POOL, ROUND_MS, Room, money, nodes, pool, run, team, work, world
 
 
 def test_priority_and_deficit_are_those_of_the_mechanism() -> None:
@@ -79,3 +80,19 @@ def test_what_nobody_pays_for_is_not_chosen() -> None:
     members = [member for member in floor.members if any(member.rates)]
     answer = alone(np.full((1, 3), 0.3), objective=0.0, bound=0.0, method=Method.RULE)
     assert {grant.run for grant in choose_rows(floor, members, answer, funds)} == {"rich"}
+
+
+def test_owners_that_have_one_payer_are_not_chosen_beyond_it_together() -> None:
+    owners = (team("lab"), *(Owner(name=name, parents=("lab",)) for name in ("ant", "fly")))
+    room = Room(
+        (pool(), *nodes(1, 8, ("a100",)), *owners, team("bee"), money("lab", 4), money("bee"))
+    )
+    one = work({"a100": 10.0})
+    names = [f"{owner}-{n}" for owner in ("ant", "bee", "fly") for n in range(8)]
+    room.submit_together(*(run(name, name[:3], flavors=("a100",), rounds=one) for name in names))
+    for _ in range(4):
+        assert sum(lease.gpus for lease in room.view.leases.values()) == 8
+        assert [r for r in room.view.runs.values() if r.refusal is not None] == []
+        room.pass_ms(ROUND_MS)
+        room.pass_ms(MINUTE_MS)
+    room.look_back()
