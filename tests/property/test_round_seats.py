@@ -17,6 +17,7 @@ from quorate.core.commands import Applied, Cancel
 from quorate.core.layout import cut
 from quorate.model.events import LeaseStarted
 from quorate.model.records import RunRecord
+from quorate.model.selector import DOMAIN
 from quorate.model.specs import Node, OnQuota, Owner, Run
 from quorate.model.view import StateView
 from tests.oracles.effort import examples
@@ -49,7 +50,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[Applied], list[Run]]:
         team("bee", **_limits(draw(limit), draw(st.none() | st.integers(1, 2)))),
         team("cow"),
     ]
-    budgets = [money(owner.name) for owner in owners]
+    budgets = [money(owner.name, draw(st.sampled_from([1_000, 1, 3]))) for owner in owners]
     runs = [_run(draw, number) for number in range(draw(st.integers(1, 10)))]
     return [pool(), *nodes, *owners, *budgets], runs
 
@@ -70,6 +71,7 @@ def _run(draw: st.DrawFn, number: int) -> Run:
         "on_quota": OnQuota.WAIT,
         "cross_group_spread": draw(st.booleans()),
         "group_gpus": draw(st.none() | st.integers(1, gpus)),
+        "selector": draw(st.sampled_from([(), (), ((DOMAIN, "x"),)])),
     }
     return run_of(f"r{number}", draw(st.sampled_from(["ant", "bee", "cow"])), fields)
 
@@ -104,7 +106,9 @@ def _left_out(view: StateView) -> Iterator[tuple[str, str]]:
         if share.run not in view.in_rounds or record.leases:
             continue
         for flavor, ppm in zip(shared.flavors, share.shares_ppm, strict=True):
-            if ppm and _may_run(view, record) and _fits(view, record.spec, flavor):
+            if not ppm or not _may_run(view, record) or not _is_paid(view, record.spec, flavor):
+                continue
+            if _fits(view, record.spec, flavor):
                 yield share.run, flavor
 
 
@@ -125,6 +129,13 @@ def _may_run(view: StateView, record: RunRecord) -> bool:
     return True
 
 
+def _is_paid(view: StateView, run: Run, flavor: str) -> bool:
+    """Return whether its owner and those above it can pay for so many GPUs more."""
+    above = _above(view, run.owner)
+    accounts = [a for a in view.envelopes.values() if a.spec.flavor == flavor and a.owner in above]
+    return sum(a.spec.concurrency - a.gpus_active for a in accounts) >= run.gpus
+
+
 def _fits(view: StateView, run: Run, flavor: str) -> bool:
     """Return whether some set of nodes has what ``run`` asks for, within its owner's limit."""
     used = Counter(
@@ -136,7 +147,9 @@ def _fits(view: StateView, run: Run, flavor: str) -> bool:
     idle = {
         name: (record.spec.domain, record.spec.gpus - used[name])
         for name, record in view.nodes.items()
-        if record.spec.flavor == flavor and record.spec.gpus > used[name]
+        if record.spec.flavor == flavor
+        and record.spec.gpus > used[name]
+        and (not run.selector or record.spec.domain == "x")
     }
     limit = view.owners[run.owner].quota.nodes_max
     mine = {
