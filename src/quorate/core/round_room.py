@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from quorate.core.layout import pack_request
 from quorate.core.pack import PackPlan, pick_slots
 from quorate.core.quota import Headroom
-from quorate.core.slices import no_placement
+from quorate.core.slices import least_deficit, no_placement
 from quorate.core.spread import spreads
 from quorate.core.steps import Steps
 from quorate.core.yard import Yards
@@ -109,6 +109,19 @@ class Room:
         """Let ``run`` have ``slots`` no more."""
         self._state.vacate(slots)
         self._state.drop_slots(run, slots)
+
+
+def too_big(view: StateView, run: Run, flavor: str) -> Refusal | None:
+    """Return why a pool could not hold ``run`` if nobody else were there, by how large domains are.
+
+    None says nothing: what is cordoned, in racks or in part of a node is for ``Room`` to tell.
+    """
+    request = pack_request(run, view.pools[run.pool], flavor, run.gpus)
+    yards = list(Yards(view, request).most_free())
+    if yards and least_deficit(request, yards) is not None:
+        return None
+    empty = [replace(yard, gpus_free=yard.island.gpus_total) for yard in yards]
+    return no_placement(request, empty)
 
 
 def nodes_of(parts: Iterable[Slots]) -> tuple[tuple[str, int], ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from quorate.core.follow import waits_for_upstream
 from quorate.core.quota import HARD, too_many_runs, waiting
-from quorate.core.round_room import Room
+from quorate.core.round_room import Room, too_big
 from quorate.model.amounts import SECOND_MS
 from quorate.model.events import RoundShare
 from quorate.model.records import RunRecord
@@ -56,7 +57,17 @@ def _words(view: StateView, record: RunRecord, hindered: Refusal | None) -> str:
     measured = [f for place, f in enumerate(flavors) if share.measured >> place & 1]
     by = f"measured on {', '.join(measured)}" if measured else "as declared"
     told = f"of its time it is to have {', '.join(parts)} by {shared.policy}; its rates are {by}"
-    return "; ".join(filter(None, (told, _beside(view, record))))
+    return "; ".join(filter(None, (told, _beside(view, record), *_too_big_on(view, record))))
+
+
+def _too_big_on(view: StateView, record: RunRecord) -> Iterator[str]:
+    """Yield on which of its flavors a run can have no part, for want of room, in words."""
+    share, flavors = _share(view, record), view.rounds[record.spec.pool].shared.flavors
+    rates = () if share is None else zip(flavors, share.rates, strict=True)
+    for flavor in (f for f, rate in rates if not rate and f in record.spec.flavors):
+        why = too_big(view, record.spec, flavor)
+        if why is not None:
+            yield f"it would not fit on {flavor} if nobody else were there: {sentence(why)}"
 
 
 def _beside(view: StateView, record: RunRecord) -> str:
@@ -75,14 +86,16 @@ def hindrance(view: StateView, record: RunRecord) -> Refusal | None:
     in the pool. Who pays for it is not looked at. None where it has a part, or could have one.
     """
     share, run = _share(view, record), record.spec
-    if share is None or any(share.shares_ppm):
+    if share is None or any(share.shares_ppm) or any(share.rates):
         return None
     if record.started_ms is None:
         full = too_many_runs(view, run.owner)
         if full is not None:
             return waiting(view, run, full)
-    room = Room.empty(view, run.pool)
-    found = [room.why_not(run, flavor) for flavor in run.flavors]
+    found = [too_big(view, run, flavor) for flavor in run.flavors]
+    if None in found:
+        room = Room.empty(view, run.pool)
+        found = [room.why_not(run, flavor) for flavor in run.flavors]
     return None if None in found else next(iter(found), None)
 
 

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from quorate.core.commands import Applied, Apply, Cancel, MarkNode, Submit
-from quorate.core.round_story import between_rounds
+from quorate.core.round_story import between_rounds, share_words
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import LeaseEnded, NodeStatus, RoundShared
 from quorate.model.refusal import RefusalCode
@@ -108,6 +108,42 @@ def test_why_it_fits_nowhere_is_told_with_numbers_and_a_remedy() -> None:
     assert told.also.code is RefusalCode.NO_SINGLE_DOMAIN
     assert (told.also.wanted, told.also.short) == (7, 3)
     assert "ask for fewer GPUs" in told.also.remedy
+
+
+def test_it_is_told_on_which_flavor_it_fits_nowhere() -> None:
+    flavors = {"a100": 4, "k80": 2}
+    places = [nodes(2, gpus, (flavor,)) for flavor, gpus in flavors.items()]
+    found = Room((pool(), *places[0], *places[1], team("ant"), money("ant")))
+    rates = work(dict.fromkeys(flavors, 10.0))
+    found.submit_together(wide("a", gpus=8, flavors=tuple(flavors), rounds=rates))
+    found.rounds(1)
+    assert found.flavor("a") == "a100"
+    words = share_words(found.view, found.view.runs["a"])
+    assert "100 % on a100" in words
+    assert words.endswith(
+        "it would not fit on k80 if nobody else were there: no single domain has 8 GPUs free, the "
+        "best is 4 short"
+    )
+    shared = found.view.rounds[POOL].shared
+    assert [(rate > 0) for share in shared.shares for rate in share.rates] == [True, False]
+
+
+def test_what_is_cordoned_is_no_room() -> None:
+    found = room(team("ant"), team("bee"), per_flavor=2)
+    found.submit_together(wide("a"), *(one(f"b{n}") for n in range(4)))
+    found.did(MarkNode("a100-0", NodeStatus.CORDONED))
+    found.rounds(2)
+    before = had_rounds(found, "bee")
+    found.rounds(4)
+    assert had_rounds(found, "bee") - before >= 2 * 4 * 0.93
+    told = between_rounds(found.view, found.view.runs["a"], found.timeline.now_ms)
+    assert told is not None
+    assert told.also is not None
+    assert (told.also.code, told.also.short) == (RefusalCode.NO_SINGLE_DOMAIN, 2)
+    found.did(MarkNode("a100-0", NodeStatus.READY))
+    found.rounds(8)
+    assert found.had_ms("a") > 0
+    found.look_back()
 
 
 def test_a_wide_run_has_its_share_beside_narrow_ones_that_would_stay() -> None:

@@ -50,6 +50,25 @@ def test_ties_go_by_deficit_then_share_then_to_the_earlier_flavor_and_row() -> N
     assert names(chosen) == {"fast": ["a", "b"], "slow": []}
 
 
+def test_whom_somebody_else_does_not_admit_is_passed_over_and_may_be_taken_elsewhere() -> None:
+    found = [
+        asking("a", "fast", 3.0),
+        asking("b", "fast", 2.0, gpus=2),
+        asking("a", "slow", 1.5),
+        asking("c", "fast", 1.0),
+    ]
+    asked: list[str] = []
+
+    def admits(one: Candidate) -> bool:
+        asked.append(f"{one.row[0]} on {one.flavor}")
+        return one.row != ("a",) or one.flavor == "slow"
+
+    chosen = choose(found, {"fast": 2, "slow": 1}, ["fast", "slow"], DEFAULT, admits)
+    assert names(chosen) == {"fast": ["b"], "slow": ["a"]}
+    # Who has no room by count is not asked about.
+    assert asked == ["a on fast", "b on fast", "a on slow"]
+
+
 def test_a_pair_takes_both_of_its_jobs() -> None:
     found = [asking("a+b", "fast", 2.0), asking("b", "fast", 1.0), asking("c", "fast", 0.5)]
     assert names(choose(found, {"fast": 2}, ["fast"], DEFAULT)) == {"fast": ["a+b", "c"]}
