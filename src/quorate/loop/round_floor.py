@@ -128,6 +128,7 @@ class _Doors:
         self.there = there
         self._funds = funds
         self._room = room
+        self._open: dict[Hashable, frozenset[str]] = {}
         self._fits: dict[Hashable, bool] = {}
         self._full: dict[str, bool] = {}
 
@@ -140,10 +141,17 @@ class _Doors:
             self._full[owner] = too_many_runs(self.view, owner) is not None
         return not self._full[owner]
 
-    def of(self, run: Run) -> set[str]:
+    def of(self, run: Run) -> frozenset[str]:
         """Return the flavors on which somebody pays for ``run`` and the empty pool has room."""
-        carried = self._funds.gpus(run)
-        return {f for f in run.flavors if carried.get(f, 0) >= run.gpus and self._holds(run, f)}
+        paid = (run.owner, run.funding, run.checkpoint_ms)
+        takes = (run.gpus, run.group_gpus, run.cross_group_spread, run.selector)
+        key = (paid, takes, run.flavors)
+        found = self._open.get(key)
+        if found is None:
+            carried = self._funds.gpus(run)
+            paying = (f for f in run.flavors if carried.get(f, 0) >= run.gpus)
+            found = self._open[key] = frozenset(f for f in paying if self._holds(run, f))
+        return found
 
     def _holds(self, run: Run, flavor: str) -> bool:
         if self._room is None:
