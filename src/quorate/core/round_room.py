@@ -70,10 +70,14 @@ class Room:
         """Return where ``run`` fits now; domains that it knows (``prefer``) come first."""
         state, headroom = self._state, Headroom.of(self._state, run.owner)
         request = replace(pack_request(run, self._pool, flavor, run.gpus), prefer=prefer)
+        yards = Yards(state, request)
         if headroom is None:
-            spread = next(spreads(Yards(state, request), None, Steps()), None)
+            spread = next(spreads(yards, None, Steps()), None)
             return None if spread is None else pick_slots(spread, request)
-        for spread in spreads(Yards(state, request), lambda _: True, Steps(STEPS_MAX)):
+        islands = [yard.island for yard in yards.most_free()]
+        if headroom.refuses_wherever(islands, run.gpus) is not None:
+            return None
+        for spread in spreads(yards, lambda _: True, Steps(STEPS_MAX)):
             for kept in (None, headroom.kept):
                 plan = pick_slots(spread, request, kept)
                 if headroom.refuses(plan.nodes) is None:

@@ -50,14 +50,17 @@ def _words(view: StateView, record: RunRecord, hindered: Refusal | None) -> str:
         if ppm
     ]
     if not parts:
-        why = shared.note or "nobody pays for it, or it cannot run on what is there"
-        if hindered is not None:
+        why = "nobody pays for it, or it cannot run on what is there"
+        if any(share.rates):
+            why = shared.note or f"{shared.policy} gives it none in this round"
+        elif hindered is not None:
             why = _HELD_BY_QUOTA if hindered.code in _QUOTAS else _TOO_BIG + sentence(hindered)
         return f"its share is nothing: {why}"
     measured = [f for place, f in enumerate(flavors) if share.measured >> place & 1]
     by = f"measured on {', '.join(measured)}" if measured else "as declared"
     told = f"of its time it is to have {', '.join(parts)} by {shared.policy}; its rates are {by}"
-    return "; ".join(filter(None, (told, _beside(view, record), *_too_big_on(view, record))))
+    more = (shared.note, _beside(view, record), *_too_big_on(view, record))
+    return "; ".join(filter(None, (told, *more)))
 
 
 def _too_big_on(view: StateView, record: RunRecord) -> Iterator[str]:

@@ -87,6 +87,16 @@ def test_a_packed_policy_lets_two_runs_share_and_both_get_on() -> None:
     found.look_back()
 
 
+def test_two_that_share_stay_where_they_are_also_where_places_matter() -> None:
+    found = room("max_min_fairness_packed", gpus=2)
+    found.submit_together(*(typed(f"r{n}", cross_group_spread=False) for n in range(4)))
+    found.rounds(5)
+    assert len(shared(found)) == 2
+    assert all(partner is not None for _, partner in shared(found))
+    assert len([e for e in found.events() if isinstance(e, LeaseStarted)]) == 2
+    found.look_back()
+
+
 def test_what_was_done_beside_another_is_counted_and_is_no_rate() -> None:
     found = room()
     found.submit_together(typed("one"), typed("two"))
