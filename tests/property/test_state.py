@@ -77,7 +77,8 @@ def test_domain_index_lists_by_free_count_then_key(
     start: dict[str, int], moves: list[tuple[str, int]], need: int
 ) -> None:
     free = dict(start)
-    index = DomainIndex.build({IslandKey("p", "f", name): gpus for name, gpus in free.items()})
+    islands = {IslandKey("p", "f", name): gpus for name, gpus in free.items()}
+    index = DomainIndex.build(islands, gpus_total=45)
     for name, gpus in moves:
         if name in free:
             index.move(name, was=free[name], now=gpus)
@@ -87,6 +88,7 @@ def test_domain_index_lists_by_free_count_then_key(
     least = [(gpus, key.domain) for gpus, key in index.least_free(need)]
     assert most == sorted(holding, key=lambda entry: (-entry[0], entry[1]))
     assert least == sorted(holding)
+    assert (index.gpus_free, index.copy().gpus_total) == (sum(free.values()), 45)
 
 
 @given(st.integers(1, 2**12 - 1), st.data())

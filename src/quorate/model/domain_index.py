@@ -15,25 +15,32 @@ from quorate.model.island import IslandKey
 
 @dataclass(slots=True)
 class DomainIndex:
-    """Islands by free count."""
+    """Islands by free count. ``gpus_total`` is how many GPUs they have together, free or not."""
 
     keys: tuple[IslandKey, ...]
     numbers: dict[str, int]
     levels: int
     at: dict[int, int]
+    gpus_total: int
 
     @classmethod
-    def build(cls, gpus_free: dict[IslandKey, int]) -> DomainIndex:
-        """Return the index of islands with so many GPUs free."""
+    def build(cls, gpus_free: dict[IslandKey, int], *, gpus_total: int) -> DomainIndex:
+        """Return the index of islands with so many GPUs free, and so many in all."""
         keys = tuple(sorted(gpus_free, key=lambda key: key.domain))
-        index = cls(keys, {key.domain: number for number, key in enumerate(keys)}, 0, {})
+        numbers = {key.domain: number for number, key in enumerate(keys)}
+        index = cls(keys, numbers, 0, {}, gpus_total)
         for number, key in enumerate(keys):
             index._add(number, gpus_free[key])
         return index
 
     def copy(self) -> DomainIndex:
         """Return an index that may be changed alone."""
-        return DomainIndex(self.keys, self.numbers, self.levels, self.at.copy())
+        return DomainIndex(self.keys, self.numbers, self.levels, self.at.copy(), self.gpus_total)
+
+    @property
+    def gpus_free(self) -> int:
+        """How many GPUs are free, added up over free counts and not over domains."""
+        return sum(free * domains.bit_count() for free, domains in self.at.items())
 
     def move(self, domain: str, *, was: int, now: int) -> None:
         """Note that ``domain``, which had ``was`` GPUs free, has ``now``."""

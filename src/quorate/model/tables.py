@@ -116,6 +116,11 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
         local[key] = mine
         return mine
 
+    def changed(self) -> Iterator[tuple[K, V, V | None]]:
+        """Yield (key, record, the one below) of what was added or may have been changed here."""
+        for key, record in self._local.items():
+            yield key, record, self._base.get(key)
+
     def layer(self) -> Table[K, V]:
         """Return a further layer on top of this one."""
         return cast("Table[K, V]", LayeredTable(self))

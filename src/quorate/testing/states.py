@@ -22,6 +22,7 @@ _MARKS: Final = frozenset(
 )
 _SPECIAL: Final = frozenset(
     {
+        "_below",
         "_crossings",
         "_holdings",
         "_soft",
@@ -86,18 +87,17 @@ def _entries(name: str, mine: Mapping[Any, Any], theirs: Mapping[Any, Any]) -> l
 def _plain(value: Any) -> Any:
     """Return ``value`` as something that compares by content."""
     if isinstance(value, DomainIndex):
-        return list(value.most_free())
+        return [*value.most_free(), value.gpus_total] if value.keys else []
     if isinstance(value, RunRecord):
         # Leases are ended in this order, so it is part of what a decision sees.
         return asdict(value) | {"leases": list(value.leases)}
     return value
 
 
-def _hold_ends(state: State) -> dict[str, int]:
-    """Return when the heap says that each open lease's hold runs out."""
-    entries = set(state.holds_due())
+def _hold_ends(state: State) -> dict[str, tuple[bool, bool]]:
+    """Return whether the heaps know when each open lease's hold is renewed, and when it ends."""
+    due, ending = set(state.holds_due()), set(state.holds_ending())
     return {
-        name: lease.hold_ends_ms
+        name: ((lease.renew_ms, name) in due, (lease.hold_ends_ms, name) in ending)
         for name, lease in state.leases.items()
-        if (lease.hold_ends_ms, name) in entries
     }

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+from types import FrameType
+
 import pytest
 from msgspec.structs import replace
 
@@ -248,3 +252,49 @@ def test_holds_that_passed_long_ago_are_looked_at_once() -> None:
         act(state, Complete(f"r{number}"), NOW_MS)
     act(state, Submit(run("last", 1)), NOW_MS + 10 * HOUR_MS)
     assert len(state.holds_due()) == 1
+
+
+def test_runs_that_come_together_are_started_without_a_look_at_every_hold() -> None:
+    there = 200
+    state = world(nodes=fleet({"A": 2 * there}), budgets=[budget("b", "team", envelope("e", 400))])
+    act(state, Apply(tuple(run(f"r{number}", 1) for number in range(there))), NOW_MS)
+    state.holds_due()
+    calls: Counter[str] = Counter()
+
+    def note(frame: FrameType, happens: str, _: object) -> None:
+        if happens == "call":
+            calls[frame.f_code.co_name] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        act(state, Apply((run("n0", 1), run("n1", 1))), NOW_MS + MINUTE_MS)
+    finally:
+        sys.setprofile(before)
+    assert state.runs["n1"].phase is Phase.RUNNING
+    assert calls["renew_ms"] < 20
+
+
+@pytest.mark.parametrize("is_asked_first", [True, False])
+def test_an_overlay_knows_its_holds_whenever_it_is_asked(*, is_asked_first: bool) -> None:
+    state = small_world()
+    for number in range(4):
+        act(state, Submit(run(f"r{number}", 1, expected_duration_ms=HOUR_MS)), NOW_MS + number)
+    below = sorted(state.holds_due()), sorted(state.holds_ending())
+    over = state.overlay()
+    if is_asked_first:
+        assert over.holds_due()
+        assert over.holds_ending()
+    act(over, Cancel("r0"), NOW_MS + MINUTE_MS)
+    act(over, Submit(run("short", 1, expected_duration_ms=MINUTE_MS)), NOW_MS + MINUTE_MS)
+    act(over, Tick(), NOW_MS + 62 * MINUTE_MS + 1)
+    leases = over.overlay().leases.items()
+    assert "r0/0" not in dict(leases)
+    assert "short/0" in dict(leases)
+    for heap, found in (
+        (over.overlay().holds_due(), {(lease.renew_ms, name) for name, lease in leases}),
+        (over.overlay().holds_ending(), {(lease.hold_ends_ms, name) for name, lease in leases}),
+    ):
+        assert heap[0] == min(found)
+        assert found <= set(heap)
+    assert (sorted(state.holds_due()), sorted(state.holds_ending())) == below
