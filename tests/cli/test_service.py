@@ -146,17 +146,63 @@ def test_a_run_is_watched_until_it_is_over(
 
 
 def test_a_token_s_rights_are_told(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    env = token_of_a_user(place, capsys)
+    refused = place.say(capsys, ["admin", "tenant", "create", "physics"], **env)
+    assert refused.code == 1
+    assert "create-tenant: not for a user" in refused.err
+    wrong = place.say(
+        capsys, ["get", "runs"], **(env | {"QUORATE_TOKEN": f"{env['QUORATE_TOKEN']}x"})
+    )
+    assert wrong.code == 1
+    assert "give your token in QUORATE_TOKEN" in wrong.err
+
+
+def token_of_a_user(place: Place, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    """Return what makes commands ask the service as Ann of rai."""
     words = ["token", "issue", "--role", "user", "--user", "ann", "--tenant", "rai"]
     issued = place.say(capsys, words, **place.env)
     assert issued.code == 0, issued
     secret = next(word for word in issued.out.split() if word.startswith("qt_"))
-    env = place.env | {"QUORATE_TOKEN": secret}
-    refused = place.say(capsys, ["admin", "tenant", "create", "physics"], **env)
-    assert refused.code == 1
-    assert "create-tenant: not for a user" in refused.err
-    wrong = place.say(capsys, ["get", "runs"], **(env | {"QUORATE_TOKEN": f"{secret}x"}))
-    assert wrong.code == 1
-    assert "give your token in QUORATE_TOKEN" in wrong.err
+    return place.env | {"QUORATE_TOKEN": secret}
+
+
+NOBODYS = """
+apiVersion: quorate.dev/v1
+kind: Run
+metadata: {name: nobodys}
+spec:
+  resources: {gpuType: A100, totalGPUs: 1}
+"""
+
+
+def test_a_run_in_a_file_belongs_to_the_tenant_of_whoever_asks_a_service(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place.folder / "nobodys.yaml").write_text(NOBODYS)
+    ann = token_of_a_user(place, capsys)
+    for words in (
+        ["submit", "-f", "nobodys.yaml", "--dry-run"],
+        ["submit", "-f", "nobodys.yaml", "--set", "spec.resources.totalGPUs=2", "--dry-run"],
+        ["apply", "-f", "nobodys.yaml", "--dry-run"],
+        ["plan", "-f", "nobodys.yaml", "--dry-run"],
+        ["submit", "-f", "nobodys.yaml"],
+    ):
+        said = place.say(capsys, words, **ann)
+        assert (said.code, said.err) == (0, ""), said
+    told = place.say(capsys, ["get", "run", "nobodys", "-o", "json"], **ann)
+    assert told.json["spec"]["owner"] == "rai"
+
+
+def test_a_run_of_nobody_is_refused_by_a_service_that_knows_no_tenant_and_by_a_file(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place.folder / "nobodys.yaml").write_text(NOBODYS)
+    words = ["submit", "-f", "nobodys.yaml", "--dry-run"]
+    for env, source in ((place.env, "document"), ({}, "nobodys.yaml:5")):
+        said = place.say(capsys, words, **env)
+        assert said.code == 3, said
+        assert said.err.startswith(f"error: {source}: Run/nobodys: spec.owner: is required"), said
+        assert "say whose work it is" in said.err
 
 
 def test_words_are_completed_from_the_service_and_from_the_file(place: Place) -> None:

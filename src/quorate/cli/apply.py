@@ -35,4 +35,5 @@ def apply(settings: Settings, files: tuple[str, ...], dry_run: bool) -> None:
     from quorate.cli.sources import trees_of
     from quorate.operations.asked import Apply
 
-    ask(settings, "apply", Apply(documents=trees_of(files), dry_run=dry_run))
+    trees = trees_of(files, needs_owner=settings.service() is None)
+    ask(settings, "apply", Apply(documents=trees, dry_run=dry_run))

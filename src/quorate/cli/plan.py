@@ -56,7 +56,7 @@ def plan(settings: Settings, *, run: str | None, files: tuple[str, ...], dry_run
     from quorate.cli.sources import read_documents, tree_of
     from quorate.operations.documents import check_only_runs
 
-    documents = read_documents(files)
+    documents = read_documents(files, needs_owner=settings.service() is None)
     check_only_runs(documents)
     # A change that is proposed for one of several runs is not one of a file.
     source = files[0] if len(documents) == 1 else "FILE"

@@ -49,8 +49,11 @@ def read_bytes(name: str) -> bytes:
     return data
 
 
-def read_documents(files: Sequence[str]) -> list[Document]:
-    """Return the documents of all ``files`` in order, or raise with the problems of all of them."""
+def read_documents(files: Sequence[str], *, needs_owner: bool) -> list[Document]:
+    """Return the documents of all ``files`` in order, or raise with the problems of all of them.
+
+    Runs that go to a service need no owner: it knows the tenant of whoever asks.
+    """
     if files.count(STDIN) > 1:
         raise CommandError(Exit.USAGE, "-f - is given twice; standard input can be read once")
     found: list[Document] = []
@@ -58,7 +61,7 @@ def read_documents(files: Sequence[str]) -> list[Document]:
     firsts: dict[tuple[str, str], str] = {}
     for name in files:
         source = "standard input" if name == STDIN else name
-        parsed = parse_documents(read_bytes(name), source=source)
+        parsed = parse_documents(read_bytes(name), source=source, needs_owner=needs_owner)
         if isinstance(parsed, Invalid):
             problems += [problem.text() for problem in parsed.problems]
             continue
@@ -76,9 +79,9 @@ def read_documents(files: Sequence[str]) -> list[Document]:
     return found
 
 
-def trees_of(files: Sequence[str]) -> tuple[dict[str, Any], ...]:
+def trees_of(files: Sequence[str], *, needs_owner: bool) -> tuple[dict[str, Any], ...]:
     """Return the documents of all ``files`` as trees; they were judged, with their lines."""
-    return tuple(map(tree_of, read_documents(files)))
+    return tuple(map(tree_of, read_documents(files, needs_owner=needs_owner)))
 
 
 def tree_of(document: Document) -> dict[str, Any]:

@@ -143,11 +143,15 @@ def _submit_files(
     from quorate.operations.asked import SubmitRuns
     from quorate.operations.documents import changed_document, check_only_runs
 
-    documents = read_documents(files)
+    needs_owner = settings.service() is None
+    documents = read_documents(files, needs_owner=needs_owner)
     check_only_runs(documents)
     trees = [tree_of(document) for document in documents]
     if assignments:
-        changed = [changed_document(tree, assignments, source="--set") for tree in trees]
+        changed = [
+            changed_document(tree, assignments, source="--set", needs_owner=needs_owner)
+            for tree in trees
+        ]
         trees = [tree_of(document) for document in changed]
     ask(settings, "submit-runs", SubmitRuns(documents=tuple(trees), dry_run=dry_run))
 

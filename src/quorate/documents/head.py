@@ -37,13 +37,17 @@ _HINTS: Final = {
 
 
 class Head(Struct, frozen=True, kw_only=True):
-    """A document's metadata, checked. ``name`` is empty when it is to be generated or is faulty."""
+    """A document's metadata, checked. ``name`` is empty when it is to be generated or is faulty.
+
+    ``needs_owner`` says that a run must tell whose it is.
+    """
 
     name: str
     generate_name: str | None
     labels: object
     labels_at: At
     lenient: bool
+    needs_owner: bool = True
 
 
 def read_api_version(top: Fields, *, lenient: bool) -> None:
@@ -62,7 +66,7 @@ def _api_version(value: object, at: At) -> str | None:
     return found
 
 
-def read_head(top: Fields, kind: str, *, lenient: bool) -> Head:
+def read_head(top: Fields, kind: str, *, lenient: bool, needs_owner: bool) -> Head:
     """Return the metadata of a document of ``kind``, with every fault of it reported."""
     at = top.at("metadata")
     written: object = {}
@@ -80,6 +84,7 @@ def read_head(top: Fields, kind: str, *, lenient: bool) -> Head:
         labels=fields.maybe("labels", as_it_is),
         labels_at=fields.at("labels"),
         lenient=lenient,
+        needs_owner=needs_owner,
     )
 
 

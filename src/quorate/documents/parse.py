@@ -104,11 +104,12 @@ class _Judged(Struct, frozen=True, kw_only=True):
     faults: list[Fault]
 
 
-def parse_documents(text: str | bytes, *, source: str) -> Parsed:
+def parse_documents(text: str | bytes, *, source: str, needs_owner: bool = True) -> Parsed:
     """Return the documents of ``text``, or every problem found; ``source`` names it in them.
 
     Bytes must be UTF-8. A ``List``, as ``get`` prints it, stands for its items. Two documents of
-    one kind and name are refused; a run that asks for a generated name may repeat.
+    one kind and name are refused; a run that asks for a generated name may repeat. Unless it
+    ``needs_owner`` a run may leave its owner out, who is an empty name then.
     """
     read = read_source(text)
     if isinstance(read, Unreadable):
@@ -117,7 +118,7 @@ def parse_documents(text: str | bytes, *, source: str) -> Parsed:
     problems: list[Problem] = []
     firsts: dict[tuple[str, str], Position] = {}
     for index, document in enumerate(_unpacked(read)):
-        judged = _judge(document.tree, None, lenient=False)
+        judged = _judge(document.tree, None, lenient=False, needs_owner=needs_owner)
         _refuse_second(judged, firsts, document.start)
         if judged.faults:
             problems.extend(_located(judged, document, index, source))
@@ -164,16 +165,21 @@ def _places_below(document: SourceDocument, number: int) -> Callable[[], Mapping
 
 
 def parse_tree(
-    kind: str | None, tree: object, *, source: str = "input", lenient: bool = False
+    kind: str | None,
+    tree: object,
+    *,
+    source: str = "input",
+    lenient: bool = False,
+    needs_owner: bool = True,
 ) -> Parsed:
     """Return the one document in ``tree``, an object somebody has parsed already, or its problems.
 
     ``kind`` None takes the document's own. ``lenient`` is for the calculus, which is asked about
     bare shapes and about manifests of the system it descends from: names and a run's owner may be
     left out, and namespaces, labels and a budget's parents are read and dropped. A Reservation is
-    only checked: a well-formed one gives no items.
+    only checked: a well-formed one gives no items. ``needs_owner``: see ``parse_documents``.
     """
-    judged = _judge(tree, kind, lenient=lenient)
+    judged = _judge(tree, kind, lenient=lenient, needs_owner=needs_owner)
     if judged.faults:
         return Invalid(
             problems=tuple(_problem(fault, judged, 0, source, None) for fault in judged.faults)
@@ -188,7 +194,7 @@ def parse_tree(
     return Documents(items=(document,))
 
 
-def _judge(tree: object, kind: str | None, *, lenient: bool) -> _Judged:
+def _judge(tree: object, kind: str | None, *, lenient: bool, needs_owner: bool) -> _Judged:
     faults: list[Fault] = []
     top_at = At((), faults)
     top = fields_of(tree, top_at, _TOP, _TOP_HINTS)
@@ -199,7 +205,7 @@ def _judge(tree: object, kind: str | None, *, lenient: bool) -> _Judged:
     found_kind = _kind(top, kind, check_only=lenient or kind is not None)
     if found_kind is None:
         return _Judged(kind=None, name=None, spec=None, generate_name=None, faults=faults)
-    head = read_head(top, found_kind, lenient=lenient)
+    head = read_head(top, found_kind, lenient=lenient, needs_owner=needs_owner)
     spec = _spec(top, found_kind, head)
     assert spec is not None or faults or found_kind == RESERVATION, tree
     return _Judged(

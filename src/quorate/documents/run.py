@@ -89,7 +89,8 @@ _Runtime = tuple[int | None, int]
 def read_run(spec: object, at: At, head: Head) -> Run | None:
     """Return the run, or None with its faults reported.
 
-    A lenient head lets the owner be left out: the calculus is also asked about bare shapes.
+    A lenient head lets the owner be left out: the calculus is also asked about bare shapes. So does
+    one that needs none: then somebody else knows whose it is.
     """
     fields = fields_of(spec, at, _SPEC, _HINTS)
     if fields is None:
@@ -98,7 +99,7 @@ def read_run(spec: object, at: At, head: Head) -> Run | None:
         "owner",
         values.name,
         remedy="say whose work it is, e.g. owner: rai",
-        otherwise="" if head.lenient else None,
+        otherwise="" if head.lenient or not head.needs_owner else None,
     )
     flavors, gpus = fields.required(
         "resources", _resources, remedy="add resources: {gpuType: H100-80GB, totalGPUs: 8}"

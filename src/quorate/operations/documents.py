@@ -50,9 +50,12 @@ def _owned(tree: dict[str, Any], tenant: str) -> dict[str, Any]:
     return tree | {"spec": {"owner": tenant} | spec}
 
 
-def changed_document(tree: dict[str, Any], assignments: Sequence[str], *, source: str) -> Document:
+def changed_document(
+    tree: dict[str, Any], assignments: Sequence[str], *, source: str, needs_owner: bool = True
+) -> Document:
     """Return the document that ``tree`` is after ``assignments``, or raise with its problems."""
-    parsed = parse_tree(None, assigned(tree, assignments), source=source)
+    changed = assigned(tree, assignments)
+    parsed = parse_tree(None, changed, source=source, needs_owner=needs_owner)
     if isinstance(parsed, Invalid):
         raise CommandError(Exit.INVALID, *(problem.text() for problem in parsed.problems))
     return parsed.items[0]
