@@ -143,6 +143,15 @@ def test_a_run_is_watched_until_it_is_over(
     seen = finish(watching)
     assert seen.code == 0, seen
     assert "mine" in seen.out.splitlines()[-1]
+    again = place.say(capsys, ["cancel", "mine"], **place.env)
+    assert (again.code, again.err) == (0, ""), again
+    assert again.out.splitlines() == [
+        "run/mine unchanged (it is Cancelled; choose another name to run it again)",
+        "nothing to record",
+    ]
+    other = place.say(capsys, ["complete", "mine"], **place.env)
+    assert other.code == 1
+    assert "run 'mine' is already Cancelled" in other.err
 
 
 def test_a_token_s_rights_are_told(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

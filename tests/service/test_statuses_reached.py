@@ -277,14 +277,14 @@ def _conflicts(rooms: Rooms) -> dict[str, Question]:
         "submit-runs": Question(body={"documents": [taken]}),
         "plan-runs": Question(body={"documents": [taken]}),
         "apply": Question(body={"documents": [taken]}),
-        "cancel-run": Question({"run": "ended"}),
+        "cancel-run": Question({"run": "gone"}),
         "complete-run": Question({"run": "promised"}),
         "fail-run": Question({"run": "promised"}),
         "shrink-run": Question({"run": "ended"}, body={"gpus": 8}),
         "claim-nodes": Question(
             body={"flavor": "H100", "duration": "8h", "owner": TENANT, "nodes": 90}
         ),
-        "release-claim": Question({"claim": "gone"}),
+        "release-claim": Question({"claim": "steady"}),
         "resolve": Question(body={"flavor": "H100", "deficit": 1_000}),
         "create-tenant": Question(body={"id": TENANT, "max_nodes": 1}),
         "update-tenant": Question({"id": "org"}, body={"parents": [TENANT]}),

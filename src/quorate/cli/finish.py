@@ -65,7 +65,7 @@ def cancel(settings: Settings, run: str, note: str, dry_run: bool) -> None:
     """Stop a run, or withdraw it from the queue.
 
     A promised start is gone with it. Whoever cancels a run that has just started by a conflict may
-    not ask for one again for the pool's cool-down.
+    not ask for one again for the pool's cool-down. One that is cancelled already stays so.
     """
     _end(settings, "cancel-run", run, note, dry_run=dry_run)
 

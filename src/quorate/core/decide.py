@@ -348,7 +348,7 @@ def _change_run(scribe: Scribe, command: Complete | Fail | Cancel | Shrink | Rel
             RefusalCode.UNKNOWN_NAME, f"no {kind} {name!r}", f"list them: quorate get {kind}s"
         )
     if record.phase in TERMINAL:
-        return _refused(RefusalCode.NOT_RUNNING, f"{kind} {name!r} is already {record.phase}", "")
+        return _when_over(record, command, kind)
     match command:
         case Cancel():
             stop_run(scribe, record, EndReason.CANCELLED, Outcome.CANCELLED, note=command.note)
@@ -363,6 +363,25 @@ def _change_run(scribe: Scribe, command: Complete | Fail | Cancel | Shrink | Rel
         case _:
             assert_never(command)
     return Decision()
+
+
+def _when_over(
+    record: RunRecord, command: Complete | Fail | Cancel | Shrink | Release, kind: str
+) -> Decision:
+    """Return what ``command`` does to a run or a claim that is over: nothing, or it is refused.
+
+    The end that it has had may be asked for again, as when a command is typed twice, or its answer
+    was lost.
+    """
+    is_claim, name = record.spec.sensitive, record.spec.name
+    had = {
+        Phase.CANCELLED: Cancel,
+        Phase.COMPLETED: Release if is_claim else Complete,
+        Phase.FAILED: Fail,
+    }
+    if isinstance(command, had[record.phase]):
+        return Decision(changes=((kind.capitalize(), name, Change.UNCHANGED),))
+    return _refused(RefusalCode.NOT_RUNNING, f"{kind} {name!r} is already {record.phase}", "")
 
 
 def _finished(scribe: Scribe, record: RunRecord, command: Complete | Fail) -> Decision:

@@ -9,8 +9,10 @@ import pytest
 from quorate.core.commands import (
     Apply,
     Cancel,
+    Change,
     Complete,
     Confirm,
+    Decision,
     Drain,
     Fail,
     MarkNode,
@@ -308,15 +310,25 @@ class TestEnding:
         [
             ("nobody", RefusalCode.UNKNOWN_NAME),
             ("r", RefusalCode.CONFLICT),
-            ("over", RefusalCode.NOT_RUNNING),
+            ("done", RefusalCode.NOT_RUNNING),
+            ("cancelled", RefusalCode.NOT_RUNNING),
         ],
     )
     def test_only_a_claim_that_is_held_can_be_released(self, name: str, code: RefusalCode) -> None:
         life = ward()
         life.do(Submit(run("r", 1, "team")))
-        life.do(Submit(claim("over")))
-        life.do(Release("over"))
+        life.do(Submit(run("done", 1, "team")))
+        life.do(Complete("done"))
+        life.do(Submit(claim("cancelled")))
+        life.do(Cancel("cancelled"))
         assert [found.code for found in life.ask(Release(name)).refusals] == [code]
+
+    def test_one_that_was_released_can_be_released_again(self) -> None:
+        life = ward()
+        life.do(Submit(claim()))
+        life.do(Release("c"))
+        again = life.ask(Release("c"))
+        assert again == Decision(changes=(("Claim", "c", Change.UNCHANGED),))
 
 
 class TestWiping:
