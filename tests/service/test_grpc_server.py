@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import grpc
@@ -215,6 +215,42 @@ def test_only_so_many_calls_are_taken_at_once() -> None:
         assert codes.count(None) >= 2
         assert set(codes) == {None, grpc.StatusCode.RESOURCE_EXHAUSTED}
         assert _code(served) is None
+
+
+def test_one_caller_does_not_have_all_the_calls() -> None:
+    with serving(GrpcLimits(rpcs_max=8), wait_s=1.0) as served, ThreadPoolExecutor(8) as pool:
+        mine = [pool.submit(_code, served, "whoami", "user") for _ in range(6)]
+        wait(mine[:1], timeout=0.5)
+        others = [pool.submit(_code, served, "whoami", each) for each in ("stranger", ADMIN)]
+        assert [each.result() for each in others] == [None, None]
+        codes = [each.result() for each in mine]
+        assert codes.count(None) == 2
+        assert set(codes) == {None, grpc.StatusCode.RESOURCE_EXHAUSTED}
+        assert _code(served, "whoami", "user") is None
+
+
+def test_streams_of_others_leave_calls_to_an_admin() -> None:
+    with serving(GrpcLimits(rpcs_max=40, streams_max=20, streams_per_caller_max=20)) as served:
+        streams = [served.stream("watch-events", "user", first=1) for _ in range(12)]
+        codes = [_first(stream) for stream in streams]
+        assert codes == [None] * 10 + [grpc.StatusCode.RESOURCE_EXHAUSTED] * 2
+        others = [served.stream("watch-events", "stranger", first=1) for _ in range(10)]
+        codes = [_first(stream) for stream in others]
+        assert codes == [None] * 9 + [grpc.StatusCode.UNAVAILABLE]
+        admins = served.stream("watch-events", ADMIN, first=1)
+        assert _first(admins) is None
+        for stream in (*streams, *others, admins):
+            stream.cancel()
+
+
+def _first(stream: Any) -> grpc.StatusCode | None:
+    try:
+        next(stream)
+    except grpc.RpcError as error:
+        found: Any = error
+        code: grpc.StatusCode = found.code()
+        return code
+    return None
 
 
 def _code(served: Served, name: str = "list-nodes", token: str = ADMIN) -> grpc.StatusCode | None:

@@ -91,8 +91,8 @@ def test_only_so_many_watch_at_once() -> None:
         first = served.stream("watch-events", ADMIN, first=1)
         next(first)
         second = served.stream("watch-events", ADMIN, first=1)
-        problem = refused(grpc.StatusCode.RESOURCE_EXHAUSTED, next, second)
-        assert problem.code == "too-many-requests"
+        problem = refused(grpc.StatusCode.UNAVAILABLE, next, second)
+        assert problem.lines == ["1 streams are open; come back later"]
         first.cancel()
         assert served.call("list-nodes").items
 
@@ -126,20 +126,20 @@ def test_whoever_does_not_read_is_dropped_and_knows_where_they_were() -> None:
     counter = Endless(small_ledger())
     served = Served(counter, GrpcLimits(stall_s_max=0.2, streams_per_caller_max=1))
     try:
-        call = served.stream("watch-events", ADMIN, first=1)
+        call = served.stream("watch-events", "user", first=1)
         seen = [next(call).seq]
         _wait_until(lambda: counter.gone == 1)
         told = counter.given
         # Until they are told so they cannot have another.
-        other = served.stream("watch-events", ADMIN, first=1)
+        other = served.stream("watch-events", "user", first=1)
         refused(grpc.StatusCode.RESOURCE_EXHAUSTED, next, other)
         problem = refused(grpc.StatusCode.ABORTED, lambda: seen.extend(event.seq for event in call))
         assert problem.code == "slow-watcher"
         assert b"\nquorate_watchers_dropped_total 1.0\n" in served.metrics.render(())
         assert seen == list(range(1, len(seen) + 1))
         assert told - 1 <= len(seen) <= told == counter.given
-        _wait_until(lambda: not served.server._open.total())
-        again = served.stream("watch-events", ADMIN, first=len(seen) + 1)
+        _wait_until(lambda: not served.server._streams.open)
+        again = served.stream("watch-events", "user", first=len(seen) + 1)
         assert next(again).seq
         again.cancel()
     finally:

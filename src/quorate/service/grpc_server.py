@@ -7,9 +7,8 @@ who asks and that they may, so that nobody costs more than that before.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -24,15 +23,13 @@ from quorate.operations.answering import check_role
 from quorate.operations.asked import PAGE_MAX
 from quorate.operations.caller import Caller
 from quorate.operations.operation import EVENT_STREAM, Operation
-from quorate.operations.statuses import (
-    TOO_MANY_REQUESTS,
-    UNAVAILABLE,
-)
+from quorate.operations.statuses import UNAVAILABLE
 from quorate.service.grpc_call import DONE, Call, called, told
 from quorate.service.grpc_codec import read_request, write_answer
 from quorate.service.grpc_problem import cut
 from quorate.service.grpc_schema import PACKAGE, Method, schema
 from quorate.service.metrics import Metrics, service_metrics
+from quorate.service.shares import KEPT_PART, Share, Shares
 
 _Context = grpc.aio.ServicerContext[bytes, bytes]
 
@@ -91,10 +88,11 @@ class GrpcLimits:
     message_bytes_max: int = 16 * 1024 * 1024
     metadata_bytes_max: int = 16 * 1024
     rpcs_max: int = 2_000
-    """Calls at once, streams among them."""
+    """Calls at once, streams among them; one caller may have a fourth of them, and an admin all."""
     streams_max: int = 1_000
     """Streams at once, so that watchers leave room for others."""
     streams_per_caller_max: int = 250
+    """An admin's may be more."""
     calls_per_connection_max: int = 256
     answer_s_max: float = 60.0
     """A call without a deadline has this one."""
@@ -133,8 +131,9 @@ class GrpcServer:
         self._admits = admits
         self._limits = limits or GrpcLimits()
         self._metrics = metrics or service_metrics()
-        # Whose streams are not over yet: each has a call, though it may have no task any more.
-        self._open: Counter[str] = Counter()
+        self._calls = Shares(Share.of_all(self._limits.rpcs_max, "calls"))
+        # Those that are not over yet: each has a call, though it may have no task any more.
+        self._streams = Shares(_of_streams(self._limits))
         self._stopping = asyncio.Event()
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._server: grpc.aio.Server | None = None
@@ -216,8 +215,10 @@ class GrpcServer:
     async def _unary(self, call: Call, data: bytes) -> bytes:
         method, context = call.method, call.context
         async with asyncio.timeout(self._seconds_left(context)):
-            caller, asked = await self._asked(call, data)
-            found = await self._answers.ask(caller, method.operation, asked)
+            caller = await self._admitted(call)
+            with self._calls.taken(caller):
+                asked = _asked(method, data)
+                found = await self._answers.ask(caller, method.operation, asked)
         notes = [cut(note, NOTE_CHARS_MAX).encode() for note in found.notes[:NOTES_MAX]]
         etag = ((ETAG, found.etag),) if found.etag else ()
         context.set_trailing_metadata((*etag, *((NOTE, note) for note in notes)))
@@ -225,8 +226,9 @@ class GrpcServer:
 
     async def _stream(self, call: Call, data: bytes) -> None:
         method, context, counted = call.method, call.context, call.counted
-        caller, asked = await self._asked(call, data)
+        caller = await self._admitted(call)
         self._count_stream(caller, context)
+        asked = _asked(method, data)
         trees = self._answers.follow(caller, method.operation, asked)
         async with aclosing(trees) as following:  # type: ignore[type-var]
             while (tree := await self._next(following)) is not None:
@@ -260,19 +262,11 @@ class GrpcServer:
 
         One that was dropped is over when whoever did not read it has been told, or has gone.
         """
-        whose = caller.whose
-        limits = self._limits
-        if self._open.total() >= limits.streams_max or (
-            self._open[whose] >= limits.streams_per_caller_max
-        ):
-            raise CommandError(
-                Exit.UNUSABLE,
-                f"{self._open[whose]} streams of yours are open, and {self._open.total()} in all; "
-                "close one, or come back later",
-                fault=TOO_MANY_REQUESTS,
-            )
-        self._open[whose] += 1
-        context.add_done_callback(lambda _: self._open.subtract([whose]))
+        with ExitStack() as taken:
+            taken.enter_context(self._calls.taken(caller))
+            taken.enter_context(self._streams.taken(caller))
+            held = taken.pop_all()
+        context.add_done_callback(lambda _: held.close())
 
     async def _write(self, method: Method, context: Any, data: bytes) -> None:
         try:
@@ -287,16 +281,29 @@ class GrpcServer:
                 fault=SLOW_WATCHER,
             ) from None
 
-    async def _asked(self, call: Call, data: bytes) -> tuple[Caller, Struct]:
+    async def _admitted(self, call: Call) -> Caller:
         caller = await self._admits.admit(call.authorization(), call.address())
         call.admitted(caller)
         check_role(caller, call.method.operation)
-        asked = read_request(call.method, data)
-        if getattr(asked, _LIMIT, UNSET) is None:
-            asked = replace(asked, **{_LIMIT: PAGE_MAX})
-        return caller, asked
+        return caller
 
     def _seconds_left(self, context: Any) -> float:
         left = context.time_remaining()
         most = self._limits.answer_s_max
         return most if left is None else min(max(left, 0.0), most)
+
+
+def _of_streams(limits: GrpcLimits) -> Share:
+    return Share(
+        most=limits.streams_max,
+        of_one_max=limits.streams_per_caller_max,
+        kept=limits.streams_max // KEPT_PART,
+        what="streams",
+    )
+
+
+def _asked(method: Method, data: bytes) -> Struct:
+    asked = read_request(method, data)
+    if getattr(asked, _LIMIT, UNSET) is None:
+        asked = replace(asked, **{_LIMIT: PAGE_MAX})
+    return asked

@@ -43,10 +43,6 @@ from quorate.service.watch import WatchHall
 
 FAILURES_PER_S_MAX: Final = 10
 """How many requests a second from one address may fail to say who asks."""
-OF_ONE_PART: Final = 4
-"""Which part of the requests that are under way at once may be one caller's: a fourth."""
-KEPT_PART: Final = 20
-"""Which part of them is kept for admins: a twentieth."""
 NOTES_BYTES_MAX: Final = 4_096
 """How much of what is said aside goes into a header."""
 FIELDS_MAX: Final = 2_000
@@ -141,15 +137,7 @@ class _Gate:
         self.parts = parts
         self._rate = Rate(parts.requests_per_s_max, monotonic)
         self._failures = Rate(FAILURES_PER_S_MAX, monotonic)
-        most = parts.concurrent_max
-        self.under_way = Shares(
-            Share(
-                most=most,
-                of_one_max=max(1, most // OF_ONE_PART),
-                kept=most // KEPT_PART,
-                what="requests",
-            )
-        )
+        self.under_way = Shares(Share.of_all(parts.concurrent_max, "requests"))
 
     async def admit(self, scope: Scope, headers: Mapping[bytes, str]) -> Caller:
         """Return who asks; raises ``CommandError`` when that is nobody, or too often."""

@@ -6,10 +6,16 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 from quorate.operations.caller import Caller, Role
 from quorate.operations.statuses import TOO_MANY_REQUESTS, UNAVAILABLE
 from quorate.service.problems import problem
+
+OF_ONE_PART: Final = 4
+"""Which part of what is under way at once may be one caller's: a fourth."""
+KEPT_PART: Final = 20
+"""Which part of it is kept for admins: a twentieth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +31,12 @@ class Share:
     kept: int
     what: str
 
+    @classmethod
+    def of_all(cls, most: int, what: str) -> Share:
+        """Return the share of one caller in all that is under way at once."""
+        of_one_max = max(1, most // OF_ONE_PART)
+        return cls(most=most, of_one_max=of_one_max, kept=most // KEPT_PART, what=what)
+
 
 class Shares:
     """Who has how much open; for the event loop only."""
@@ -34,6 +46,11 @@ class Shares:
         self._share = share
         self._of_one: Counter[str] = Counter()
         self._open = 0
+
+    @property
+    def open(self) -> int:
+        """How much is open."""
+        return self._open
 
     @contextmanager
     def taken(self, caller: Caller) -> Iterator[None]:
