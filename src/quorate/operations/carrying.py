@@ -37,7 +37,7 @@ from quorate.core.effect import Effect, Picture, effect_between
 from quorate.ledger.chain import Head
 from quorate.loop.engine import DRAW_ACTOR, Engine, Receipt
 from quorate.model.apply import apply_all
-from quorate.model.events import Event, NodeMarked
+from quorate.model.events import Event, NodeMarked, RequestKept
 from quorate.model.records import Lease
 from quorate.model.specs import Run
 from quorate.model.state import State
@@ -211,9 +211,15 @@ class _Outcome:
 
 
 def _shown(decision: Decision, sight: Sight) -> tuple[Decision, int]:
-    """Return ``decision`` with the events that may be seen, and how many more there are."""
-    events = tuple(sight.told(event) for event in decision.events if sight.sees(event))
-    return replace(decision, events=events), len(decision.events) - len(events)
+    """Return ``decision`` with the events that may be seen, and how many there are of others.
+
+    That the request itself was kept is nobody else's.
+    """
+    seen = [event for event in decision.events if sight.sees(event)]
+    others = sum(
+        not isinstance(event, RequestKept) for event in decision.events if not sight.sees(event)
+    )
+    return replace(decision, events=tuple(map(sight.told, seen))), others
 
 
 def _shown_tree(decision: Decision, head: Head | None, seq: int, sight: Sight) -> dict[str, Any]:

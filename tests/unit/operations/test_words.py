@@ -22,3 +22,10 @@ def test_a_key_is_told_as_it_was_sent() -> None:
 def test_a_time_is_called_like_the_parameter(at: str) -> None:
     error = Office().refused(ADMIN, "get-system", GetSystem(at=at))
     assert error.lines[0].startswith("at: "), error.lines
+
+
+def test_that_a_request_was_kept_is_nothing_of_others() -> None:
+    office = Office()
+    found = office.ask(ADA, "submit-run", SubmitRun(document=tree("one"), idempotency_key="k1"))
+    assert "otherEvents" not in found.tree()
+    assert "of others" not in "\n".join(found.lines(False))  # noqa: FBT003
