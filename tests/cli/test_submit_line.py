@@ -119,6 +119,35 @@ def test_options_win_over_the_lines_of_a_script(shell: Shell) -> None:
     assert spec["resources"] == {"gpuType": "A100", "totalGPUs": 4}
 
 
+def test_a_partition_that_is_no_pool_here_can_be_another(shell: Shell) -> None:
+    lines = ("--gpus=H100:2", "--account=rai", "--partition=gpu,long", "--time=1-0")
+    text = "\n".join(("#!/bin/bash", *(f"#SBATCH {line}" for line in lines), "true\n"))
+    path = shell.file("job.sh", text)
+    said = shell("sbatch", "--name", "mine", "--pool", "default", "--for", "2h", "job.sh")
+    assert said.code == 0, said
+    assert said.err.splitlines() == [
+        "job.sh:4: --partition: left out: --pool is given",
+        "job.sh:5: --time: left out: --for is given",
+        f"job.sh: is not copied; {path} must be there when the run starts",
+    ]
+    spec = shell("get", "run", "mine", "-o", "json").json["spec"]
+    assert spec["runtime"]["expectedDuration"] == "2h"
+    assert "pool" not in spec
+
+
+def test_options_after_a_script_are_its_own_and_that_is_said(shell: Shell) -> None:
+    shell.file("job.sh", SCRIPT)
+    said = shell("sbatch", "--name", "mine", "job.sh", "--dry-run", "--gpus=4", "--epochs", "3")
+    assert said.code == 0, said
+    told = "stands after job.sh, so it is handed to the script"
+    assert [line.partition(":")[0] for line in said.err.splitlines() if told in line] == [
+        "--dry-run",
+        "--gpus",
+    ]
+    command = shell("get", "run", "mine", "-o", "json").json["spec"]["command"]
+    assert command[2:] == ["--dry-run", "--gpus=4", "--epochs", "3"]
+
+
 @pytest.mark.parametrize(
     ("text", "code", "told"),
     [

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     epilog=examples(
         "quorate sbatch --team rai job.sh",
         "quorate sbatch --team rai --gpus 16 --dry-run job.sh --epochs 3",
+        "quorate sbatch --team rai --pool default --for 2h job.sh",
     ),
 )
 @click.argument("script", type=click.Path(dir_okay=False))
@@ -37,6 +38,18 @@ if TYPE_CHECKING:
     shell_complete=names_of("owner"),
 )
 @click.option("--flavor", metavar="KIND", help="The kind of GPU.")
+@click.option(
+    "--for",
+    "duration",
+    metavar="TIME",
+    help="How long it is expected to take; else --time of the script.",
+)
+@click.option(
+    "--pool",
+    metavar="POOL",
+    help="The pool; else --partition of the script.",
+    shell_complete=names_of("pool"),
+)
 @click.option("--name", metavar="NEW", help="Its name; else one that begins like --job-name.")
 @writer
 @click.pass_obj
@@ -54,7 +67,8 @@ def sbatch(
     Its #SBATCH lines are understood: job-name, gpus, gpus-per-node, gpus-per-task, gres=gpu, nodes,
     ntasks, time, account, partition, chdir, export and dependency=afterok. What is left out of them
     is said on standard error, line by line; what would mean something else without it, such as an
-    array, is refused. Options given here win.
+    array, is refused. Options given here win; they stand before the script, and what stands after
+    it is the script's own.
 
     The script is not copied: it must be there, under the same path, when the run starts.
     """
@@ -63,12 +77,30 @@ def sbatch(
     from quorate.operations.asked import SubmitRun
 
     path, text = _read(script)
-    found = read_script(text, script)
+    given = {line: option for name, line, option in _INSTEAD if typed[name] is not None}
+    found = read_script(text, script, given)
     tree = _document(settings, found, path, arguments, typed)
     for line in found.said:
         click.echo(line, err=True)
+    for word in _meant_for_us(arguments):
+        click.echo(
+            f"{word}: stands after {script}, so it is handed to the script; to give it to quorate, "
+            "write it before",
+            err=True,
+        )
     click.echo(f"{script}: is not copied; {path} must be there when the run starts", err=True)
     ask(settings, "submit-run", SubmitRun(document=tree, dry_run=dry_run))
+
+
+_INSTEAD = (("pool", "partition", "--pool"), ("duration", "time", "--for"))
+"""Parameter, the option of a script that it stands in for, and what is typed."""
+
+
+def _meant_for_us(arguments: Sequence[str]) -> list[str]:
+    """Return the words after a script that are options of this command, as it takes them too."""
+    ours = {name for each in click.get_current_context().command.params for name in each.opts}
+    words = (each.partition("=")[0] for each in arguments)
+    return [word for word in dict.fromkeys(words) if word.startswith("--") and word in ours]
 
 
 def _read(script: str) -> tuple[Path, str]:
@@ -117,11 +149,11 @@ def _document(
         flavors=_flavors(settings, typed["flavor"] or script.flavor),
         command=[*script.interpreter, str(path), *arguments],
         name=typed["name"],
-        duration=script.duration,
+        duration=typed["duration"] or script.duration,
         env={**_copied(settings, script), **script.env},
         folder=str(Path(script.folder or ".").absolute()),
         after=script.after,
-        pool=script.pool,
+        pool=typed["pool"] or script.pool,
         processes="run",  # As Slurm does: the script is started once.
     )
     tree = work.document()
@@ -136,11 +168,11 @@ _FIELDS = {
     "spec.owner": "--team or --account",
     "spec.resources.gpuType": "--flavor",
     "spec.resources.totalGPUs": "--gpus",
-    "spec.runtime.expectedDuration": "--time",
+    "spec.runtime.expectedDuration": "--for or --time",
     "spec.env": "--export",
     "spec.follow": "--dependency",
     "spec.workingDir": "--chdir",
-    "spec.pool": "--partition",
+    "spec.pool": "--pool or --partition",
     "spec.command": "the script",
 }
 """Fields of a Run document -> what they were taken from."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -114,8 +114,11 @@ class Script:
         return None
 
 
-def read_script(text: str, name: str) -> Script:
-    """Return what the script ``text`` asks for; raises ``CommandError`` with what is refused."""
+def read_script(text: str, name: str, given: Mapping[str, str] | None = None) -> Script:
+    """Return what the script ``text`` asks for; raises ``CommandError`` with what is refused.
+
+    ``given`` are its options that others, which were typed, stand in for: those are not looked at.
+    """
     lines = text.splitlines()
     if not lines or not lines[0].startswith("#!"):
         raise CommandError(
@@ -128,6 +131,9 @@ def read_script(text: str, name: str) -> Script:
         where = f"{name}:{number}: --{key}"
         if key in _REFUSED:
             faults.append(f"{where}: is not possible here; {_REFUSED[key]}")
+            continue
+        if given and key in given:
+            script.said.append(f"{where}: left out: {given[key]} is given")
             continue
         try:
             _take(script, key, value, where)
