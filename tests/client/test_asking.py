@@ -317,6 +317,14 @@ def test_output_is_read_page_by_page() -> None:
     assert [got.query for got in server.got] == [[], [("from", "1000")]]
 
 
+def test_output_begins_with_its_last_lines() -> None:
+    pages = [_lines(7, 9, ended=False), _lines(9, 10, ended=True)]
+    with serving(*pages) as server, Client(server.url) as client:
+        found = [line.number for line in client.run("a").logs(follow=True, tail=2)]
+    assert found == [7, 8, 9]
+    assert [got.query for got in server.got] == [[("tail", "2")], [("from", "9")]]
+
+
 def test_output_is_followed_to_its_end() -> None:
     pages = [_lines(7, 8, ended=False), _lines(8, 8, ended=False), _lines(8, 9, ended=True)]
 

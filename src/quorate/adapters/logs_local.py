@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from quorate.adapters.keepers import run_folder
-from quorate.keeper.output import chunks
+from quorate.keeper.output import chunks, lines_end
 from quorate.keeper.wanted import OUTPUT
 from quorate.ports.logs import Line, Output, Stream
 
@@ -41,3 +41,7 @@ class LocalLogs:
                     )
                 )
         return Output(lines=lines, first=begins, is_last=True)
+
+    def end(self, run: str) -> int:
+        """Return the number after the last line of ``run``, by a look at its last file alone."""
+        return lines_end(run_folder(self._folder, run) / OUTPUT)

@@ -12,8 +12,11 @@ from quorate.cli.completing import names_of
 from quorate.cli.settings import Settings, examples, reader
 
 if TYPE_CHECKING:
+    from quorate.operations.asked_looking import RunLogs
     from quorate.operations.given_looking import LogLine
 
+TAIL_MAX: Final = 1_000
+"""How many lines one answer has at most."""
 PAUSE_S: Final = 0.5
 """How long to wait for more lines in a ledger's file."""
 
@@ -21,6 +24,7 @@ PAUSE_S: Final = 0.5
 @click.command(
     epilog=examples(
         'quorate logs train-1 -f || echo "nobody keeps its output"',
+        'quorate logs train-1 --tail 20 -f || echo "nobody keeps its output"',
         'quorate logs train-1 --prefix || echo "nobody keeps its output"',
     )
 )
@@ -32,9 +36,17 @@ PAUSE_S: Final = 0.5
 @click.option(
     "--from", "first", metavar="N", type=click.IntRange(min=0), default=0, help="Begin at line N."
 )
+@click.option(
+    "--tail",
+    metavar="N",
+    type=click.IntRange(1, TAIL_MAX),
+    help="Begin with the last N lines that there are.",
+)
 @reader
 @click.pass_obj
-def logs(settings: Settings, *, run: str, follow: bool, prefix: bool, first: int) -> None:
+def logs(
+    settings: Settings, *, run: str, follow: bool, prefix: bool, first: int, tail: int | None
+) -> None:
     """Show what the work of a run has written.
 
     Output is kept by the executor that runs the work; that of the local one is read beside a
@@ -47,7 +59,7 @@ def logs(settings: Settings, *, run: str, follow: bool, prefix: bool, first: int
     name = run_name(run)
     if settings.is_table:
         is_silent = first == 0
-        for line in _lines(settings, name, first, follow=follow):
+        for line in _lines(settings, RunLogs(run=name, from_=first, tail=tail), follow=follow):
             click.echo(f"{_prefix(line)} {line.text}" if prefix else line.text)
             is_silent = False
         if is_silent:
@@ -55,32 +67,33 @@ def logs(settings: Settings, *, run: str, follow: bool, prefix: bool, first: int
         return
     if follow or prefix:
         raise click.UsageError("-f and --prefix print lines; leave out -o, or them")
-    ask(settings, "run-logs", RunLogs(run=name, from_=first))
+    ask(settings, "run-logs", RunLogs(run=name, from_=first, tail=tail))
 
 
-def _lines(settings: Settings, run: str, first: int, *, follow: bool) -> Iterator[LogLine]:
+def _lines(settings: Settings, asked: RunLogs, *, follow: bool) -> Iterator[LogLine]:
     target = settings.service()
     if target is None:
-        yield from _kept(settings, run, first, follow=follow)
+        yield from _kept(settings, asked, follow=follow)
         return
     from quorate.cli.remote import service
 
     with service(settings, target) as client:
-        yield from client.log_lines(run, first=first, follow=follow)
+        yield from client.log_lines(asked.run, first=asked.from_, tail=asked.tail, follow=follow)
 
 
-def _kept(settings: Settings, run: str, first: int, *, follow: bool) -> Iterator[LogLine]:
+def _kept(settings: Settings, asked: RunLogs, *, follow: bool) -> Iterator[LogLine]:
     """Yield what is kept beside a ledger's file, page by page; with ``follow`` until the end."""
     from msgspec import convert
+    from msgspec.structs import replace
 
     from quorate.cli.asking import tree_asked
-    from quorate.operations.asked_looking import LINES_MAX, RunLogs
+    from quorate.operations.asked_looking import LINES_MAX
     from quorate.operations.given_looking import Logs
 
     while True:
-        page = convert(tree_asked(settings, "run-logs", RunLogs(run=run, from_=first)), Logs)
+        page = convert(tree_asked(settings, "run-logs", asked), Logs)
         yield from page.lines
-        first = page.next
+        asked = replace(asked, from_=page.next, tail=None)
         if len(page.lines) == LINES_MAX:
             continue
         if page.ended or not follow:

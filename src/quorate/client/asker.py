@@ -64,6 +64,11 @@ class Asker:
         """Yield notices as they are recorded, for as long as somebody asks for the next one."""
         return self._driver.stream(self._asking.stream("watch-notices", asked))
 
-    def log_lines(self, run: str, *, first: int = 0, follow: bool = False) -> Iterator[LogLine]:
-        """Yield what a run has written, from line ``first`` on; with ``follow`` until its end."""
-        return self._driver.stream(self._asking.logs(run, first=first, follow=follow))
+    def log_lines(
+        self, run: str, *, first: int = 0, tail: int | None = None, follow: bool = False
+    ) -> Iterator[LogLine]:
+        """Yield what a run has written, from line ``first`` on; with ``follow`` until its end.
+
+        With ``tail`` it begins with the last so many of the lines that there are.
+        """
+        return self._driver.stream(self._asking.logs(run, first=first, tail=tail, follow=follow))

@@ -98,11 +98,12 @@ class Asking:
             timeout_s=timeout_s,
         )
 
-    def logs(self, run: str, *, first: int, follow: bool) -> Flow[None]:
-        """Emit the lines of a run's output from line ``first`` on."""
+    def logs(self, run: str, *, first: int, tail: int | None, follow: bool) -> Flow[None]:
+        """Emit the lines of a run's output from line ``first`` on, or the last ``tail`` of them."""
         return flows.log_lines(
-            lambda number: self.answer("run-logs", RunLogs(run=run, from_=number)),
+            lambda number, last: self.answer("run-logs", RunLogs(run=run, from_=number, tail=last)),
             first=first,
+            tail=tail,
             follow=follow,
         )
 

@@ -190,8 +190,14 @@ class AsyncRunHandle:
         """Stop it, or withdraw it from the queue."""
         return await self._client.cancel_run(self.name, note=note)
 
-    def logs(self, *, follow: bool = False, from_: int = 0) -> AsyncIterator[LogLine]:
-        """Yield what it has written, from line ``from_`` on; with ``follow`` until it is over."""
+    def logs(
+        self, *, follow: bool = False, from_: int = 0, tail: int | None = None
+    ) -> AsyncIterator[LogLine]:
+        """Yield what it has written, from line ``from_`` on; with ``follow`` until it is over.
+
+        With ``tail`` it begins with the last so many of the lines that there are.
+        """
+        asking = self._client._asking  # noqa: SLF001
         return self._client._driver.stream(  # noqa: SLF001
-            self._client._asking.logs(self.name, first=from_, follow=follow)  # noqa: SLF001
+            asking.logs(self.name, first=from_, tail=tail, follow=follow)
         )

@@ -1732,16 +1732,18 @@ class AsyncMethods(ABC):
         *,
         from_: int = 0,
         limit: int = 1000,
+        tail: int | None = None,
     ) -> given_looking.Logs:
         """Show what the work of a run has written.
 
-        The output of a run: ``limit`` lines at most, from line ``from`` on, counted from 0.
+        The output of a run: ``limit`` lines at most, from line ``from`` on, counted from 0. With
+        ``tail`` only the last so many of those that there are.
 
         ``GET /api/v1/runs/{run}/logs``, for: admin, auditor, tenant-admin, user.
 
         Raises ``RefusedError`` with: unknown-name, no-logs.
         """
-        question = asked_looking.RunLogs(run=run, from_=from_, limit=limit)
+        question = asked_looking.RunLogs(run=run, from_=from_, limit=limit, tail=tail)
         found: given_looking.Logs = await self._ask("run-logs", question)
         return found
 

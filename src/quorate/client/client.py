@@ -138,6 +138,11 @@ class RunHandle:
         """Stop it, or withdraw it from the queue."""
         return self._client.cancel_run(self.name, note=note)
 
-    def logs(self, *, follow: bool = False, from_: int = 0) -> Iterator[LogLine]:
-        """Yield what it has written, from line ``from_`` on; with ``follow`` until it is over."""
-        return self._client.log_lines(self.name, first=from_, follow=follow)
+    def logs(
+        self, *, follow: bool = False, from_: int = 0, tail: int | None = None
+    ) -> Iterator[LogLine]:
+        """Yield what it has written, from line ``from_`` on; with ``follow`` until it is over.
+
+        With ``tail`` it begins with the last so many of the lines that there are.
+        """
+        return self._client.log_lines(self.name, first=from_, tail=tail, follow=follow)

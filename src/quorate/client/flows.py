@@ -202,13 +202,18 @@ def until(
 LOGS_PAUSE_S: Final = 1.0
 
 
-def log_lines(ask: Callable[[int], Flow[Logs]], *, first: int, follow: bool) -> Flow[None]:
-    """Emit the lines of a run's output, page by page; with ``follow`` until there is no more."""
+def log_lines(
+    ask: Callable[[int, int | None], Flow[Logs]], *, first: int, tail: int | None, follow: bool
+) -> Flow[None]:
+    """Emit the lines of a run's output, page by page; with ``follow`` until there is no more.
+
+    With ``tail`` begin with the last so many of those that there are.
+    """
     while True:
-        page = yield from ask(first)
+        page = yield from ask(first, tail)
         for line in page.lines:
             yield Emit(line)
-        first = page.next
+        first, tail = page.next, None
         if len(page.lines) == LINES_MAX:
             continue
         if page.ended or not follow:

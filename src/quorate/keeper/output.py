@@ -164,6 +164,28 @@ def chunks(folder: Path, first: int) -> Iterator[Chunk]:
             continue  # Shut by the run itself: what comes after it can be read.
 
 
+def lines_end(folder: Path) -> int:
+    """Return the number after the last line that can be read; 0 where there is none."""
+    for path in reversed(segments(folder)):
+        try:
+            return _end(path)
+        except (FileNotFoundError, PermissionError):
+            continue  # As ``chunks`` passes over it.
+    return 0
+
+
+def _end(path: Path) -> int:
+    """Return the number after the last line of a segment, by the heads of its records alone."""
+    number = int(path.stem)
+    with path.open("rb") as file:
+        end_bytes = os.fstat(file.fileno()).st_size
+        while (found := _HEAD.fullmatch(file.readline())) is not None:
+            if file.seek(int(found[6]), os.SEEK_CUR) > end_bytes:
+                break  # Half written, so it is not there yet.
+            number += int(found[5])
+    return number
+
+
 def _counted(path: Path) -> tuple[int, int]:
     """Return the number after the last line of a segment, and where its last record ends."""
     number, sound_bytes = int(path.stem), 0

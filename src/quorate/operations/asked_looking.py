@@ -19,8 +19,12 @@ class FleetTop(Asked, kw_only=True, frozen=True):
 
 
 class RunLogs(Asked, kw_only=True, frozen=True):
-    """The output of a run: ``limit`` lines at most, from line ``from`` on, counted from 0."""
+    """The output of a run: ``limit`` lines at most, from line ``from`` on, counted from 0.
+
+    With ``tail`` only the last so many of those that there are.
+    """
 
     run: Name
     from_: Annotated[int, Meta(ge=0)] = 0
     limit: Annotated[int, Meta(ge=1, le=LINES_MAX)] = LINES_MAX
+    tail: Annotated[int, Meta(ge=1, le=LINES_MAX)] | None = None

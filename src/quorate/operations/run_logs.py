@@ -36,7 +36,10 @@ def run_logs(desk: Desk, asked: RunLogs, operation: Operation) -> Answer:
             "look where its work was started",
             fault=NO_LOGS,
         )
-    found = desk.logs.read(name, first=asked.from_, limit=asked.limit)
+    first, limit = asked.from_, asked.limit
+    if asked.tail is not None:
+        first, limit = max(first, desk.logs.end(name) - asked.tail), min(limit, asked.tail)
+    found = desk.logs.read(name, first=first, limit=limit)
     notes: tuple[str, ...] = ()
     if found is None and record.phase in TERMINAL:
         raise CommandError(

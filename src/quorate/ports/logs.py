@@ -51,3 +51,7 @@ class Logs(Protocol):
         None where nothing is kept for this run.
         """
         ...
+
+    def end(self, run: str) -> int:
+        """Return the number after the last line of ``run`` that is kept; 0 where none is."""
+        ...

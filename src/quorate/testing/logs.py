@@ -27,3 +27,7 @@ class MemoryLogs:
             return None
         page = lines[first : first + limit]
         return Output(lines=page, first=first, is_last=first + len(page) >= len(lines))
+
+    def end(self, run: str) -> int:
+        """Return the number after the last line of ``run``."""
+        return len(self.kept.get(run, ()))

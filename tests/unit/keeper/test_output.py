@@ -45,6 +45,7 @@ def test_one_goes_on_where_the_last_ended_also_in_the_midst_of_a_record(tmp_path
     (path,) = output.segments(tmp_path)
     path.write_bytes(path.read_bytes()[:-3])
     assert lines(tmp_path) == [b"one", b"two"]
+    assert output.lines_end(tmp_path) == 2
     writer = OutputWriter(tmp_path)
     writer.take(A, b"four\n", 1)
     writer.close()
@@ -63,6 +64,7 @@ def test_no_run_fills_a_disk(tmp_path: Path) -> None:
     assert [line.text for line in found.lines] == [f"line {n}" for n in range(found.first, 100)]
     assert 0 < found.first < 100
     assert found.is_last
+    assert LocalLogs(tmp_path).end("r") == 100
 
 
 @given(st.lists(st.tuples(st.sampled_from([A, B]), st.binary(max_size=40)), max_size=30))
@@ -101,6 +103,7 @@ def test_pages_follow_one_another(tmp_path: Path) -> None:
         first, is_last = page.first + len(page.lines), page.is_last
     assert found == ["a", "b", "c", "quorate: mine", "d"]
     assert logs.read("other", first=0, limit=2) is None
+    assert (logs.end("r"), logs.end("other")) == (5, 0)
     page = logs.read("r", first=3, limit=9)
     assert page is not None
     assert [(line.rank, line.node, line.stream) for line in page.lines] == [

@@ -68,6 +68,27 @@ def test_lines_are_given_with_their_numbers_and_where_to_read_on(engine: Engine)
     assert list(found.lines(False)) == ["warning"]  # noqa: FBT003 - as of every answer
 
 
+@pytest.mark.parametrize(
+    ("asked", "numbers", "next_"),
+    [
+        ({"tail": 2}, [3, 4], 5),
+        ({"tail": 9}, [0, 1, 2, 3, 4], 5),
+        ({"tail": 3, "from_": 4}, [4], 5),
+        ({"tail": 3, "limit": 1}, [2], 3),
+    ],
+)
+def test_the_last_lines_can_be_asked_for(
+    engine: Engine, asked: dict[str, int], numbers: list[int], next_: int
+) -> None:
+    logs = MemoryLogs()
+    for number in range(5):
+        logs.write("mine", f"epoch {number}")
+    found = _logs(engine, ANN, logs, **asked).tree()
+    assert [line["number"] for line in found["lines"]] == numbers
+    assert found["next"] == next_
+    assert _logs(engine, ANN, MemoryLogs(), tail=2).tree()["lines"] == []
+
+
 def test_the_end_of_output_is_told_with_its_last_line(engine: Engine) -> None:
     logs = MemoryLogs()
     logs.write("mine", "a")
