@@ -213,12 +213,14 @@ def test_a_service_is_replaced_while_its_work_goes_on(tmp_path: Path) -> None:
                 pids = list(asked.ranks("r"))
             token = first.token
             assert first.end() == 0
-            assert "1 runs go on working" in first.err
+            assert "left at work: 1 run," in first.err
         assert all(is_alive(pid) for pid in pids)
         # Meanwhile nobody gives its GPUs away, on the file or by a service that runs nothing.
         said = process(tmp_path, "--ledger", "l.db", "cancel", "r")
         assert (said.code, "1 run: r" in said.err) == (1, True), said
-        with pytest.raises(CommandError, match="serve with `local`"):
+        with pytest.raises(
+            CommandError, match="r: still at work on this machine; serve with `local`"
+        ):
             serving(tmp_path / "l.db", {"executor": "none"}).__enter__()
         with program(tmp_path, *words) as second:
             with client(second.wait_ready(), token) as found:

@@ -31,6 +31,7 @@ from quorate.keeper.wanted import (
     read_wanted,
     write,
 )
+from quorate.model.words import counted
 from quorate.ports.errors import WorkFolderError
 from quorate.ports.executor import LeaseGone, Order, Report, RunExited, StartLease, WipeNode
 
@@ -112,7 +113,9 @@ class LocalExecutor:
             self._thread.join()
             with self._lock:
                 left = sum(1 for wanted in self._told.values() if wanted.parts)
-            _LOG.info("%d runs go on working; whoever serves this ledger next finds them", left)
+            if left:
+                runs = counted(left, "run")
+                _LOG.info("left at work: %s, found by whoever serves this ledger next", runs)
         self._keepers.let_go()
         for file in (self._room, self._nudged, self._nudging):
             if file >= 0:

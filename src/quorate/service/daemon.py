@@ -78,8 +78,8 @@ def _check_kept(configuration: Configuration) -> None:
     if kept and configuration.executor != "local":
         raise CommandError(
             Exit.REFUSED,
-            f"executor: {', '.join(kept[:3])} still work on this machine; serve with `local` until "
-            "they have ended",
+            f"executor: {', '.join(kept[:3])}: still at work on this machine; serve with `local` "
+            "until they have ended",
         )
 
 
