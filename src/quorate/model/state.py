@@ -470,6 +470,7 @@ class State:
         self.occupy(lease.fact.slots)
         self.leases[name] = lease
         self.list_lease(name, lease)
+        self.list_hold(name, lease)  # While it was away its entry may have been dropped.
         self.runs.own(lease.fact.run).leases[name] = None
 
     def unlist_lease(self, name: str, lease: Lease) -> None:

@@ -298,3 +298,16 @@ def test_an_overlay_knows_its_holds_whenever_it_is_asked(*, is_asked_first: bool
         assert heap[0] == min(found)
         assert found <= set(heap)
     assert (sorted(state.holds_due()), sorted(state.holds_ending())) == below
+
+
+def test_a_lease_that_was_lifted_and_set_down_is_renewed_when_it_was_to_be() -> None:
+    state = small_world()
+    act(state, Submit(run("r", 1, expected_duration_ms=HOUR_MS)), NOW_MS)
+    over = state.overlay()
+    over.lift_lease("r/0")
+    assert over.holds_due() == over.holds_ending() == []
+    over.set_down_lease("r/0")
+    lease = state.leases["r/0"]
+    for trial in (over, over.overlay()):
+        assert trial.holds_due() == [(lease.renew_ms, "r/0")]
+        assert trial.holds_ending() == [(lease.hold_ends_ms, "r/0")]
