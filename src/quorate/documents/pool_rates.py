@@ -12,6 +12,7 @@ from typing import Final
 
 from quorate.documents import values
 from quorate.documents.problem import shown
+from quorate.documents.rates import rate
 from quorate.documents.reader import At, mapped
 from quorate.model.amounts import PPM
 from quorate.model.job_types import ALONE_KEY, JobType, parse_type
@@ -119,14 +120,14 @@ def _read_type(reading: _Reading, job_type: JobType, value: object, at: At) -> N
 
 
 def _rate(value: object, at: At) -> int | None:
-    """Return a rate in millionths; whatever gets on at all is at least one."""
+    """Return a rate in millionths."""
     if value is None:
         at.fault("has no value", "give it one, 0 where it cannot run")
         return None
-    found = values.rate(value, at)
+    found = rate(value, at)
     if found is None:
         return None
-    return max(1, round(found * PPM)) if found > 0 else 0
+    return round(found * PPM)
 
 
 def _pair(value: object, at: At) -> _Pair | None:

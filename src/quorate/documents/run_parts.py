@@ -7,6 +7,7 @@ from typing import Final
 
 from quorate.documents import values
 from quorate.documents.problem import quoted, shown
+from quorate.documents.rates import rate, weight
 from quorate.documents.reader import (
     At,
     Fields,
@@ -19,6 +20,7 @@ from quorate.documents.reader import (
 )
 from quorate.documents.times import any_duration
 from quorate.model.amounts import DURATION_MS_MAX, SECOND_MS
+from quorate.model.rounds_bounds import TOTAL_STEPS_MAX
 from quorate.model.specs import Follow, Funding, RoundsWork, UpstreamFailure
 
 RENDEZVOUS: Final = frozenset(
@@ -27,7 +29,6 @@ RENDEZVOUS: Final = frozenset(
 """Variables by which the processes of a run find each other; Quorate sets them."""
 
 ROUNDS_FIELDS: Final = frozenset({"jobType", "throughputs", "totalSteps", "weight", "slo"})
-STEPS_MAX: Final = 2**53
 
 _FUNDING: Final = frozenset({"allowBorrow", "maxBorrowGPUs", "sponsors"})
 _FOLLOW: Final = frozenset({"after", "onUpstreamFailure", "grace"})
@@ -35,7 +36,7 @@ _FOLLOW: Final = frozenset({"after", "onUpstreamFailure", "grace"})
 _LENIENT_FOLLOW: Final = _FOLLOW | {"upstreamFailureGrace"}
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _UPSTREAM: Final = values.choice(UpstreamFailure)
-_STEPS: Final = values.whole(low=1, high=STEPS_MAX)
+_STEPS: Final = values.whole(low=1, high=TOTAL_STEPS_MAX)
 _SLO: Final = values.decimal_of(factor=SECOND_MS, unit="millisecond", low=1, high=DURATION_MS_MAX)
 
 
@@ -152,7 +153,7 @@ def rounds_work(fields: Fields) -> RoundsWork | None:
         job_type=fields.maybe("jobType", values.line),
         throughputs=fields.optional("throughputs", _throughputs, ()),
         total_steps=fields.maybe("totalSteps", _STEPS),
-        weight=fields.optional("weight", values.weight, 1.0),
+        weight=fields.optional("weight", weight, 1.0),
         slo_ms=fields.maybe("slo", _SLO),
     )
 
@@ -161,4 +162,4 @@ def _throughputs(value: object, at: At) -> tuple[tuple[str, float], ...] | None:
     if value == {}:
         at.fault("must give the rate of at least one flavor", "add one, e.g. {v100: 12.5}")
         return None
-    return mapped(value, at, key=values.name, read=values.rate)
+    return mapped(value, at, key=values.name, read=rate)

@@ -11,12 +11,21 @@ from quorate.core.round_checks import target_ppm
 from quorate.loop.round_floor import Floor, Member
 from quorate.loop.round_pairs import pairs_of
 from quorate.model.amounts import PPM, SECOND_MS
-from quorate.model.specs import Pool
+from quorate.model.rounds_bounds import RATE_MAX, WEIGHT_MAX, WEIGHT_MIN
+from quorate.model.specs import Pool, Run
 from quorate.model.view import StateView
 from quorate.policy.allocation import Allocation, Unsolved
 from quorate.policy.problem import Entity, Floats, Ints, Problem
 
 MICRO: Final = float(PPM)
+
+# What a policy is told is kept within bounds in which all of them have answers. What documents say
+# is bounded already; what runs report, and what old ledgers hold, is not.
+FLAVORS_APART: Final = 10_000.0
+"""How many times faster than on another a run may be on one flavor; the other counts for more."""
+SECONDS_MIN: Final = 1.0
+SECONDS_MAX: Final = 100_000_000.0
+"""How much a run may have left to do, or have done, in seconds where it is fastest: three years."""
 
 
 class PoolPolicy(Protocol):
@@ -54,12 +63,13 @@ def problem_of(
     specs = [member.record.spec for member in members]
     owners = list(dict.fromkeys(spec.owner for spec in specs))
     targets = {owner: max(1, target_ppm(view, owner)) / MICRO for owner in owners}
-    weights = np.array([1.0 if s.rounds is None else s.rounds.weight for s in specs])
+    weights = np.array([_weight(spec) for spec in specs])
     of = np.array([owners.index(spec.owner) for spec in specs], dtype=np.int64)
     if not policy.reads_entities:
         sums = np.bincount(of, weights=weights, minlength=len(owners))
         weights = np.array([targets[owner] for owner in owners])[of] * weights / sums[of]
-    rates = np.array([member.rates for member in members], dtype=np.float64) / MICRO
+    rates = _bounded(np.array([member.rates for member in members], dtype=np.float64) / MICRO)
+    fastest = rates.max(axis=1)
     scales = np.array([spec.gpus for spec in specs], dtype=np.int64)
     gpus = np.array(floor.gpus, dtype=np.int64)
     return Problem(
@@ -69,7 +79,7 @@ def problem_of(
         rates=rates,
         scales=scales,
         weights=weights,
-        steps_left=np.array([_steps_left(m, floor.pool) for m in members]),
+        steps_left=fastest * _seconds_left(members, fastest, floor.pool),
         ages_s=np.array([_age_s(m, now_ms) for m in members]),
         isolated_s=_isolated_s(members, rates, scales, gpus),
         deadlines_s=np.array([_deadline_s(m, now_ms) for m in members]),
@@ -79,13 +89,36 @@ def problem_of(
     )
 
 
-def _steps_left(member: Member, pool: Pool) -> float:
-    """Return the steps left; where nobody says how many there are, what takes a usual while."""
-    work = member.record.spec.rounds
-    assert work is not None, member
-    if work.total_steps is not None:
-        return float(max(1, work.total_steps - member.known.steps))
-    return max(1.0, max(member.rates) / MICRO * pool.expected_duration_ms / SECOND_MS)
+def _weight(run: Run) -> float:
+    weight = 1.0 if run.rounds is None else run.rounds.weight
+    return min(max(weight, WEIGHT_MIN), WEIGHT_MAX)
+
+
+def _bounded(rates: Floats) -> Floats:
+    """Return ``rates`` of at most ``RATE_MAX``, those of one run at most ``FLAVORS_APART`` apart.
+
+    What was measured is the run's own word, and may be anything.
+    """
+    found = np.minimum(rates, RATE_MAX)
+    least = found.max(axis=1, keepdims=True) / FLAVORS_APART
+    bounded: Floats = np.where(found > 0, np.maximum(found, least), 0.0)
+    return bounded
+
+
+def _seconds_left(members: Sequence[Member], fastest: Floats, pool: Pool) -> Floats:
+    """Return how long each run takes to its end where it is fastest.
+
+    Where nobody says how much there is to do, it is a usual while.
+    """
+    usual_s = pool.expected_duration_ms / SECOND_MS
+    found = np.full(len(members), usual_s)
+    for row, member in enumerate(members):
+        work = member.record.spec.rounds
+        assert work is not None, member
+        if work.total_steps is not None:
+            found[row] = max(1, work.total_steps - member.known.steps) / fastest[row]
+    bounded: Floats = np.clip(found, SECONDS_MIN, SECONDS_MAX)
+    return bounded
 
 
 def _age_s(member: Member, now_ms: int) -> float:
@@ -105,5 +138,6 @@ def _isolated_s(members: Sequence[Member], rates: Floats, scales: Ints, gpus: In
     equal = np.minimum(1.0, gpus.sum() / (len(members) * scales))
     alone = (rates @ (gpus / gpus.sum())) * equal
     done = np.array([member.known.steps for member in members], dtype=np.float64)
-    found: Floats = np.divide(done, alone, out=np.zeros(len(members)), where=alone > 0)
-    return found
+    found = np.divide(done, alone, out=np.zeros(len(members)), where=alone > 0)
+    bounded: Floats = np.minimum(found, SECONDS_MAX)
+    return bounded

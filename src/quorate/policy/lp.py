@@ -89,15 +89,22 @@ _EXACT: Final = (
 
 
 def solve(
-    program: Program, effort: Effort = Effort.SIMPLEX, start: Basis | None = None
+    program: Program,
+    effort: Effort = Effort.SIMPLEX,
+    start: Basis | None = None,
+    *,
+    is_exact: bool = False,
 ) -> Solution | Status:
     """Return an optimum of ``program``, or why there is none.
 
     ``start`` is a basis of the program, or of one with the same rows and columns, from which the
     primal simplex method goes on; it is soon done when little has changed. Whole numbers are
-    searched for until the answer is proved, through at most ``NODES_MAX`` nodes.
+    searched for until the answer is proved, through at most ``NODES_MAX`` nodes. With ``is_exact``
+    limits are kept to ``EXACT``, else to a thousand times that.
     """
     highs = _quiet(effort)
+    if is_exact:
+        _keep_closely(highs)
     for name, value in _EXACT if program.whole is not None else ():
         highs.setOptionValue(name, value)
     _pass(highs, program)
@@ -163,6 +170,11 @@ def _quiet(effort: Effort) -> highspy.Highs:
     return highs
 
 
+def _keep_closely(highs: highspy.Highs) -> None:
+    for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
+        highs.setOptionValue(name, EXACT)
+
+
 def _pass(highs: highspy.Highs, program: Program) -> None:
     """Hand ``program`` over as arrays, which takes a third of what a model of lists takes."""
     columns = len(program.gains)
@@ -197,8 +209,7 @@ class Standing:
 
     def __init__(self, program: Program) -> None:
         self._highs = _quiet(Effort.SIMPLEX)
-        for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
-            self._highs.setOptionValue(name, EXACT)
+        _keep_closely(self._highs)
         _pass(self._highs, program)
         self._row_high = program.row_high
 

@@ -22,8 +22,17 @@ PAIRS_AT_ONCE: Final = 2_000
 """More shares of pairs than this are not all put into one program."""
 BEGINNING: Final = 5
 """How many rounds of rough choices the first basis is worth: the simplex method does the rest."""
+WIDEST: Final = 1e7
+"""How many times faster than it needs to be a job may be, for its row to be divided by its need. A
+solver takes no larger numbers."""
+STEEPEST: Final = 1e4
+"""How many times more than what is needed a need may grow, for its row to be divided by it."""
+NARROWEST: Final = 1e5
+"""From how many times on rounding may leave a job with nothing: it is given what it needs."""
 TANGENTS_MAX: Final = 40
-"""How many programs are solved at most for needs that are not linear; four or five are usual."""
+USUAL: Final = 6
+"""How many programs are solved at most for needs that are not linear, and how many are usual. From
+there on limits are kept more closely: what is missing may be the solver's rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -54,12 +63,15 @@ def level_by_program(demand: Demand, needs: Needs) -> Levelled | lp.Status:
     for number in range(TANGENTS_MAX):
         unit = abs(level) if level != 0 else 1.0
         tangent = needs.at(level)
-        found = _solve(demand, shares, tangent, unit, start)
+        found = _solve(demand, shares, tangent, unit, (start, number >= USUAL))
         if isinstance(found, lp.Status):
             return found
         start = found.basis
-        bound = min(bound, level + unit * float(found.x[-1]))
-        given = _feasible(demand, _spread(demand, shares, np.maximum(found.x[:-1], 0.0)))
+        higher = unit * float(found.x[-1])
+        bound = min(bound, level + higher)
+        given = _spread(demand, shares, np.maximum(found.x[:-1], 0.0))
+        _top_up(demand, given, tangent[0] + higher * tangent[1])
+        given = _feasible(demand, given)
         level = needs.reached(rates_of(demand, given))
         bound = max(bound, level)
         if bound - level <= CERTIFIED * max(abs(bound), abs(level)):
@@ -78,15 +90,20 @@ def _solve(
     shares: _Shares,
     tangent: tuple[Floats, Floats],
     unit: float,
-    start: lp.Basis | None,
+    way: tuple[lp.Basis | None, bool],
 ) -> lp.Solution | lp.Status:
-    """Return the optimum at a tangent: of very many pairs, with those that matter."""
+    """Return the optimum at a tangent: of very many pairs, with those that matter.
+
+    ``way`` is where to begin, and whether limits are to be kept as closely as can be.
+    """
+    start, is_exact = way
     program = _program(demand, shares, tangent, unit)
     is_alone = np.append(shares.row < len(demand.rates), True)
     if np.count_nonzero(~is_alone) > PAIRS_AT_ONCE:
         few = np.flatnonzero(is_alone)
         return solve_with_few(program, few, _first(demand, shares, tangent, is_alone[is_alone]))
-    return lp.solve(program, start=start or _first(demand, shares, tangent, is_alone))
+    start = start or _first(demand, shares, tangent, is_alone)
+    return lp.solve(program, start=start, is_exact=is_exact)
 
 
 def rates_of(demand: Demand, shares: Floats) -> Floats:
@@ -99,6 +116,18 @@ def rates_of(demand: Demand, shares: Floats) -> Floats:
         rates += np.bincount(pairs.first, of_pairs[:, 0], rows)
         rates += np.bincount(pairs.second, of_pairs[:, 1], rows)
     return rates
+
+
+def _top_up(demand: Demand, shares: Floats, need: Floats) -> None:
+    """Give the jobs that need next to nothing what they need, on their fastest flavors."""
+    rows = len(demand.rates)
+    rates = np.where(demand.gpus > 0, demand.rates, 0.0)
+    fastest = rates.max(axis=1)
+    few = np.flatnonzero((need > 0) & (fastest > NARROWEST * need))
+    if not len(few):
+        return
+    short = np.maximum(need - rates_of(demand, shares), 0.0)[few]
+    shares[:rows][few, rates[few].argmax(axis=1)] += short / fastest[few]
 
 
 def _equal_rates(demand: Demand) -> Floats:
@@ -165,11 +194,12 @@ def _program(
     """Return the program: its last column is by how many units the level is above the tangents'.
 
     Rows of needs are divided by what the need is about, so that a job that is fast is as exact as
-    one that is slow; a job that never needs anything has none.
+    one that is slow, up to ``WIDEST``; a job that never needs anything has none.
     """
     need, growth = tangent
-    about = np.maximum(np.abs(need), unit * growth)
+    about = np.maximum(np.abs(need), unit * growth / np.where(need > 0, STEEPEST, 1.0))
     rows, flavors = demand.rates.shape
+    about = np.where(about > 0, np.maximum(about, demand.rates.max(axis=1) / WIDEST), 0.0)
     columns = len(shares.row)
     needy = np.flatnonzero(about > 0)
     place = np.full(rows, -1)

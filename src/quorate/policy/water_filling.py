@@ -17,11 +17,12 @@ import numpy as np
 from quorate.policy.allocation import ALONE, Allocation, Method, Unsolved, UnsolvedCode
 from quorate.policy.classes import Classes, classes_of, members_of
 from quorate.policy.filling import Groups, Path, groups_of, paces
-from quorate.policy.lp import Program, Solution, Standing
+from quorate.policy.gauge import Gauge
+from quorate.policy.lp import Solution
 from quorate.policy.policy import Policy
 from quorate.policy.problem import NO_ENTITY, EntityRule, Floats, Ints, Problem
-from quorate.policy.space import Space, added, program, space_of, unsolvable
-from quorate.policy.walls import Wall, wall, wall_of
+from quorate.policy.space import Space, added, space_of, unsolvable
+from quorate.policy.walls import Wall, wall
 
 ASKED_MAX: Final = 200
 """How often a level is lowered before water filling is given up; three or four times is usual."""
@@ -33,6 +34,8 @@ RAISED: Final = 1e-7
 RAISED_MAX: Final = 1e-5
 """How far a job that counts as stuck might still be raised, relative to the same: commonly, and at
 most, where walls are known no better because rates are a million times apart."""
+NOTHING: Final = 1e-12
+"""Which part of all that it could ever have is not worth raising a job by: rounding hides less."""
 EVENED_MAX: Final = 500
 """How often an even spread is corrected before the solver's own is taken."""
 _ROUNDING: Final = 1e-15
@@ -122,24 +125,25 @@ def fill(space: Space, groups: Groups) -> Filled | Unsolved:
     equal = (problem.gpus > 0).astype(np.float64)
     counts = np.ones(jobs) if space.counts is None else space.counts
     walls = [wall(space, counts * problem.scales / tops, np.zeros(jobs), equal)]
-    units = _units(problem, groups, tops, walls[0])
-    scaled = replace(space, rates=space.rates / units[space.jobs])
-    standing = Standing(_shortfall(scaled))
+    gauge = Gauge(space, _units(problem, groups, tops, walls[0]))
     filled, stuck = np.zeros(jobs), np.zeros(jobs, dtype=np.bool_)
-    for _ in range(jobs):
+    for _ in range(2 * jobs):
         path = Path(problem, groups.without(stuck), filled, tops)
-        risen = _rise(scaled, units, path, standing, walls)
+        risen = _rise(gauge, path, walls)
         if isinstance(risen, Unsolved):
             return risen
         level, shares = risen
         filled = path.at(level)
-        left = _left(filled, tops, walls) / units
+        left = _left(filled, tops, walls)
+        left = np.where(left <= NOTHING * tops, 0.0, left) / gauge.units
         rising = left[~stuck]
         stuck = stuck | (left <= RAISED)
         if stuck.all():
             return Filled(filled=filled, shares=shares, walls=tuple(walls))
         if rising.min() > RAISED:
             # Parts in a wall that are close to rounding prove less, but whoever is nearest stops.
+            if gauge.grown(filled):
+                continue
             if rising.min() > RAISED_MAX:
                 return _failed("no job is found to be stuck although none can rise")
             stuck = stuck | (left <= rising.min())
@@ -159,13 +163,12 @@ def _left(filled: Floats, tops: Floats, walls: list[Wall]) -> Floats:
     left = tops - filled
     for met in walls:
         slack = max(met.limit - float(met.sums @ filled), 0.0) + _ROUNDING * met.limit
-        left = np.minimum(left, slack / np.maximum(met.sums, _TINY))
+        least = np.maximum(_ROUNDING * slack / tops, _TINY)
+        left = np.minimum(left, slack / np.maximum(met.sums, least))
     return left
 
 
-def _rise(
-    scaled: Space, units: Floats, path: Path, standing: Standing, walls: list[Wall]
-) -> tuple[float, Floats] | Unsolved:
+def _rise(gauge: Gauge, path: Path, walls: list[Wall]) -> tuple[float, Floats] | Unsolved:
     """Return the highest level of ``path`` that can be had, and shares that reach it.
 
     Each answer that falls short puts up a wall, and the level is lowered to it: Newton's method
@@ -176,24 +179,19 @@ def _rise(
         sums = np.stack([wall.sums for wall in walls])
         limits = np.array([wall.limit for wall in walls])
         level = path.highest(sums, limits)
-        answer = standing.solve(path.at(level) / units)
+        filled = path.at(level)
+        answer = gauge.solve(filled)
         if not isinstance(answer, Solution):
             return _failed(f"the program of a level ended as {answer}")
         # Where a wall does not lower the level any more, what is short is rounding.
         enough = MISSED if level < before else MISSED_MAX
         if -answer.objective <= enough:
             return level, answer.x[:-1]
+        if level >= before and gauge.grown(filled):
+            continue
         before = level
-        found = wall_of(scaled, answer)
-        walls.append(replace(found, sums=found.sums / units))
+        walls.append(gauge.wall(answer))
     return _failed(f"a level is not reached after {ASKED_MAX} programs")
-
-
-def _shortfall(scaled: Space) -> Program:
-    """Return the program of the least part of their units by which jobs miss a level."""
-    gains = np.zeros(len(scaled.rows) + 1)
-    gains[-1] = -1.0
-    return program(scaled, gains, more=(np.ones(len(scaled.problem.jobs)),))
 
 
 def _told(space: Space, found: Filled, pace: Floats) -> Allocation:

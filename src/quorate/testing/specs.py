@@ -23,13 +23,18 @@ from quorate.model.amounts import (
     TIME_MS_MAX,
 )
 from quorate.model.meters import KEPT_MS
+from quorate.model.rounds_bounds import (
+    RATE_MAX,
+    RATE_MIN,
+    TOTAL_STEPS_MAX,
+    WEIGHT_MAX,
+    WEIGHT_MIN,
+)
 from quorate.model.selector import LABELS, Selector, selector_of
 
 _HOURS_STEP_MS: Final = 9
 _GPU_MS_MAX: Final = GPUS_MAX * TIME_MS_MAX
 _PPM: Final = 1_000_000
-_RATE_MAX: Final = 1e12
-_STEPS_MAX: Final = 2**53
 _RENDEZVOUS: Final = frozenset(
     {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "NODE_RANK", "LOCAL_RANK", "NNODES"}
 )
@@ -254,13 +259,13 @@ def rounds_works(draw: st.DrawFn) -> sp.RoundsWork:
     """Draw work for a rounds pool: a job type, or rates of its own."""
     own_rates = draw(st.booleans())
     rates = st.dictionaries(
-        names, st.floats(1e-9, _RATE_MAX) | st.just(0.0), min_size=1, max_size=3
+        names, st.floats(RATE_MIN, RATE_MAX) | st.just(0.0), min_size=1, max_size=3
     )
     return sp.RoundsWork(
         job_type=None if own_rates else draw(lines),
         throughputs=tuple(sorted(draw(rates).items())) if own_rates else (),
-        total_steps=draw(st.none() | st.integers(1, _STEPS_MAX)),
-        weight=draw(st.floats(1e-9, _RATE_MAX)),
+        total_steps=draw(st.none() | st.integers(1, TOTAL_STEPS_MAX)),
+        weight=draw(st.floats(WEIGHT_MIN, WEIGHT_MAX)),
         slo_ms=draw(st.none() | positive_durations_ms),
     )
 

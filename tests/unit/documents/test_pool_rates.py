@@ -70,7 +70,7 @@ def test_yaml_may_say_null_without_quotes() -> None:
       policy: fifo
       throughputs:
         v100:
-          "('a', 2)": {null: 0.0000001, "('a', 2)": [1, 1], "('c', 2)": [0, 0]}
+          "('a', 2)": {null: 0.000001, "('a', 2)": [1, 1], "('c', 2)": [0, 0]}
           "('c', 2)": {"null": 3, "('a', 2)": [0, 0]}
     """
     found = parse_documents(text, source="pool.yaml")
@@ -92,10 +92,16 @@ def test_yaml_may_say_null_without_quotes() -> None:
         ({"f": {"a": {"null": 1}}}, ".f.a", "is not a type of job"),
         ({"f": {A: 1}}, f'.f["{A}"]', "must be a mapping, got 1"),
         ({"f": {A: {}}}, f'.f["{A}"].null', "is required"),
-        ({"f": {A: {"null": -1}}}, f'.f["{A}"].null', "must be from 0 to"),
+        ({"f": {A: {"null": -1}}}, f'.f["{A}"].null', "must be 0, or from 0.000001 to"),
+        ({"f": {A: {"null": 1e-7}}}, f'.f["{A}"].null', "must be 0, or from 0.000001 to 1000000"),
+        ({"f": {A: {"null": 1e7}}}, f'.f["{A}"].null', "must be 0, or from 0.000001 to 1000000"),
         ({"f": {A: {"null": None}}}, f'.f["{A}"].null', "has no value"),
         ({"f": {A: {"null": 1, A: [1]}}}, f'.f["{A}"]["{A}"]', "must be the rates of the two"),
-        ({"f": {A: {"null": 1, A: [1, -2]}}}, f'.f["{A}"]["{A}"][1]', "must be from 0 to"),
+        (
+            {"f": {A: {"null": 1, A: [1, -2]}}},
+            f'.f["{A}"]["{A}"][1]',
+            "must be 0, or from 0.000001 to",
+        ),
         ({"f": {A: {"null": 1, A: [1, 2]}}}, f'.f["{A}"]["{A}"]', f"is not what {A} says of {A}"),
         ({"f": {A: {"null": 1, B: [1, 2]}}}, f'.f["{A}"]["{B}"]', "is a type that is not there"),
         (

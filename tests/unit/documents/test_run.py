@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from quorate.documents import Documents, parse_documents
 from quorate.model import specs as sp
 from tests.unit.documents.told import NAME_REMEDY, NAME_RULE, RUN, Told, faults, headed, spec
 
@@ -284,8 +285,8 @@ ADDED: list[tuple[str, list[tuple[str, str, str]]]] = [
         [
             (
                 "throughputs.v100",
-                "must be from 0 to 1000000000000, got -1",
-                "write a rate in that range",
+                "must be 0, or from 0.000001 to 1000000 steps a second, got -1",
+                "count larger or smaller steps, everywhere alike; 0 is where it cannot run",
             ),
             ("throughputs.p100", "must be a finite number, got Infinity", "write a number"),
         ],
@@ -355,9 +356,36 @@ def test_rounds_work_needs_a_source_of_rates() -> None:
             "add jobType",
         ),
         Told(8, "spec.slo", "must be at least 0.001, got 0", "use 0.001 or more"),
-        Told(9, "spec.weight", "must be positive, got 0", "use a weight above 0, e.g. 1"),
+        Told(
+            9,
+            "spec.weight",
+            "must be from 0.001 to 1000, got 0",
+            "use a weight in that range: it counts only beside those of the owner's other runs",
+        ),
         Told(10, "spec.totalSteps", "must be positive, got 0", "use 1 or more"),
     ]
+
+
+@pytest.mark.parametrize("weight", ["1E-60", "0.00099", "1000.1", "1E+12", "-1"])
+def test_a_weight_that_a_pool_could_not_share_by_is_refused(weight: str) -> None:
+    (fault,) = faults(RUN + f"  jobType: lm\n  weight: {weight}\n")
+    assert (fault.path, fault.message) == (
+        "spec.weight",
+        f"must be from 0.001 to 1000, got {weight}",
+    )
+    for sound in ("0.001", "1000"):
+        text = RUN + f"  jobType: lm\n  weight: {sound}\n"
+        assert isinstance(parse_documents(text, source="x.yaml"), Documents)
+
+
+@pytest.mark.parametrize("rate", ["1e-7", "1e7"])
+def test_a_rate_that_no_policy_can_work_with_is_refused(rate: str) -> None:
+    (fault,) = faults(RUN + f"  throughputs: {{v100: {rate}}}\n")
+    assert fault.path == "spec.throughputs.v100"
+    assert fault.message.startswith("must be 0, or from 0.000001 to 1000000 steps a second, got")
+    for sound in ("0.000001", "1000000", "0"):
+        text = RUN + f"  throughputs: {{v100: {sound}}}\n"
+        assert isinstance(parse_documents(text, source="x.yaml"), Documents)
 
 
 def test_rounds_work_has_one_source_of_rates() -> None:

@@ -1,0 +1,38 @@
+"""Rates and weights of runs that share in rounds, within the bounds that policies can work with."""
+
+from __future__ import annotations
+
+from quorate.documents import values
+from quorate.documents.problem import shown
+from quorate.documents.reader import At
+from quorate.model.rounds_bounds import RATE_MAX, RATE_MIN, WEIGHT_MAX, WEIGHT_MIN
+
+
+def rate(value: object, at: At) -> float | None:
+    """Return ``value`` where it is 0, or a rate of ``RATE_MIN`` to ``RATE_MAX`` steps a second."""
+    exact = values.number(value, at)
+    if exact is None:
+        return None
+    found = float(exact)
+    if exact == 0 or RATE_MIN <= found <= RATE_MAX:
+        return found
+    at.fault(
+        f"must be 0, or from {RATE_MIN:f} to {RATE_MAX:.0f} steps a second, got {shown(value)}",
+        "count larger or smaller steps, everywhere alike; 0 is where it cannot run",
+    )
+    return None
+
+
+def weight(value: object, at: At) -> float | None:
+    """Return ``value`` where it is a weight of ``WEIGHT_MIN`` to ``WEIGHT_MAX``."""
+    exact = values.number(value, at)
+    if exact is None:
+        return None
+    found = float(exact)
+    if WEIGHT_MIN <= found <= WEIGHT_MAX:
+        return found
+    at.fault(
+        f"must be from {WEIGHT_MIN:g} to {WEIGHT_MAX:g}, got {shown(value)}",
+        "use a weight in that range: it counts only beside those of the owner's other runs",
+    )
+    return None

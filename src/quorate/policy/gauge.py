@@ -1,0 +1,56 @@
+"""By how much jobs miss a level, each measured by what it may come to.
+
+Those of light weights come to thousands of their first level once the heavy ones are stuck; a unit
+that was right at first would then hide in a solver's rounding what others are short of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from quorate.policy.lp import Program, Solution, Standing, Status
+from quorate.policy.problem import Floats
+from quorate.policy.space import Space, program
+from quorate.policy.walls import Wall, wall_of
+
+OUTGROWN: Final = 2.0
+"""How far beyond its unit a job may come where rounding matters, before a larger one is taken."""
+
+
+class Gauge:
+    """The program that tells by how much jobs miss a level, each measured by a unit of its own."""
+
+    def __init__(self, space: Space, units: Floats) -> None:
+        self._space = space
+        self._take(units)
+
+    def grown(self, filled: Floats) -> bool:
+        """Return whether jobs had outgrown their units; if so, larger ones are taken."""
+        if not np.any(filled > OUTGROWN * self.units):
+            return False
+        self._take(np.maximum(filled, self.units))
+        return True
+
+    def _take(self, units: Floats) -> None:
+        self.units = units
+        self._scaled = replace(self._space, rates=self._space.rates / units[self._space.jobs])
+        self._standing = Standing(_shortfall(self._scaled))
+
+    def solve(self, filled: Floats) -> Solution | Status:
+        """Return shares that miss ``filled`` by the least part of the units."""
+        return self._standing.solve(filled / self.units)
+
+    def wall(self, answer: Solution) -> Wall:
+        """Return the wall that an answer which falls short puts up."""
+        found = wall_of(self._scaled, answer)
+        return replace(found, sums=found.sums / self.units)
+
+
+def _shortfall(scaled: Space) -> Program:
+    """Return the program of the least part of their units by which jobs miss a level."""
+    gains = np.zeros(len(scaled.rows) + 1)
+    gains[-1] = -1.0
+    return program(scaled, gains, more=(np.ones(len(scaled.problem.jobs)),))
