@@ -95,6 +95,9 @@ class Weighing:
     name: str = "by_weight"
     reads_entities: bool = True
     reads_pairs: bool = False
+    reads_steps: bool = False
+    reads_costs: bool = False
+    jobs_max: int | None = None
     solve: Callable[[Problem], Allocation | Unsolved] = by_weight
 
 

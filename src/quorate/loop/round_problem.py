@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 import numpy as np
@@ -14,7 +14,7 @@ from quorate.model.amounts import PPM, SECOND_MS
 from quorate.model.rounds_bounds import RATE_MAX, WEIGHT_MAX, WEIGHT_MIN
 from quorate.model.specs import Pool, Run
 from quorate.model.view import StateView
-from quorate.policy.allocation import Allocation, Unsolved
+from quorate.policy.askable import Asked
 from quorate.policy.problem import Entity, Floats, Ints, Problem
 
 MICRO: Final = float(PPM)
@@ -28,13 +28,8 @@ SECONDS_MAX: Final = 100_000_000.0
 """How much a run may have left to do, or have done, in seconds where it is fastest: three years."""
 
 
-class PoolPolicy(Protocol):
-    """What a pool asks of a policy: its name, its answer, and whether it knows owners and pairs."""
-
-    @property
-    def name(self) -> str:
-        """The name that pools know it by."""
-        ...
+class PoolPolicy(Asked, Protocol):
+    """What a pool has to know of a policy: what it reads, and how many runs it can take."""
 
     @property
     def reads_entities(self) -> bool:
@@ -47,8 +42,8 @@ class PoolPolicy(Protocol):
         ...
 
     @property
-    def solve(self) -> Callable[[Problem], Allocation | Unsolved]:
-        """The function that answers."""
+    def jobs_max(self) -> int | None:
+        """For how many runs a pool asks it at most."""
         ...
 
 

@@ -1,8 +1,8 @@
 """Rounds: what the policy of a pool says at the end of one, and who gets which flavor next.
 
-This is the only place where pools meet policies. What is known of the pool becomes a ``Problem``,
-the policy answers with shares, the mechanism of rounds chooses by them, and what is chosen becomes
-a command of whole numbers. ``decide`` then sees to quotas, money and room, as for any other start.
+What is known of the pool becomes a ``Problem``, its policy answers with shares, the mechanism of
+rounds chooses by them, and what is chosen becomes a command of whole numbers. ``decide`` then sees
+to quotas, money and room, as for any other start.
 
 Importing this imports numpy, so whoever has no pool of rounds does not.
 """
@@ -17,14 +17,15 @@ import numpy as np
 
 from quorate.core.commands import ShareOut
 from quorate.core.share_out import step_counts
+from quorate.loop.round_answer import answered
 from quorate.loop.round_choice import choose_rows
 from quorate.loop.round_floor import Floor, Member, floor_of
 from quorate.loop.round_funds import Funds
-from quorate.loop.round_problem import MICRO, PoolPolicy, problem_of
+from quorate.loop.round_problem import MICRO, PoolPolicy
 from quorate.model.apply import apply
 from quorate.model.events import RoundGrant, RoundShare, StepsCounted
 from quorate.model.view import StateView
-from quorate.policy.allocation import ALONE, Allocation, Unsolved
+from quorate.policy.allocation import ALONE, Allocation
 from quorate.policy.table import POLICIES
 
 _LOG = logging.getLogger(__name__)
@@ -40,28 +41,27 @@ def share_out(
 ) -> ShareOut:
     """Return the command that begins the next round of ``pool``, by one of ``policies``.
 
-    Those are all that there are, unless told otherwise. Where the policy has no answer, whoever has
-    GPUs keeps them, and the round says why.
+    Those are all that there are, unless told otherwise. Where the policy has no answer all share by
+    weight, and the round says why. GPUs stay with whoever has them only where nobody can run, or
+    the choice itself has a fault of ours: a round that ended the service would be due again as soon
+    as it is back.
     """
     view = _after_counting(view, pool, now_ms, steps)
     funds = Funds(view, pool, now_ms)
     floor = floor_of(view, pool, funds, now_ms)
     policy = (POLICIES if policies is None else policies).get(floor.pool.policy or "")
-    if policy is None:
-        return _as_before(view, floor, steps, f"there is no policy {floor.pool.policy!r}")
     try:
         return _chosen(view, floor, (policy, funds), now_ms, steps)
-    except Exception as error:  # noqa: BLE001 - see below
-        # Whatever a policy or somebody's numbers bring about, the others are served: a round that
-        # ended the service would be due again as soon as it is back.
-        _LOG.exception("the policy of pool %s failed", pool)
-        return _as_before(view, floor, steps, f"the policy failed: {type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001 - see above
+        _LOG.exception("the next round of pool %s could not be chosen", pool)
+        note = f"the round could not be chosen: {type(error).__name__}: {error}"
+        return _as_before(view, floor, steps, note)
 
 
 def _chosen(
     view: StateView,
     floor: Floor,
-    by: tuple[PoolPolicy, Funds],
+    by: tuple[PoolPolicy | None, Funds],
     now_ms: int,
     steps: Mapping[str, int],
 ) -> ShareOut:
@@ -70,22 +70,20 @@ def _chosen(
     members = [m for m in floor.members if any(m.rates)]
     if not members or not floor.flavors:
         return _as_before(view, floor, steps, "nobody can run, or nobody pays for it")
-    problem = problem_of(view, floor, members, policy, now_ms)
-    answer = policy.solve(problem)
-    if isinstance(answer, Unsolved):
-        note = f"{answer.subject}: {answer.message}; {answer.remedy}"
-        return _as_before(view, floor, steps, note)
-    grants = choose_rows(floor, members, answer, funds)
+    by_what = answered(view, floor, members, policy, now_ms)
+    answer = by_what.allocation
+    grants = choose_rows(floor, by_what.members, answer, funds)
     return ShareOut(
         pool=floor.pool.name,
         number=floor.number,
-        policy=policy.name,
+        policy=by_what.policy,
         flavors=floor.flavors,
         gpus=floor.gpus,
-        shares=_shares(floor, members, answer),
+        shares=_shares(floor, by_what.members, answer),
         prices=() if answer.prices is None else tuple(_micro(p) for p in answer.prices),
         grants=grants,
         steps=_reported(floor, steps),
+        note=by_what.note,
     )
 
 

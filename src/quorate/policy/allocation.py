@@ -77,12 +77,16 @@ class UnsolvedCode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unsolved:
-    """A refusal: which job or flavor keeps the policy from an answer, and what would help."""
+    """A refusal: which job or flavor keeps the policy from an answer, and what would help.
+
+    ``jobs`` are all that it is so with, where the policy may well have an answer for the others.
+    """
 
     code: UnsolvedCode
     subject: str
     message: str
     remedy: str
+    jobs: tuple[str, ...] = ()
 
 
 def alone(shares: Floats, *, objective: float, bound: float, method: Method) -> Allocation:

@@ -76,12 +76,14 @@ def _seconds(problem: Problem) -> Floats:
 
 
 def _unfit(problem: Problem) -> Unsolved | None:
-    for job in np.flatnonzero(problem.scales != 1)[:1]:
+    wide = problem.scales != 1
+    for job in np.flatnonzero(wide)[:1]:
         return Unsolved(
             code=UnsolvedCode.NOT_APPLICABLE,
             subject=problem.jobs[job],
             message=f"job {problem.jobs[job]}: takes {problem.scales[job]} GPUs at a time",
-            remedy="AlloX plans jobs of one GPU; choose another policy",
+            remedy="AlloX plans jobs of one GPU; leave it out, or choose another policy",
+            jobs=problem.names(wide),
         )
     runs = ((problem.rates > 0) & (problem.gpus > 0)).any(axis=1)
     for job in np.flatnonzero(~runs)[:1]:
@@ -90,6 +92,7 @@ def _unfit(problem: Problem) -> Unsolved | None:
             subject=problem.jobs[job],
             message=f"job {problem.jobs[job]}: stands still on every flavor that has GPUs",
             remedy="leave it out, or correct its rates",
+            jobs=problem.names(np.logical_not(runs)),
         )
     return None
 

@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
 from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode, breaches
-from quorate.policy.policy import Policy
+from quorate.policy.policy import Solve
 from quorate.policy.problem import Problem
+
+
+class Asked(Protocol):
+    """What is known of a policy before it is asked."""
+
+    @property
+    def name(self) -> str:
+        """The name that it is known by."""
+        ...
+
+    @property
+    def solve(self) -> Solve:
+        """The function that answers."""
+        ...
+
+    @property
+    def reads_steps(self) -> bool:
+        """Whether it has to know how many steps each job has left."""
+        ...
+
+    @property
+    def reads_costs(self) -> bool:
+        """Whether it has to know what GPUs cost."""
+        ...
 
 
 def without_anything(problem: Problem) -> Unsolved | None:
@@ -38,10 +64,11 @@ def without_steps(problem: Problem) -> Unsolved | None:
         subject=problem.jobs[unknown[0]],
         message=f"job {problem.jobs[unknown[0]]}: nobody says how many steps it has left",
         remedy="add num_steps_remaining, or choose a policy that does not read it",
+        jobs=problem.names(np.isnan(problem.steps_left)),
     )
 
 
-def answer(policy: Policy, problem: Problem) -> Allocation | Unsolved:
+def answer(policy: Asked, problem: Problem) -> Allocation | Unsolved:
     """Return what ``policy`` answers, once what it reads is there and its answer was checked.
 
     An allocation that misses a constraint is never passed on: it is a refusal that names the job or

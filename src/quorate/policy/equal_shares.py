@@ -39,6 +39,21 @@ def proportional(problem: Problem) -> Allocation | Unsolved:
     return _rule(problem, part * proportional_shares(problem))
 
 
+def by_weight(problem: Problem) -> Allocation | Unsolved:
+    """Return for every job a part of the GPUs of each flavor that it runs on, by its weight.
+
+    x = N w / (s sum of w), the sum over those who run there; nobody has more than its time. As
+    ``isolated``, and owners have their parts where weights add up to theirs.
+    """
+    if (refusal := without_anything(problem)) is not None:
+        return refusal
+    weights = np.where(problem.rates > 0, problem.weights[:, None], 0.0)
+    sums = weights.sum(axis=0)
+    parts = np.divide(weights, sums, out=np.zeros(problem.shape), where=sums > 0)
+    shares = parts * problem.gpus / problem.scales[:, None]
+    return _rule(problem, shares / np.maximum(1.0, shares.sum(axis=1))[:, None])
+
+
 def _rule(problem: Problem, shares: Floats) -> Allocation:
     rates = np.einsum("mj,mj->m", problem.rates, shares)
     worth = least_relative_rate(problem, rates)
@@ -59,3 +74,12 @@ EQUAL_SHARES: Final = (
         metric=LEAST_RATE,
     ),
 )
+
+BY_WEIGHT: Final = Policy(
+    name="by_weight",
+    goal="every job has a part of the GPUs of each flavor that it runs on, by its weight",
+    solve=by_weight,
+    metric=LEAST_RATE,
+)
+"""What a pool is shared by in a round for which its own policy has no answer. Nobody asks for it by
+name: it is no published policy."""

@@ -147,6 +147,7 @@ def _idle(problem: Problem) -> Unsolved | None:
         subject=job,
         message=f"job {job} runs on no flavor that has GPUs, so that no level can be held for all",
         remedy="leave the job out, or give a rate above 0 on a flavor that has GPUs",
+        jobs=problem.names(np.logical_not(moves)),
     )
 
 

@@ -27,3 +27,5 @@ class Policy:
     reads_steps: bool = False
     """Whether it has to know how many steps each job has left."""
     reads_costs: bool = False
+    jobs_max: int | None = None
+    """For how many jobs a pool asks it at most, where it takes long for more."""

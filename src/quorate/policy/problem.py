@@ -79,6 +79,10 @@ class Problem:
     entities: tuple[Entity, ...] = ()
     entity_of: Ints | None = None
 
+    def names(self, are_meant: Bools) -> tuple[str, ...]:
+        """Return the names of the jobs for which ``are_meant`` is true, in their order."""
+        return tuple(self.jobs[int(row)] for row in np.flatnonzero(are_meant))
+
     @property
     def shape(self) -> tuple[int, int]:
         """How many jobs and how many flavors there are."""

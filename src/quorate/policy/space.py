@@ -183,6 +183,7 @@ def unsolvable(problem: Problem) -> Unsolved | None:
             subject=name,
             message=f"job {name} stands still on every flavor that has GPUs",
             remedy=f"give a flavor on which job {name} advances, or leave the job out",
+            jobs=problem.names(stuck),
         )
     weightless = problem.weights <= 0
     if np.any(weightless):
@@ -192,5 +193,6 @@ def unsolvable(problem: Problem) -> Unsolved | None:
             subject=name,
             message=f"job {name} has the weight {problem.weights[int(np.argmax(weightless))]:g}",
             remedy=f"give job {name} a weight above 0, or leave it out",
+            jobs=problem.names(weightless),
         )
     return None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from quorate.core.commands import Apply, Cancel, Complete, Drain, MarkNode, ShareOut, Submit
 from quorate.core.decide import decide
-from quorate.core.round_story import between_rounds
+from quorate.core.round_story import between_rounds, share_words
 from quorate.core.share_out import STEPS_MAX, step_counts
 from quorate.ledger.chain import GENESIS, seal
 from quorate.loop.rounds import share_out
@@ -24,14 +25,16 @@ from quorate.model.events import (
 from quorate.model.records import Phase
 from quorate.model.refusal import RefusalCode
 from quorate.model.specs import Discipline, Follow, Malleable, OnQuota, Pool
-from quorate.policy.allocation import Allocation, Unsolved
+from quorate.policy.allocation import Allocation, Method, Unsolved, UnsolvedCode, alone
 from quorate.policy.problem import Problem
+from quorate.policy.table import POLICIES as PUBLISHED
 from quorate.sim.executor import Truth
 from tests.oracles.rounds import (
     POLICIES,
     POOL,
     ROUND_MS,
     Room,
+    Weighing,
     money,
     nodes,
     pool,
@@ -295,13 +298,17 @@ def test_a_pool_keeps_its_discipline_while_runs_are_in_it() -> None:
     room.did(Apply((bound,)))
 
 
-def test_a_policy_that_nobody_knows_leaves_everybody_where_it_is() -> None:
-    room = _room()
-    room.did(Submit(run("one", "ant")))
+def test_by_a_policy_that_nobody_knows_all_share_by_weight() -> None:
+    room = _room(per_flavor=1, gpus=1)
     room.did(Apply((pool(policy="by_height"),)))
-    room.rounds(2)
-    assert list(room.view.leases) == ["one/0"]
-    assert room.view.rounds[POOL].shared.note == "there is no policy 'by_height'"
+    room.submit_together(*(run(f"r{n}", "ant" if n % 2 else "bee") for n in range(6)))
+    room.rounds(10)
+    received = [room.had_ms(f"r{n}") for n in range(6)]
+    assert max(received) - min(received) <= 2 * ROUND_MS
+    shared = room.view.rounds[POOL].shared
+    assert shared.note == "all share by weight: there is no policy 'by_height'"
+    assert shared.policy == "by_weight"
+    room.look_back()
 
 
 def test_a_round_that_is_not_next_or_grants_what_is_not_there_is_refused() -> None:
@@ -325,29 +332,79 @@ def test_a_round_that_is_not_next_or_grants_what_is_not_there_is_refused() -> No
         assert refusal.code is RefusalCode.INVALID, grants
 
 
-class Broken:
-    """A policy that falls over."""
-
-    name = "broken"
-    reads_entities = False
-    reads_pairs = False
-
-    def solve(self, problem: Problem) -> Allocation | Unsolved:
-        raise OverflowError(f"{len(problem.jobs)} jobs were too much")
+def _falls_over(problem: Problem) -> Allocation | Unsolved:
+    raise OverflowError(f"{len(problem.jobs)} jobs were too much")
 
 
-def test_a_policy_that_falls_over_ends_nothing_and_is_told() -> None:
-    policies = {**POLICIES, "broken": Broken()}
-    room = Room(world(team("ant"), team("bee")), policies=policies)
-    room.did(Submit(run("one", "ant")))
-    held = list(room.view.leases)
-    assert held
-    (known,) = [p for p in room.view.pools.values() if p.discipline is Discipline.ROUNDS]
-    room.did(Apply((replace(known, policy="broken"),)))
+def _gives_all_twice(problem: Problem) -> Allocation | Unsolved:
+    return alone(np.ones(problem.shape), objective=1.0, bound=1.0, method=Method.RULE)
+
+
+def _names_one_after_another(problem: Problem) -> Allocation | Unsolved:
+    return Unsolved(
+        code=UnsolvedCode.NOT_APPLICABLE,
+        subject=problem.jobs[0],
+        message=f"job {problem.jobs[0]} is not liked",
+        remedy="leave it out",
+        jobs=problem.jobs[:1],
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "why"),
+    [
+        (Weighing("odd", solve=_falls_over), "the policy failed: OverflowError: 6 jobs were"),
+        (Weighing("odd", solve=_gives_all_twice), "the answer of odd does not hold: job r0"),
+        (Weighing("odd", solve=_names_one_after_another), "left out: r3 (job r3 is not liked;"),
+        (Weighing("odd", jobs_max=5), "odd takes too long for 6 runs: 5 are the most"),
+    ],
+)
+def test_where_a_policy_has_no_answer_all_share_by_weight_and_are_told(
+    policy: Weighing, why: str
+) -> None:
+    teams = (team("ant", PPM // 4), team("bee", 3 * PPM // 4))
+    specs = (pool(policy="odd"), *world(*teams, per_flavor=1, gpus=1)[1:])
+    room = Room(specs, policies={"odd": policy}, stop_ms=0)
+    room.submit_together(*(run(f"r{n}", "ant" if n < 4 else "bee") for n in range(6)))
+    room.rounds(40)
+    ant, bee = room.had_ms("r0", "r1", "r2", "r3"), room.had_ms("r4", "r5")
+    # A third of the GPUs is all that two runs can have: owners' parts hold as far as there is work.
+    assert bee == pytest.approx(2 * 40 * ROUND_MS, rel=0.1)
+    assert ant == pytest.approx(40 * ROUND_MS, rel=0.1)
+    shared = room.view.rounds[POOL].shared
+    assert shared.note.startswith(f"all share by weight: {why}"), shared.note
+    assert why in share_words(room.view, room.view.runs["r0"])
+    room.look_back()
+
+
+def test_a_run_that_a_policy_cannot_plan_is_left_out_and_told_and_the_others_share() -> None:
+    specs = (pool(policy="allox"), *world(team("ant"), team("bee"), per_flavor=1, gpus=2)[1:])
+    room = Room(specs, policies=PUBLISHED)
+    wide = [run(f"w{n}", "ant", gpus=2) for n in range(3)]
+    narrow = [run(f"n{n}", "bee", rounds=work(steps=10**5 * (n + 1))) for n in range(3)]
+    room.submit_together(*wide, *narrow)
     room.rounds(3)
-    assert list(room.view.leases) == held
-    notes = [event.note for event in room.events() if isinstance(event, RoundShared)]
-    assert notes[-1] == "the policy failed: OverflowError: 1 jobs were too much"
+    assert all(room.had_ms(each.name) >= 1.5 * ROUND_MS for each in narrow)
+    assert room.had_ms(*(each.name for each in wide)) == 0
+    shared = room.view.rounds[POOL].shared
+    assert shared.policy == "allox"
+    told = share_words(room.view, room.view.runs["w1"])
+    assert told.startswith("its share is nothing: left out: w0, w1, w2 (job w0: takes 2 GPUs")
+    assert "leave it out, or choose another policy" in told
+    room.look_back()
+
+
+def test_weights_of_old_ledgers_stop_nobody() -> None:
+    policy = "max_min_fairness_water_filling_perf"
+    specs = (pool(policy=policy), *world(team("ant"), team("bee"), per_flavor=1, gpus=1)[1:])
+    room = Room(specs, policies=PUBLISHED, stop_ms=0)
+    weights = (1e-60, 1e12, 1.0, 1.0)
+    mine = [run(f"a{n}", "ant", rounds=work(weight=weight)) for n, weight in enumerate(weights)]
+    room.submit_together(*mine, *(run(f"b{n}", "bee") for n in range(4)))
+    room.rounds(20)
+    assert room.view.rounds[POOL].shared.note == ""
+    ant, bee = (room.had_ms(*(f"{owner}{n}" for n in range(4))) for owner in "ab")
+    assert ant == pytest.approx(bee, rel=0.1)
     room.look_back()
 
 
