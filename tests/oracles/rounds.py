@@ -98,6 +98,7 @@ class Weighing:
     reads_steps: bool = False
     reads_costs: bool = False
     jobs_max: int | None = None
+    jobs_per_gpu_max: int | None = None
     solve: Callable[[Problem], Allocation | Unsolved] = by_weight
 
 

@@ -65,14 +65,9 @@ def _asked(
     view: StateView, floor: Floor, members: Sequence[Member], policy: PoolPolicy, now_ms: int
 ) -> Allocation | Unsolved:
     """Return what ``policy`` answers, checked; whatever else it does is a refusal."""
-    most = policy.jobs_max
-    if most is not None and len(members) > most:
-        return Unsolved(
-            code=UnsolvedCode.NOT_APPLICABLE,
-            subject="jobs",
-            message=f"{policy.name} takes too long for {len(members)} runs: {most} are the most",
-            remedy="choose another policy for the pool",
-        )
+    refusal = _too_many(policy, len(members), sum(floor.gpus))
+    if refusal is not None:
+        return refusal
     try:
         return answer(policy, problem_of(view, floor, members, policy, now_ms))
     except Exception as error:  # noqa: BLE001 - a round that ended the service would be due again
@@ -83,6 +78,21 @@ def _asked(
             message=f"the policy failed: {type(error).__name__}: {error}",
             remedy="choose another policy for the pool, and report this",
         )
+
+
+def _too_many(policy: PoolPolicy, runs: int, gpus: int) -> Unsolved | None:
+    """Return why ``policy`` is not asked for so many runs, if so: nobody is served meanwhile."""
+    whole, each = policy.jobs_max, policy.jobs_per_gpu_max
+    limits = [] if whole is None else [whole]
+    limits += [] if each is None else [each * gpus]
+    if not limits or runs <= min(limits):
+        return None
+    return Unsolved(
+        code=UnsolvedCode.NOT_APPLICABLE,
+        subject="jobs",
+        message=f"{policy.name} takes too long for {runs} runs: {min(limits)} are the most here",
+        remedy="choose another policy for the pool",
+    )
 
 
 def _equal(

@@ -46,6 +46,11 @@ class PoolPolicy(Asked, Protocol):
         """For how many runs a pool asks it at most."""
         ...
 
+    @property
+    def jobs_per_gpu_max(self) -> int | None:
+        """For how many runs for each GPU a pool asks it at most."""
+        ...
+
 
 def problem_of(
     view: StateView, floor: Floor, members: Sequence[Member], policy: PoolPolicy, now_ms: int

@@ -9,6 +9,7 @@ of the plan is made again when something changes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
 import numpy as np
@@ -18,6 +19,11 @@ from quorate.policy.askable import without_anything, without_steps
 from quorate.policy.assignment import assign
 from quorate.policy.policy import Policy
 from quorate.policy.problem import Floats, Ints, Problem
+from quorate.policy.rooms import assign_rooms
+
+PUBLISHED_MAX: Final = 128
+"""Up to so many jobs ties are as published, which takes a place for each GPU."""
+WAITS: Final = -1
 
 
 def allox(problem: Problem) -> Allocation | Unsolved:
@@ -25,6 +31,19 @@ def allox(problem: Problem) -> Allocation | Unsolved:
     refusal = without_anything(problem) or without_steps(problem) or _unfit(problem)
     if refusal is not None:
         return refusal
+    is_small = len(problem.jobs) <= PUBLISHED_MAX
+    flavor_of, total_s = _as_published(problem) if is_small else _by_levels(problem)
+    shares = np.zeros(problem.shape)
+    first = np.flatnonzero(flavor_of != WAITS)
+    shares[first, flavor_of[first]] = 1.0
+    return alone(shares, objective=total_s, bound=total_s, method=Method.ASSIGNMENT)
+
+
+def _as_published(problem: Problem) -> tuple[Ints, float]:
+    """Return the flavor of each job that is first on a GPU, and the sum of all ends.
+
+    Every GPU has places of its own, and ties are those of the published results.
+    """
     order = np.argsort(-problem.ages_s, kind="stable")
     places = _places(problem)
     costs = places.number * _seconds(problem)[order][:, places.flavor]
@@ -35,10 +54,39 @@ def allox(problem: Problem) -> Allocation | Unsolved:
     by_gpu = np.lexsort((places.number[columns], places.gpu[columns]))
     gpus = places.gpu[columns][by_gpu]
     heads = by_gpu[np.append(gpus[1:] != gpus[:-1], True)]
-    shares = np.zeros(problem.shape)
-    shares[order[heads], places.flavor[columns[heads]]] = 1.0
-    total_s = float(costs[np.arange(len(order)), columns].sum())
-    return alone(shares, objective=total_s, bound=total_s, method=Method.ASSIGNMENT)
+    found = np.full(len(order), WAITS, dtype=np.int64)
+    found[order[heads]] = places.flavor[columns[heads]]
+    return found, float(costs[np.arange(len(order)), columns].sum())
+
+
+def _by_levels(problem: Problem) -> tuple[Ints, float]:
+    """Return the same for many jobs: the GPUs of a flavor are alike, and taken together.
+
+    The longest jobs are placed first: they are to be last, and then few have to move for others.
+    Of jobs as far from the end the older are first on a GPU.
+    """
+    jobs, _ = problem.shape
+    seconds = _seconds(problem)
+    levels = _levels(problem)
+    rooms = np.minimum(problem.gpus[levels.flavor], jobs)
+    by_age = np.argsort(-problem.ages_s, kind="stable")
+    order = by_age[np.argsort(-seconds[by_age].min(axis=1), kind="stable")]
+    costs = levels.number * seconds[order][:, levels.flavor]
+    columns = assign_rooms(costs, rooms, levels.number)
+    assert columns is not None, "every job runs on a flavor that has a place for each job"
+    found = np.full(jobs, WAITS, dtype=np.int64)
+    # By flavor, then the furthest from the end, then the oldest.
+    age_rank = np.argsort(by_age)[order]
+    by_place = np.lexsort((age_rank, -levels.number[columns], levels.flavor[columns]))
+    begun: dict[int, int] = {}
+    for column, rows in groupby(by_place.tolist(), key=columns.__getitem__):
+        here, flavor = list(rows), int(levels.flavor[column])
+        # Whoever is further from the end has a GPU that one of these is on, too.
+        heads = here[: len(here) - begun.get(flavor, 0)]
+        found[order[heads]] = flavor
+        begun[flavor] = len(here)
+    total_s = float(costs[np.arange(jobs), columns].sum() + problem.ages_s.sum())
+    return found, total_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,6 +96,17 @@ class _Places:
     flavor: Ints
     gpu: Ints
     number: Ints
+
+
+def _levels(problem: Problem) -> _Places:
+    """Return one place of each flavor and distance from the end, all first ones first."""
+    jobs, flavors = problem.shape
+    by_name = sorted(range(flavors), key=problem.flavors.__getitem__)
+    depth = np.where(problem.gpus > 0, -(-jobs // np.maximum(1, problem.gpus)), 0)[by_name]
+    numbers = np.arange(1, int(depth.max()) + 1)
+    number, place = np.nonzero(numbers[:, None] <= depth[None, :])
+    flavor = np.array(by_name, dtype=np.int64)[place]
+    return _Places(flavor=flavor, gpu=place, number=number + 1)
 
 
 def _places(problem: Problem) -> _Places:
@@ -105,5 +164,7 @@ ALLOX: Final = (
         metric="sum of the jobs' ends in seconds since they began",
         is_least=True,
         reads_steps=True,
+        jobs_max=2_000,
+        jobs_per_gpu_max=40,
     ),
 )

@@ -28,4 +28,7 @@ class Policy:
     """Whether it has to know how many steps each job has left."""
     reads_costs: bool = False
     jobs_max: int | None = None
-    """For how many jobs a pool asks it at most, where it takes long for more."""
+    jobs_per_gpu_max: int | None = None
+    """For how many jobs, and how many for each GPU, a pool asks it at most: about a second's worth.
+
+    None where it never takes long. Whoever asks it for himself may ask for as many as he likes."""

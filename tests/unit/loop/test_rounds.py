@@ -357,6 +357,7 @@ def _names_one_after_another(problem: Problem) -> Allocation | Unsolved:
         (Weighing("odd", solve=_gives_all_twice), "the answer of odd does not hold: job r0"),
         (Weighing("odd", solve=_names_one_after_another), "left out: r3 (job r3 is not liked;"),
         (Weighing("odd", jobs_max=5), "odd takes too long for 6 runs: 5 are the most"),
+        (Weighing("odd", jobs_per_gpu_max=1), "odd takes too long for 6 runs: 3 are the most"),
     ],
 )
 def test_where_a_policy_has_no_answer_all_share_by_weight_and_are_told(

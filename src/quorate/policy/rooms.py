@@ -1,0 +1,109 @@
+"""Who goes where at least cost, where a column has room for several rows.
+
+As ``assignment``, one row after another along the cheapest way of moving those before it; columns
+that cost everybody the same are one with more room, so that there are few of them. What the move of
+somebody from one column to another costs at least is kept until somebody comes or goes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from quorate.policy.problem import Floats, Ints
+
+_NOBODY: Final = -1
+
+
+def assign_rooms(costs: Floats, rooms: Ints, levels: Ints) -> Ints | None:
+    """Return the column of each row, at least cost together; None where there is no way.
+
+    ``rooms`` is how many rows a column takes. Columns are sorted by ``levels``; a column is looked
+    at once somebody is on the level before. Of columns that cost the same the first is taken, and
+    of rows that may move as cheaply the one that came first. Costs may be infinite, none is below
+    0.
+    """
+    board = _Board(costs, rooms)
+    ends = np.searchsorted(levels, np.unique(levels), side="right")
+    level = 0
+    for row in range(len(costs)):
+        column = board.add(row, int(ends[level]))
+        if column is None and level + 1 < len(ends):
+            level = len(ends) - 1
+            column = board.add(row, int(ends[level]))
+        if column is None:
+            return None
+        deepest = int(np.searchsorted(ends, column, side="right"))
+        level = max(level, min(deepest + 1, len(ends) - 1))
+    return board.column_of
+
+
+class _Board:
+    """Who is where, what room is left, and the prices of the columns."""
+
+    def __init__(self, costs: Floats, rooms: Ints) -> None:
+        rows, columns = costs.shape
+        self._costs = costs
+        self._left = rooms.copy()
+        self._price = np.zeros(columns)
+        self._rows: list[list[int]] = [[] for _ in range(columns)]
+        # What it costs at least to move one from a full column to another, and whom.
+        self._step = np.full((columns, columns), np.inf)
+        self._mover = np.full((columns, columns), _NOBODY, dtype=np.int64)
+        self.column_of = np.full(rows, _NOBODY, dtype=np.int64)
+
+    def add(self, row: int, count: int) -> int | None:
+        """Put ``row`` into one of the first ``count`` columns; return which one has less room now.
+
+        None, and nothing is changed, where there is no way.
+        """
+        price = self._price[:count]
+        least = self._costs[row, :count] - price
+        waiting = least.copy()
+        came_from = np.full(count, _NOBODY, dtype=np.int64)
+        is_open = np.ones(count, dtype=np.bool_)
+        seen: list[int] = []
+        while True:
+            column = int(waiting.argmin())
+            reached = float(waiting[column])
+            if reached == np.inf:
+                return None
+            if self._left[column] > 0:
+                break
+            seen.append(column)
+            is_open[column], waiting[column] = False, np.inf
+            through = self._step[column, :count] + (reached + price[column]) - price
+            better = (through < least) & is_open
+            least[better] = waiting[better] = through[better]
+            came_from[better] = column
+        price[seen] -= reached - least[seen]
+        self._move(row, column, came_from)
+        return column
+
+    def _move(self, row: int, column: int, came_from: Ints) -> None:
+        """Move everybody on the way to ``column`` one on, and ``row`` in."""
+        self._left[column] -= 1
+        changed = [column]
+        while came_from[column] != _NOBODY:
+            before = int(came_from[column])
+            moved = int(self._mover[before, column])
+            self._rows[before].remove(moved)
+            self._put(moved, column)
+            column = before
+            changed.append(column)
+        self._put(row, column)
+        for each in changed:
+            if not self._left[each]:
+                self._look_at(each)
+
+    def _put(self, row: int, column: int) -> None:
+        self._rows[column].append(row)
+        self.column_of[row] = column
+
+    def _look_at(self, column: int) -> None:
+        rows = np.array(sorted(self._rows[column]))
+        moves = self._costs[rows] - self._costs[rows, column][:, None]
+        first = moves.argmin(axis=0)
+        self._mover[column] = rows[first]
+        self._step[column] = moves[first, np.arange(len(first))]
