@@ -55,7 +55,7 @@ START, END = "2020-01-01T00:00:00Z", "2030-01-01T00:00:00Z"
          "roundLength: 1ms}\n", 3, "spec.roundLength: must be"),
         (HEAD + "Pool\nmetadata: {name: p}\nspec: {discipline: rounds, policy: fifo, throughputs: "
          """{v100: {"('a', 1)": {null: -1}}}}\n""", 3,
-         """spec.throughputs.v100["('a', 1)"].null: must be from 0 to"""),
+         """spec.throughputs.v100["('a', 1)"].null: must be 0, or from 0.000001 to"""),
     ],
 )  # fmt: skip
 def test_a_bad_document_is_told_and_changes_nothing(

@@ -40,9 +40,15 @@ def _by_flavor(problem: Problem, values: Floats) -> dict[str, float]:
 
 def policies_text(policies: Iterable[Policy], *, show_wide: bool) -> str:
     """Return a line for each of ``policies``."""
-    columns = (Column("POLICY"), Column("GOAL"), wide("OBJECTIVE"), wide("READS"))
+    columns = (
+        Column("POLICY"),
+        Column("RUNS"),
+        Column("GOAL"),
+        wide("OBJECTIVE"),
+        wide("READS"),
+    )
     rows = [
-        (each.name, each.goal, _objective(each), ", ".join(_reads(each)) or NONE)
+        (each.name, _runs(each), each.goal, _objective(each), ", ".join(_reads(each)) or NONE)
         for each in policies
     ]
     return table(columns, rows, show_wide=show_wide)
@@ -57,6 +63,8 @@ def policies_tree(policies: Iterable[Policy]) -> list[dict[str, Any]]:
             "objective": each.metric,
             "sense": "min" if each.is_least else "max",
             "reads": _reads(each),
+            "jobs_max": each.jobs_max,
+            "jobs_per_gpu_max": each.jobs_per_gpu_max,
         }
         for each in policies
     ]
@@ -64,6 +72,14 @@ def policies_tree(policies: Iterable[Policy]) -> list[dict[str, Any]]:
 
 def _objective(policy: Policy) -> str:
     return f"{policy.metric} ({'less' if policy.is_least else 'more'} is better)"
+
+
+def _runs(policy: Policy) -> str:
+    """Return for how many runs a pool asks a policy."""
+    if policy.jobs_max is None:
+        return "any"
+    each = policy.jobs_per_gpu_max
+    return f"{policy.jobs_max}" if each is None else f"{policy.jobs_max}, {each} a GPU"
 
 
 def _reads(policy: Policy) -> list[str]:

@@ -20,7 +20,7 @@ def apply_documents(desk: Desk, asked: ask.Apply, operation: Operation) -> Order
     """Return the order to hold all documents of a request, or none of them."""
     del operation
     documents = read_trees(asked.documents, desk.caller.tenant)
-    return _order(tuple(specs_of(desk.recorded, desk.caller, documents)))
+    return _order(desk, tuple(specs_of(desk.recorded, desk.caller, documents)))
 
 
 def put_document(desk: Desk, asked: ask.PutDocument, operation: Operation) -> Order:
@@ -32,7 +32,7 @@ def put_document(desk: Desk, asked: ask.PutDocument, operation: Operation) -> Or
             Exit.INVALID,
             f"document: must be one {operation.about} with metadata.name {asked.name!r}",
         )
-    return _order((document.spec,))
+    return _order(desk, (document.spec,))
 
 
 def patch_document(desk: Desk, asked: ask.PatchDocument, operation: Operation) -> Order:
@@ -49,12 +49,12 @@ def patch_document(desk: Desk, asked: ask.PatchDocument, operation: Operation) -
     document = changed_document(render(spec), asked.assignments, source="--set")
     if document.name != name:
         raise CommandError(Exit.INVALID, "--set metadata.name: a name cannot be changed")
-    return _order((document.spec,))
+    return _order(desk, (document.spec,))
 
 
-def _order(specs: tuple[Applied, ...]) -> Order:
+def _order(desk: Desk, specs: tuple[Applied, ...]) -> Order:
     """Return the order to hold ``specs``; a policy that nobody knows is told before."""
-    check_policies(specs)
+    check_policies(desk.recorded, specs)
     return Order(command=Apply(specs))
 
 

@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from quorate.answers.exits import CommandError, Exit
 from quorate.core.commands import Applied
 from quorate.model.specs import Discipline, Pool
+from quorate.model.view import StateView
 from quorate.policy.parts import install_text, missing_part
 
+if TYPE_CHECKING:
+    from quorate.policy.policy import Policy
 
-def check_policies(specs: Iterable[Applied]) -> None:
-    """Raise ``CommandError`` for the first pool whose policy is not there, or no pool's."""
+
+def check_policies(view: StateView, specs: Iterable[Applied]) -> None:
+    """Raise ``CommandError`` for the first pool whose policy is not there, or no pool's.
+
+    Nor may a pool be given a policy that takes too long for the runs that it has already.
+    """
     for spec in specs:
         if isinstance(spec, Pool) and spec.discipline is Discipline.ROUNDS:
-            _check(spec)
+            known = _check(spec)
+            before = view.pools.get(spec.name)
+            if before is None or before.policy != spec.policy:
+                _check_size(spec, known, view.round_sizes.get(spec.name, 0))
 
 
-def _check(pool: Pool) -> None:
+def _check_size(pool: Pool, policy: Policy, runs: int) -> None:
+    if policy.jobs_max is not None and runs > policy.jobs_max:
+        raise CommandError(
+            Exit.INVALID,
+            f"Pool/{pool.name}: spec.policy: {policy.name} takes too long for {runs} runs, which "
+            f"the pool has: {policy.jobs_max} are the most; use another policy",
+        )
+
+
+def _check(pool: Pool) -> Policy:
     where = f"Pool/{pool.name}: spec.policy"
     missing = missing_part()
     if missing is not None:
@@ -43,3 +63,4 @@ def _check(pool: Pool) -> None:
             f"{where}: {pool.policy} lets two runs share GPUs, and needs to know how fast they are "
             "then; add throughputs with pairs of job types, or use a policy that is not packed",
         )
+    return known

@@ -22,7 +22,9 @@ Bools = NDArray[np.bool_]
 STEPS_MAX: Final = 120
 """How many steps are taken at most; about twenty-five are usual."""
 CLOSE: Final = 1e-12
-"""When to stop: what the mean logarithm of the rates may still gain."""
+NEAR: Final = 1e-10
+"""When to stop: what the mean logarithm of the rates may still gain, and what it may where a step
+does not halve it any more, for then the rest is rounding."""
 _CENTRE: Final = 0.1
 _SHORT_OF: Final = 0.995
 _STIFF: Final = 1e-15
@@ -98,8 +100,11 @@ def largest_products(rates: Floats, scales: Floats, gpus: Floats, asked: Floats)
     point = _begin(problems)
     best = _told(point, problems)
     open_ones = np.arange(len(asked))
+    before = np.full(len(asked), np.inf)
     for _ in range(STEPS_MAX):
-        far = best.missing[open_ones] > CLOSE
+        missing = best.missing[open_ones]
+        far = (missing > NEAR) | ((missing > CLOSE) & (missing < before[open_ones] / 2))
+        before[open_ones] = missing
         open_ones, point, problems = open_ones[far], point.of(far), problems.of(far)
         if not len(open_ones):
             break

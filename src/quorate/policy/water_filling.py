@@ -293,5 +293,7 @@ WATER_FILLING: Final = (
         metric=_METRIC,
         reads_pairs=True,
         reads_entities=True,
+        # Every level is a program of all pairs: a thousand jobs take twenty seconds.
+        jobs_max=200,
     ),
 )

@@ -1,0 +1,33 @@
+"""Which policies a pool may have, by the runs that it has."""
+
+from __future__ import annotations
+
+import pytest
+
+from quorate.answers.exits import CommandError
+from quorate.core.commands import Applied
+from quorate.operations.pool_policies import check_policies
+from quorate.policy.table import POLICIES
+from tests.oracles.rounds import Room, pool, run, team, world
+
+SLOW = "max_min_fairness_strategy_proof"
+
+
+def _refusal(room: Room, *specs: Applied) -> str:
+    with pytest.raises(CommandError) as told:
+        check_policies(room.view, specs)
+    return str(told.value)
+
+
+def test_a_pool_with_many_runs_is_not_given_a_policy_that_takes_long_for_them() -> None:
+    most = POLICIES[SLOW].jobs_max
+    assert most is not None
+    room = Room(world(team("ant"), per_flavor=1, gpus=1))
+    room.submit_together(*(run(f"r{n}", "ant") for n in range(most)))
+    check_policies(room.view, [pool(policy=SLOW)])
+    room.submit_together(run("late", "ant"))
+    assert _refusal(room, pool(policy=SLOW)) == (
+        f"Pool/shared: spec.policy: {SLOW} takes too long for {most + 1} runs, which the pool has: "
+        f"{most} are the most; use another policy"
+    )
+    check_policies(room.view, [pool(policy="max_min_fairness_perf")])
