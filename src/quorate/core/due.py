@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
+from types import MappingProxyType
 from typing import Final
 
 from quorate.core.activate import look_ms
@@ -21,7 +22,13 @@ _LOOKED_PART: Final = 16
 """After how many leases, and which part of all, the heap of holds is not walked any further."""
 
 
-def next_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None = None) -> int | None:
+def next_due_ms(
+    view: StateView,
+    *,
+    has_executor: bool,
+    after_ms: int | None = None,
+    round_waits: Mapping[str, int] = MappingProxyType({}),
+) -> int | None:
     """Return the first instant at which a ``Tick`` has something to do; None when it never will.
 
     That is when the first hold must be renewed: with an executor one grace before it runs out, so
@@ -29,9 +36,13 @@ def next_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None = N
     looked at whenever anything is decided, its confirmation included. Looks at the top of the heap
     of holds only, however many leases there are. What a tick at ``after_ms`` has seen to is left
     out: a start that waits for something expected at that very instant is looked at again right
-    after it.
+    after it. The round of a pool in ``round_waits`` is not due before that instant.
     """
     found = _plan_due_ms(view, has_executor=has_executor, after_ms=after_ms)
+    least_ms = 0 if after_ms is None else after_ms + 1
+    for ends_ms, pool in rounds_due(view) if view.in_rounds else ():
+        due_ms = max(ends_ms, least_ms, round_waits.get(pool, 0))
+        found = due_ms if found is None else min(found, due_ms)
     heap = view.holds_due() if has_executor else view.holds_ending()
     places = [(*heap[0], 0)] if heap else []
     looked = 0
@@ -93,8 +104,6 @@ def _plan_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None) -
     if view.pending:
         others.append(view.next_opening_ms(seen_ms))  # It may be what somebody waits for.
     dues.extend(due_ms for due_ms in others if due_ms is not None)
-    if view.in_rounds:
-        dues.extend(max(due_ms, least_ms) for due_ms, _ in rounds_due(view))
     return min(dues, default=None)
 
 

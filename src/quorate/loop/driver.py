@@ -66,4 +66,5 @@ class Driver:
             self._engine.view,
             has_executor=self._engine.executor is not None,
             after_ms=after_ms,
+            round_waits=self._engine.round_waits,
         )

@@ -28,6 +28,7 @@ from quorate.ledger.fold import collector_paused, replay
 from quorate.ledger.snapshot import restore, take
 from quorate.loop.orders import orders_of, standing_orders
 from quorate.loop.preimages import Preimages
+from quorate.loop.round_waits import RoundWaits
 from quorate.model.apply import apply_all
 from quorate.model.events import (
     ConflictDeclared,
@@ -109,6 +110,7 @@ class Engine:
         self._is_sure = True
         self.snapshot_events = SNAPSHOT_EVENTS
         self.policies: Mapping[str, PoolPolicy] | None = None
+        self._round_waits = RoundWaits()
 
     @classmethod
     def open(
@@ -281,15 +283,28 @@ class Engine:
         if self.view.in_rounds:
             self._share_out_due()
 
+    @property
+    def round_waits(self) -> Mapping[str, int]:
+        """Until when pools wait whose round could not begin; nothing of them is due before."""
+        return self._round_waits.until_ms
+
     def _share_out_due(self) -> None:
-        """Begin the next round of every pool whose last one is over, each in a block of its own."""
-        now_ms = self.now_ms()
-        due = [pool for due_ms, pool in rounds_due(self.view) if due_ms <= now_ms]
+        """Begin the next round of every pool whose last one is over, each in a block of its own.
+
+        A pool whose round cannot begin is tried again after a while.
+        """
+        now_ms, waits = self.now_ms(), self._round_waits
+        dues = [
+            (max(ms, self.round_waits.get(pool, 0)), pool) for ms, pool in rounds_due(self.view)
+        ]
+        due = [pool for due_ms, pool in dues if due_ms <= now_ms]
         if not due:
             return
         missing = missing_part()
         if missing is not None:
             _LOG.warning("no round begins: %s", install_text(missing))
+            for pool in due:
+                waits.failed(pool, now_ms)
             return
         # Policies need numpy, which nobody is to wait for who has no such pool.
         from quorate.loop.rounds import share_out  # noqa: PLC0415 - slow import
@@ -303,9 +318,14 @@ class Engine:
                     (receipt,) = self.execute_block([command], actor=ROUND_ACTOR)
             except QuorateError as error:
                 _LOG.warning("the next round of pool %s has not begun: %s", pool, error)
+                waits.failed(pool, now_ms)
                 continue
             for refusal in receipt.decision.refusals:
                 _LOG.warning("round of pool %s: %s", pool, sentence(refusal))
+            if receipt.decision.refusals:
+                waits.failed(pool, now_ms)
+            else:
+                waits.began(pool)
 
     def _draw_due(self) -> None:
         for _ in range(DRAWS_MAX):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 
@@ -15,7 +16,7 @@ from quorate.loop.engine import Engine
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import EndReason
 from quorate.model.records import Phase
-from quorate.model.specs import Owner
+from quorate.model.specs import Budget, Owner
 from quorate.ports.errors import StoreFullError
 from quorate.ports.executor import (
     EndLease,
@@ -28,6 +29,8 @@ from quorate.ports.executor import (
 )
 from quorate.testing.engines import HandClock
 from quorate.testing.world import NOW_MS, budget, envelope, fleet, run
+from tests.oracles.rounds import POLICIES, POOL, team, world
+from tests.oracles.rounds import run as round_run
 
 FLEET = Apply((*fleet({"A": 16}), Owner(name="team"), budget("b", "team", envelope("e", 16))))
 
@@ -195,3 +198,45 @@ def test_without_an_executor_a_stop_is_both_facts_and_nobody_is_asked() -> None:
     engine.execute_all([FLEET, Submit(run("r", 8)), Cancel("r")], actor="test")
     assert phase_of(engine, "r") is Phase.CANCELLED
     assert Driver(engine).step() is None
+
+
+class CountingStore(FailingStore):
+    """A store that counts how often it is asked to append."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    def append(self, block: Block, *, expected: Head) -> None:
+        self.asked += 1
+        super().append(block, expected=expected)
+
+
+def test_a_round_that_cannot_begin_is_tried_less_and_less_often_and_then_begins() -> None:
+    store, clock = CountingStore(), HandClock()
+    engine = new_engine(NoteBook(), store, clock)
+    engine.policies = POLICIES
+    # Without money nobody has GPUs, and nothing but the round is ever due.
+    specs = [spec for spec in world(team("ant")) if not isinstance(spec, Budget)]
+    engine.execute(Apply(tuple(specs)), actor="test")
+    engine.execute(Submit(round_run("one", "ant")), actor="test")
+    assert engine.view.rounds[POOL].shared.number == 1
+    driver = Driver(engine)
+    clock.ms = engine.view.rounds[POOL].shared.until_ms
+    store.fails_before, store.asked = True, 0
+    tried_ms, end_ms = [], clock.ms + 10 * MINUTE_MS
+    while clock.ms < end_ms and len(tried_ms) < 50:
+        before = store.asked
+        due_ms = driver.step()
+        if store.asked > before:
+            tried_ms.append(clock.ms)
+        assert due_ms is not None
+        assert due_ms > clock.ms
+        clock.ms = due_ms
+    waited = [after - before for before, after in pairwise(tried_ms)]
+    assert waited[:7] == [1_000 * 2**n for n in range(6)] + [MINUTE_MS]
+    assert set(waited[7:]) == {MINUTE_MS}
+    store.fails_before = False
+    driver.step()
+    assert engine.view.rounds[POOL].shared.number == 2
+    assert not engine.round_waits

@@ -1,0 +1,32 @@
+"""Which pools wait before their next round is tried again, because it could not begin."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quorate.model.amounts import MINUTE_MS, SECOND_MS
+
+RETRY_MIN_MS: Final = SECOND_MS
+RETRY_MAX_MS: Final = MINUTE_MS
+"""How long a pool waits after the first failure, and at most; each wait is twice the one before.
+
+Nothing is lost by it but time: whoever has GPUs goes on with them."""
+
+
+class RoundWaits:
+    """Until when each pool waits; kept in memory only, for a new program may try at once."""
+
+    def __init__(self) -> None:
+        self.until_ms: dict[str, int] = {}
+        self._wait_ms: dict[str, int] = {}
+
+    def failed(self, pool: str, now_ms: int) -> None:
+        """Note that the round of ``pool`` could not begin at ``now_ms``."""
+        wait_ms = min(2 * self._wait_ms.get(pool, RETRY_MIN_MS // 2), RETRY_MAX_MS)
+        self._wait_ms[pool] = wait_ms
+        self.until_ms[pool] = now_ms + wait_ms
+
+    def began(self, pool: str) -> None:
+        """Note that a round of ``pool`` began."""
+        self.until_ms.pop(pool, None)
+        self._wait_ms.pop(pool, None)
