@@ -1,9 +1,12 @@
 """Rates: how fast a run of a rounds pool is on each flavor, and what of that was measured.
 
 Rates are millionths of a step per second of the whole run. What was measured takes the place of
-what was declared, flavor by flavor: nobody is believed longer than one round. A run that names its
-job type has the rates that its pool knows of the type. Where nothing is known of a flavor, it is as
-good as any other until it was tried.
+what was declared, flavor by flavor: no run that says how far it is is believed longer than one
+round. A run that never says keeps the rates that were declared for it; it has its part of its
+owner's share by them, and to misstate them only takes GPUs from it that would serve it better
+(tests/unit/loop/test_round_gaming.py). A run that names its job type has the rates that its pool
+knows of the type: those on GPUs that are not together, where it was on several nodes last and the
+pool knows them. Where nothing is known of a flavor, it is as good as any other until it was tried.
 """
 
 from __future__ import annotations
@@ -18,6 +21,10 @@ from quorate.model.specs import Pool, Run, TypeRates
 
 UNKNOWN_RATE: Final = PPM
 """One step per second: what a flavor is taken for as long as nobody knows better."""
+
+
+SPREAD_SUFFIX: Final = "_unconsolidated"
+"""What follows the name of a flavor where a table has rates on GPUs that are not together."""
 
 
 def known_types(pool: Pool, flavor: str) -> tuple[TypeRates, ...]:
@@ -45,15 +52,18 @@ def paired_rates(pool: Pool, flavor: str, gpus: int, types: tuple[str, str]) -> 
     return 0, 0
 
 
-def declared_rate(run: Run, pool: Pool, flavor: str) -> int | None:
+def declared_rate(run: Run, pool: Pool, flavor: str, *, is_spread: bool = False) -> int | None:
     """Return what is said of ``run`` on ``flavor``, by itself or by the table of ``pool``.
 
-    At least 0; None where nobody says anything.
+    At least 0; None where nobody says anything. ``is_spread``: its GPUs are on several nodes.
     """
     work = run.rounds
     assert work is not None, run
     if work.job_type is not None:
-        known = type_rates(pool, flavor, work.job_type, run.gpus)
+        known = None
+        if is_spread:
+            known = type_rates(pool, f"{flavor}{SPREAD_SUFFIX}", work.job_type, run.gpus)
+        known = known or type_rates(pool, flavor, work.job_type, run.gpus)
         return None if known is None else known.alone
     for name, rate in work.throughputs:
         if name == flavor:
@@ -70,6 +80,7 @@ def rates_of(
     """
     found: list[int] = []
     measured = 0
+    is_spread = len(set(known.nodes)) > 1
     for place, flavor in enumerate(flavors):
         if flavor not in run.flavors:
             found.append(0)
@@ -78,7 +89,7 @@ def rates_of(
         if rate is not None:
             measured |= 1 << place
         else:
-            said = declared_rate(run, pool, flavor)
+            said = declared_rate(run, pool, flavor, is_spread=is_spread)
             rate = UNKNOWN_RATE if said is None else said
         found.append(rate)
     return tuple(found), measured

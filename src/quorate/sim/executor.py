@@ -36,7 +36,8 @@ class Truth:
     """What a run really is: ``work_ms`` at its declared width, then it exits with ``code``.
 
     ``speeds_ppm`` are how fast it is on which flavor; on others it is as fast as that takes.
-    ``shared_ppm`` is what is left of that while another run has the same GPUs.
+    ``shared_ppm`` is what is left of that while another run has the same GPUs. It says how far it
+    is after every ``tells_every_ms`` of its work; 0 is at any time.
     """
 
     work_ms: int
@@ -44,6 +45,7 @@ class Truth:
     code: int = 0
     speeds_ppm: tuple[tuple[str, int], ...] = ()
     shared_ppm: int = PPM * 6 // 10
+    tells_every_ms: int = 0
 
 
 CODE_LOST: Final = 137
@@ -213,7 +215,9 @@ class SimExecutor:
             if work is None or total is None:
                 continue
             work.accrue(self._timeline.now_ms)
-            found[name] = total * work.done_gpu_ms // max(1, work.truth.work_ms * work.run.gpus)
+            done, each = work.done_gpu_ms, work.truth.tells_every_ms * work.run.gpus
+            told = done // each * each if each else done
+            found[name] = total * told // max(1, work.truth.work_ms * work.run.gpus)
         return found
 
     # --- The machine room ---

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from quorate.core.commands import Apply
 from quorate.core.round_rates import rates_of
@@ -40,6 +41,38 @@ def test_a_type_has_the_rates_of_the_table_until_they_were_measured() -> None:
     measured = RoundsRun(POOL, rates={"k80": 7})
     assert rates_of(spec, measured, KNOWN, FLAVORS) == ((90 * PPM, 7, 0), 2)
     assert rates_of(spec, RoundsRun(POOL), pool(), FLAVORS) == ((PPM, PPM, 0), 0)
+
+
+def test_a_run_on_several_nodes_has_the_rates_of_gpus_that_are_not_together() -> None:
+    wide = TypeRates(job_type="resnet", gpus=4, alone=2 * PPM)
+    apart = FlavorRates(flavor="k80_unconsolidated", types=(wide,))
+    known = pool(throughputs=(*KNOWN.throughputs, apart))
+    spec = run("r", "ant", gpus=4, flavors=("a100", "k80"), rounds=_typed("resnet"))
+    spread = RoundsRun(POOL, nodes=("k80-0", "k80-0", "k80-1", "k80-1"))
+    # Of a100 the table knows only GPUs that are together.
+    assert rates_of(spec, spread, known, FLAVORS) == ((90 * PPM, 2 * PPM, 0), 0)
+    near = RoundsRun(POOL, nodes=("k80-0",) * 4)
+    assert rates_of(spec, near, known, FLAVORS) == ((90 * PPM, 6 * PPM, 0), 0)
+    measured = RoundsRun(POOL, nodes=spread.nodes, rates={"k80": 7})
+    assert rates_of(spec, measured, known, FLAVORS) == ((90 * PPM, 7, 0), 2)
+
+
+def test_a_pool_takes_a_run_that_was_spread_for_as_slow_as_its_table_says() -> None:
+    wide = TypeRates(job_type="resnet", gpus=4, alone=20 * PPM)
+    tables = (
+        FlavorRates(flavor="k80", types=(wide,)),
+        FlavorRates(flavor="k80_unconsolidated", types=(replace(wide, alone=5 * PPM),)),
+    )
+    shared = pool(throughputs=tables)
+    room = Room((shared, *nodes(2, 2, ("k80",)), team("ant"), money("ant")))
+    # Nothing is measured of a run that does not say how much there is to do, nor how far it is.
+    work = RoundsWork(job_type="resnet")
+    room.did(Apply((run("r", "ant", gpus=4, flavors=("k80",), rounds=work),)))
+    (before,) = room.view.rounds[POOL].shared.shares
+    room.rounds(1)
+    (after,) = room.view.rounds[POOL].shared.shares
+    assert (before.rates, after.rates) == ((20 * PPM,), (5 * PPM,))
+    room.look_back()
 
 
 def test_shares_go_by_the_table_and_the_round_says_so() -> None:

@@ -224,7 +224,8 @@ def test_a_round_that_cannot_begin_is_tried_less_and_less_often_and_then_begins(
     driver = Driver(engine)
     clock.ms = engine.view.rounds[POOL].shared.until_ms
     store.fails_before, store.asked = True, 0
-    tried_ms, end_ms = [], clock.ms + 10 * MINUTE_MS
+    tried_ms: list[int] = []
+    end_ms = clock.ms + 10 * MINUTE_MS
     while clock.ms < end_ms and len(tried_ms) < 50:
         before = store.asked
         due_ms = driver.step()

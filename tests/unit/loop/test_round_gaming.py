@@ -7,7 +7,8 @@ round, whatever it says.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -30,8 +31,13 @@ PLAIN: Final = sorted(
 """Policies that are after equal progress; others may promise nobody a share."""
 
 
-def _gained(policy: str, greedy: Sequence[Run]) -> tuple[float, float]:
-    """Return which part of what the pool could do the honest and the greedy owner had."""
+def _gained(
+    policy: str, greedy: Sequence[Run], rounds: int = ROUNDS, tells_every_ms: int = 0
+) -> tuple[float, float]:
+    """Return which part of what the pool could do the honest and the greedy owner had.
+
+    The greedy one's say how far they are as seldom as is asked for.
+    """
     half = PPM // 2
     specs: tuple[Applied, ...] = (
         pool(policy=policy),
@@ -45,12 +51,14 @@ def _gained(policy: str, greedy: Sequence[Run]) -> tuple[float, float]:
     truth = Truth(work_ms=900 * HOUR_MS, checkpoint_every_ms=MINUTE_MS, speeds_ppm=speeds)
     room = Room(specs, truth=truth, stop_ms=0, policies=POLICIES)
     mine = [run(f"h{n}", "honest", rounds=work(HONEST, steps=10**7)) for n in range(6)]
+    seldom = replace(truth, tells_every_ms=tells_every_ms)
+    room.truths.update({each.name: seldom for each in greedy})
     room.submit_together(*mine, *greedy)
     room.rounds(1)
     before = [_work_ms(room, runs) for runs in (mine, greedy)]
-    room.rounds(ROUNDS)
+    room.rounds(rounds)
     after = [_work_ms(room, runs) for runs in (mine, greedy)]
-    whole = 2 * sum(SPEEDS_PPM.values()) * ROUNDS * ROUND_MS / PPM
+    whole = 2 * sum(SPEEDS_PPM.values()) * rounds * ROUND_MS / PPM
     honest, other = ((b - a) / whole for a, b in zip(before, after, strict=True))
     room.look_back()
     return honest, other
@@ -112,6 +120,17 @@ def _held_ms(room: Room, owner: str) -> int:
     )
 
 
+STEEP: Final = {"a100": 10.0, "k80": 0.5, "v100": 2.0}
+"""Rates of runs that say that only the fastest GPUs are of any use to them."""
+HUSHED: Final[Mapping[str, tuple[Mapping[str, float], int | None, int]]] = {
+    "silent": (HONEST, None, 0),
+    "silent and steep": (STEEP, None, 0),
+    "seldom and steep": (STEEP, 10**7, 20 * MINUTE_MS),
+}
+"""What the runs of one owner say of their rates, of their steps, and how seldom of how far they
+are."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", PLAIN)
 @pytest.mark.parametrize("grace_ms", [5 * MINUTE_MS, 25 * MINUTE_MS])
@@ -151,3 +170,14 @@ def test_runs_that_fit_nowhere_take_nothing_from_others(policy: str, trick: str)
     honest, greedy = _gained(policy, _same(12, **asked[trick]))
     assert greedy == 0
     assert honest >= 0.97
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", PLAIN)
+@pytest.mark.parametrize("trick", HUSHED)
+def test_who_does_not_say_how_far_it_is_gains_nothing_by_that(policy: str, trick: str) -> None:
+    said, steps, tells_every_ms = HUSHED[trick]
+    runs = _same(6, rounds=work(said, steps=steps))
+    honest, greedy = _gained(policy, runs, 2 * ROUNDS, tells_every_ms)
+    assert greedy <= 0.5 * 1.07, (honest, greedy)
+    assert honest >= 0.5 * 0.9, (honest, greedy)
