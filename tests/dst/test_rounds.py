@@ -8,15 +8,32 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pytest
 
+from quorate.core.commands import Applied
+from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
+from quorate.model.events import Event, LeaseEnded, LeaseStarted, RoundShared
 from quorate.model.refusal import RefusalCode
+from quorate.model.specs import FlavorRates, RoundsWork, Run, TypeRates
 from quorate.policy.table import POLICIES as PUBLISHED
 from quorate.sim.demand import Size
+from quorate.sim.executor import Truth
 from quorate.testing.inspection import Happened, inspect_rounds
-from tests.oracles.rounds import PAIRING, POLICIES
+from tests.oracles.rounds import (
+    PAIRING,
+    POLICIES,
+    ROUND_MS,
+    Room,
+    money,
+    nodes,
+    pool,
+    run,
+    team,
+    work,
+)
 
 _SIZE: Final = Size(hours=8, runs=40, wishes=30)
 _SEEDS: Final = range(4) if os.environ.get("HYPOTHESIS_PROFILE") == "quick" else range(9)
@@ -53,23 +70,81 @@ def test_runs_that_share_gpus_two_by_two_stay_right_when_everything_goes_wrong()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    sorted(n for n, each in PUBLISHED.items() if each.reads_pairs and not each.reads_costs),
-)
-def test_every_policy_of_pairs_drives_a_pool_that_knows_some(name: str) -> None:
-    size = Size(hours=1, runs=12, wishes=5)
-    found = inspect_rounds(2, size, {name: PUBLISHED[name]}, with_pairs=True)
+@pytest.mark.parametrize("name", sorted(n for n, p in PUBLISHED.items() if not p.reads_costs))
+def test_every_policy_drives_a_pool_in_which_things_go_wrong(name: str) -> None:
+    has_pairs = PUBLISHED[name].reads_pairs
+    size = Size(hours=1, runs=12 if has_pairs else 10, wishes=5)
+    policies = {name: PUBLISHED[name]}
+    found = inspect_rounds(2 if has_pairs else 3, size, policies, with_pairs=has_pairs)
     assert not found.failure, found.failure
     assert found.happened[Happened("event", "round-shared/1")] > 0
+
+
+SPEEDS: Final = {"a100": 10, "k80": 2, "v100": 5}
+TABLE: Final = tuple(
+    FlavorRates(
+        flavor=flavor,
+        types=(
+            TypeRates(
+                job_type="lm",
+                gpus=1,
+                alone=speed * PPM,
+                beside=(("lm", 6 * speed * PPM // 10, 6 * speed * PPM // 10),),
+            ),
+        ),
+    )
+    for flavor, speed in SPEEDS.items()
+)
+ROUNDS: Final = 30
+BEHIND_MAX: Final = 3
+PAIRED_BEHIND_MAX: Final = 5
+"""How many of thirty rounds a run may be behind its part: more where a partner has to have its turn
+at the same time."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    sorted(n for n, each in PUBLISHED.items() if not (each.reads_pairs or each.reads_costs)),
-)
-def test_every_policy_drives_a_pool(name: str) -> None:
-    found = inspect_rounds(3, Size(hours=1, runs=10, wishes=5), {name: PUBLISHED[name]})
-    assert not found.failure, found.failure
-    assert found.happened[Happened("event", "round-shared/1")] > 0
+@pytest.mark.parametrize("name", sorted(n for n, p in PUBLISHED.items() if not p.reads_costs))
+def test_everybody_has_the_part_of_its_time_that_the_policy_gives_it(name: str) -> None:
+    owners = (team("ant", PPM // 2), team("bee", PPM // 2))
+    shared = pool(policy=name, throughputs=TABLE if PUBLISHED[name].reads_pairs else ())
+    speeds = tuple((flavor, speed * PPM // 10) for flavor, speed in SPEEDS.items())
+    truth = Truth(work_ms=900 * HOUR_MS, checkpoint_every_ms=MINUTE_MS, speeds_ppm=speeds)
+    specs: tuple[Applied, ...] = (shared, *nodes(1, 2), *owners, money("ant"), money("bee"))
+    room = Room(specs, truth=truth, stop_ms=0, policies=PUBLISHED)
+    names = [f"r{number}" for number in range(9)]
+    room.submit_together(*(_nth(number, name) for number in range(len(names))))
+    room.rounds(ROUNDS)
+    rounds = [event for event in room.events() if isinstance(event, RoundShared)]
+    assert {(event.policy, event.note) for event in rounds} == {(name, "")}
+    due_ms = dict.fromkeys(names, 0.0)
+    for event in rounds:
+        for share in event.shares:
+            due_ms[share.run] += sum(share.shares_ppm) * ROUND_MS / PPM
+    # The last has only begun.
+    assert len(rounds) == ROUNDS + 1
+    for share in rounds[-1].shares:
+        due_ms[share.run] -= sum(share.shares_ppm) * ROUND_MS / PPM
+    behind_max = PAIRED_BEHIND_MAX if PUBLISHED[name].reads_pairs else BEHIND_MAX
+    for each, due in due_ms.items():
+        assert room.had_ms(each) >= due - behind_max * ROUND_MS, each
+    busy_ms = sum(lease_ms(room.events(), room.timeline.now_ms))
+    given_ms = sum(due_ms.values()) / (2 if PUBLISHED[name].reads_pairs else 1)
+    assert busy_ms >= 0.95 * min(6 * ROUNDS * ROUND_MS, given_ms)
+    room.look_back()
+
+
+def lease_ms(events: Sequence[Event], now_ms: int) -> Iterator[int]:
+    """Yield how long each lease of one GPU lasted."""
+    ends = {event.lease: event.end_ms for event in events if isinstance(event, LeaseEnded)}
+    for event in events:
+        if isinstance(event, LeaseStarted):
+            yield ends.get(event.lease, now_ms) - event.start_ms
+
+
+def _nth(number: int, policy: str) -> Run:
+    """Return one of several runs: some longer than others, of two owners."""
+    steps = 1_000_000 * (number + 3)
+    known = work({flavor: float(speed) for flavor, speed in SPEEDS.items()}, steps=steps)
+    if PUBLISHED[policy].reads_pairs:
+        known = RoundsWork(job_type="lm", total_steps=steps)
+    return run(f"r{number}", "ant" if number % 2 else "bee", rounds=known)
