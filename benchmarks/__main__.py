@@ -16,6 +16,7 @@ from benchmarks import (
     forecast,
     placement,
     policies,
+    policies_pool,
     policies_water,
     replay,
     resolver,
@@ -44,6 +45,7 @@ BENCHMARKS: dict[str, Callable[[Effort], list[Figure]]] = {
     "thrash": thrash.measure,
     "policies": policies.measure,
     "water": policies_water.measure,
+    "pool-policies": policies_pool.measure,
     "rounds-pool": rounds_pool.measure,
 }
 RESULTS = Path(__file__).parent / "out" / "results.json"

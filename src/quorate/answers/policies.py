@@ -75,7 +75,9 @@ def _objective(policy: Policy) -> str:
 
 
 def _runs(policy: Policy) -> str:
-    """Return for how many runs a pool asks a policy."""
+    """Return for how many runs a pool asks a policy; nothing where none does."""
+    if policy.reads_costs:
+        return NONE
     if policy.jobs_max is None:
         return "any"
     each = policy.jobs_per_gpu_max

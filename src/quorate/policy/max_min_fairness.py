@@ -85,5 +85,6 @@ MAX_MIN: Final = (
         solve=_packed,
         metric="least normalised rate",
         reads_pairs=True,
+        jobs_max=3_000,
     ),
 )

@@ -80,5 +80,6 @@ MIN_TOTAL_DURATION: Final = (
         is_least=True,
         reads_steps=True,
         reads_pairs=True,
+        jobs_max=700,
     ),
 )

@@ -285,6 +285,7 @@ WATER_FILLING: Final = (
         solve=_perf,
         metric=_METRIC,
         reads_entities=True,
+        jobs_max=2_500,
     ),
     Policy(
         name="max_min_fairness_water_filling_packed",
