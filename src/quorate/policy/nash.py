@@ -25,6 +25,9 @@ CLOSE: Final = 1e-12
 NEAR: Final = 1e-10
 """When to stop: what the mean logarithm of the rates may still gain, and what it may where a step
 does not halve it any more, for then the rest is rounding."""
+LEFT: Final = 1e-3
+"""What the mean logarithm may still gain where problems without a job begin."""
+_EXACT: Final = 1e-11
 _CENTRE: Final = 0.1
 _SHORT_OF: Final = 0.995
 _STIFF: Final = 1e-15
@@ -44,10 +47,11 @@ class Products:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Point:
+class Point:
     """Shares, spare time and spare GPUs, and the prices of each of them; all above 0.
 
-    What is spare is carried along: as what is left of 1 it would soon be nothing but rounding.
+    What is spare is carried along: as what is left of 1 it would soon be nothing but rounding. It
+    may be less than is really left, where somebody has gone; that is given out on the way.
     """
 
     shares: Floats
@@ -57,9 +61,9 @@ class _Point:
     spare: Floats
     prices: Floats
 
-    def of(self, chosen: Bools) -> _Point:
+    def of(self, chosen: Bools | Ints) -> Point:
         """Return the point with only the chosen problems."""
-        return _Point(
+        return Point(
             shares=self.shares[chosen],
             floors=self.floors[chosen],
             spare_time=self.spare_time[chosen],
@@ -88,16 +92,38 @@ class _Asked:
         )
 
 
-def largest_products(rates: Floats, scales: Floats, gpus: Floats, asked: Floats) -> Products:
-    """Return the allocations with the largest products of rates of the jobs that are asked for.
+def largest_product(rates: Floats, scales: Floats, gpus: Floats) -> tuple[Products, Point]:
+    """Return the allocation with the largest product of all rates, and a point on the way to it.
 
     ``rates`` has the shape (jobs, flavors), every job advances on some flavor, and every flavor has
-    GPUs. ``asked`` has the shape (problems, jobs): 1 for a job that is in the problem, else 0.
+    GPUs. The point is where those begin best that leave a job out: near, and not at the edge.
     """
-    problems = _Asked(
-        gains=asked[:, :, None] * rates[None], loads=asked * scales[None], jobs=asked, gpus=gpus
-    )
-    point = _begin(problems)
+    asked = _asked_of(rates, scales, gpus, np.ones((1, len(rates))))
+    point = _begin(asked)
+    best = _told(point, asked)
+    on_the_way = point
+    for _ in range(STEPS_MAX):
+        before = float(best.missing[0])
+        point = _step(point, asked)
+        _keep(best, _told(point, asked), np.zeros(1, dtype=np.int64))
+        missing = float(best.missing[0])
+        if missing >= LEFT:
+            on_the_way = point
+        if missing <= CLOSE or (missing <= NEAR and missing > before / 2):
+            break
+    return best, on_the_way
+
+
+def products_without(
+    rates: Floats, scales: Floats, gpus: Floats, asked: Floats, start: Point
+) -> Products:
+    """Return the allocations with the largest products of rates of the jobs that are asked for.
+
+    ``asked`` has the shape (problems, jobs): 1 for a job that is in the problem, else 0. ``start``
+    is near the answer with all of them; what is left free at first is given out on the way.
+    """
+    problems = _asked_of(rates, scales, gpus, asked)
+    point = start.of(np.zeros(len(asked), dtype=np.int64))
     best = _told(point, problems)
     open_ones = np.arange(len(asked))
     before = np.full(len(asked), np.inf)
@@ -113,12 +139,18 @@ def largest_products(rates: Floats, scales: Floats, gpus: Floats, asked: Floats)
     return best
 
 
-def _begin(asked: _Asked) -> _Point:
+def _asked_of(rates: Floats, scales: Floats, gpus: Floats, asked: Floats) -> _Asked:
+    return _Asked(
+        gains=asked[:, :, None] * rates[None], loads=asked * scales[None], jobs=asked, gpus=gpus
+    )
+
+
+def _begin(asked: _Asked) -> Point:
     problems, jobs, flavors = asked.gains.shape
     loaded = np.maximum(asked.loads.sum(axis=1), 1.0)[:, None]
     part = np.minimum(0.5 / flavors, 0.5 * asked.gpus / loaded)
     shares = np.repeat(part[:, None, :], jobs, axis=1)
-    return _Point(
+    return Point(
         shares=shares,
         floors=1.0 / shares,
         spare_time=1.0 - shares.sum(axis=2),
@@ -128,7 +160,7 @@ def _begin(asked: _Asked) -> _Point:
     )
 
 
-def _step(point: _Point, asked: _Asked) -> _Point:
+def _step(point: Point, asked: _Asked) -> Point:
     """Return where one of Newton's steps towards the path to the optimum leads.
 
     What each job would do alone is found first, from its own small system; then what GPUs must cost
@@ -145,24 +177,26 @@ def _step(point: _Point, asked: _Asked) -> _Point:
     joined = np.einsum("bm,bmij->bij", loads**2, inverse)
     each = np.arange(shares.shape[2])
     joined[:, each, each] += point.spare / prices
-    asked_for = _load(loads, alone) + aim / prices - point.spare
+    lacking = asked.gpus - _load(loads, shares) - point.spare
+    lacking = np.where(lacking > _EXACT * asked.gpus, lacking, 0.0)
+    asked_for = _load(loads, alone) + aim / prices - point.spare - lacking
     dearer = np.linalg.solve(joined, asked_for[:, :, None])[:, :, 0]
     moved = alone - np.einsum("bmij,bm,bj->bmi", inverse, loads, dearer)
     used, taken = moved.sum(axis=2), _load(loads, moved)
     return _moved(
         point,
-        _Point(
+        Point(
             shares=moved,
             floors=(aim[:, :, None] - floors * moved) / shares - floors,
             spare_time=-used,
             times=(aim + times * used) / point.spare_time - times,
-            spare=-taken,
+            spare=lacking - taken,
             prices=dearer,
         ),
     )
 
 
-def _moved(point: _Point, by: _Point) -> _Point:
+def _moved(point: Point, by: Point) -> Point:
     """Return ``point`` moved as far in the direction ``by`` as leaves everything above 0."""
     length = np.minimum.reduce(
         [
@@ -175,7 +209,7 @@ def _moved(point: _Point, by: _Point) -> _Point:
         ]
     )
     cells, rows = length[:, None, None], length[:, None]
-    return _Point(
+    return Point(
         shares=point.shares + cells * by.shares,
         floors=point.floors + cells * by.floors,
         spare_time=point.spare_time + rows * by.spare_time,
@@ -185,7 +219,7 @@ def _moved(point: _Point, by: _Point) -> _Point:
     )
 
 
-def _slopes(point: _Point, asked: _Asked) -> Floats:
+def _slopes(point: Point, asked: _Asked) -> Floats:
     """Return what one more of each share adds to the logarithm of its job's rate."""
     rates = np.einsum("bmj,bmj->bm", asked.gains, point.shares)
     found: Floats = asked.gains / np.where(asked.jobs > 0, rates, 1.0)[:, :, None]
@@ -198,7 +232,7 @@ def _load(loads: Floats, shares: Floats) -> Floats:
     return found
 
 
-def _distance(point: _Point) -> Floats:
+def _distance(point: Point) -> Floats:
     """Return how far each problem is from its optimum: the mean of values times their prices."""
     total = (
         (point.shares * point.floors).sum(axis=(1, 2))
@@ -210,7 +244,7 @@ def _distance(point: _Point) -> Floats:
     return found
 
 
-def _bends(point: _Point, slopes: Floats) -> Floats:
+def _bends(point: Point, slopes: Floats) -> Floats:
     """Return the second derivatives of each job's part, barriers included."""
     found: Floats = np.einsum("bmi,bmj->bmij", slopes, slopes)
     found += (point.times / point.spare_time)[:, :, None, None]
@@ -230,7 +264,7 @@ def _reach(values: Floats, moved: Floats) -> Floats:
     return found
 
 
-def _told(point: _Point, asked: _Asked) -> Products:
+def _told(point: Point, asked: _Asked) -> Products:
     """Return where ``point`` is, and how far that is from the best at most.
 
     For any allocation, the sum of log(rate') is at most that of log(rate) + rate' / rate - 1, and
