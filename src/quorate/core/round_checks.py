@@ -7,7 +7,7 @@ nobody gets a larger share by being in a hurry.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from quorate.core.round_rates import declared_rate, known_types, rates_of, type_rates
 from quorate.model.amounts import PPM, SECOND_MS
@@ -124,11 +124,19 @@ def target_ppm(view: StateView, owner: str) -> int:
 
     Where targets come to more than there is, each is cut in proportion.
     """
-    stated = view.owners[owner].quota.fair_share_target_ppm
-    mine = view.soft.rest_target_ppm if stated is None else stated
+    return targets_ppm(view, (owner,))[owner]
+
+
+def targets_ppm(view: StateView, owners: Iterable[str]) -> dict[str, int]:
+    """Return what ``target_ppm`` says of each of ``owners``, with one look at all there are."""
     targets = (known.quota.fair_share_target_ppm for known in view.owners.values())
-    total = sum(target for target in targets if target is not None)
-    return mine if total <= PPM else mine * PPM // total
+    total = max(PPM, sum(target for target in targets if target is not None))
+    found: dict[str, int] = {}
+    for owner in owners:
+        stated = view.owners[owner].quota.fair_share_target_ppm
+        mine = view.soft.rest_target_ppm if stated is None else stated
+        found[owner] = mine * PPM // total
+    return found
 
 
 def slo_short_ppm(view: StateView, run: Run) -> int:

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from quorate.core.round_checks import target_ppm
+from quorate.core.round_checks import targets_ppm
 from quorate.loop.round_floor import Floor, Member
 from quorate.loop.round_pairs import pairs_of
 from quorate.model.amounts import PPM, SECOND_MS
@@ -62,9 +62,10 @@ def problem_of(
     """
     specs = [member.record.spec for member in members]
     owners = list(dict.fromkeys(spec.owner for spec in specs))
-    targets = {owner: max(1, target_ppm(view, owner)) / MICRO for owner in owners}
+    targets = {owner: max(1, ppm) / MICRO for owner, ppm in targets_ppm(view, owners).items()}
+    places = {owner: place for place, owner in enumerate(owners)}
     weights = np.array([_weight(spec) for spec in specs])
-    of = np.array([owners.index(spec.owner) for spec in specs], dtype=np.int64)
+    of = np.array([places[spec.owner] for spec in specs], dtype=np.int64)
     if not policy.reads_entities:
         sums = np.bincount(of, weights=weights, minlength=len(owners))
         weights = np.array([targets[owner] for owner in owners])[of] * weights / sums[of]

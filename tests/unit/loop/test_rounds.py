@@ -409,6 +409,21 @@ def test_weights_of_old_ledgers_stop_nobody() -> None:
     room.look_back()
 
 
+@pytest.mark.parametrize("steps", [1, 10**12])
+@pytest.mark.parametrize("policy", ["max_min_fairness_water_filling_perf", "min_total_duration"])
+def test_whatever_steps_a_run_reports_the_pool_is_shared_by_its_policy(
+    policy: str, steps: int
+) -> None:
+    specs = (pool(policy=policy), *world(team("ant"), team("bee"), per_flavor=1, gpus=1)[1:])
+    room = Room(specs, policies=PUBLISHED)
+    room.submit_together(*(run(f"r{n}", "ant" if n % 2 else "bee") for n in range(6)))
+    view, now_ms = room.view, room.view.at_ms + ROUND_MS
+    reported = {name: steps if record.leases else 0 for name, record in view.runs.items()}
+    command = share_out(view, POOL, now_ms, reported, PUBLISHED)
+    assert (command.policy, command.note) == (policy, "")
+    assert command.grants
+
+
 @pytest.mark.parametrize("steps", [10**17, 10**400])
 def test_steps_that_nobody_can_have_done_end_nothing(steps: int) -> None:
     room = _room()
