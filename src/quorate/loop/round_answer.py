@@ -9,7 +9,8 @@ by spoiling a round, for owners have their parts then, too.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -65,7 +66,7 @@ def _asked(
     view: StateView, floor: Floor, members: Sequence[Member], policy: PoolPolicy, now_ms: int
 ) -> Allocation | Unsolved:
     """Return what ``policy`` answers, checked; whatever else it does is a refusal."""
-    refusal = _too_many(policy, len(members), sum(floor.gpus))
+    refusal = _too_many(policy, members, floor)
     if refusal is not None:
         return refusal
     try:
@@ -80,19 +81,34 @@ def _asked(
         )
 
 
-def _too_many(policy: PoolPolicy, runs: int, gpus: int) -> Unsolved | None:
+def _too_many(policy: PoolPolicy, members: Sequence[Member], floor: Floor) -> Unsolved | None:
     """Return why ``policy`` is not asked for so many runs, if so: nobody is served meanwhile."""
-    whole, each = policy.jobs_max, policy.jobs_per_gpu_max
-    limits = [] if whole is None else [whole]
-    limits += [] if each is None else [each * gpus]
-    if not limits or runs <= min(limits):
+    runs, most, each = len(members), policy.jobs_max, policy.jobs_per_gpu_max
+    what = None
+    if most is not None and runs > most:
+        what = f"{runs} runs: {most} are the most"
+    elif each is not None:
+        crowd = next((c for c in _crowds(members, floor) if c[0] > each * c[1]), None)
+        if crowd is not None:
+            what = f"{crowd[0]} runs on {crowd[1]} GPUs: {each} a GPU are the most"
+    if what is None:
         return None
     return Unsolved(
         code=UnsolvedCode.NOT_APPLICABLE,
         subject="jobs",
-        message=f"{policy.name} takes too long for {runs} runs: {min(limits)} are the most here",
+        message=f"{policy.name} takes too long for {what}",
         remedy="choose another policy for the pool",
     )
+
+
+def _crowds(members: Sequence[Member], floor: Floor) -> Iterator[tuple[int, int]]:
+    """Yield how many runs have no other flavors than those of some run, and how many GPUs."""
+    runs_on = Counter(
+        frozenset(place for place, rate in enumerate(member.rates) if rate) for member in members
+    )
+    for flavors in runs_on:
+        inside = sum(runs for others, runs in runs_on.items() if others <= flavors)
+        yield inside, sum(floor.gpus[place] for place in flavors)
 
 
 def _equal(

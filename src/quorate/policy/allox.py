@@ -67,13 +67,9 @@ def _by_levels(problem: Problem) -> tuple[Ints, float]:
     """
     jobs, _ = problem.shape
     seconds = _seconds(problem)
-    levels = _levels(problem)
-    rooms = np.minimum(problem.gpus[levels.flavor], jobs)
     by_age = np.argsort(-problem.ages_s, kind="stable")
     order = by_age[np.argsort(-seconds[by_age].min(axis=1), kind="stable")]
-    costs = levels.number * seconds[order][:, levels.flavor]
-    columns = assign_rooms(costs, rooms, levels.number)
-    assert columns is not None, "every job runs on a flavor that has a place for each job"
+    levels, columns = _planned(problem, seconds[order])
     found = np.full(jobs, WAITS, dtype=np.int64)
     # By flavor, then the furthest from the end, then the oldest.
     age_rank = np.argsort(by_age)[order]
@@ -85,7 +81,8 @@ def _by_levels(problem: Problem) -> tuple[Ints, float]:
         heads = here[: len(here) - begun.get(flavor, 0)]
         found[order[heads]] = flavor
         begun[flavor] = len(here)
-    total_s = float(costs[np.arange(jobs), columns].sum() + problem.ages_s.sum())
+    ends_s = levels.number[columns] * seconds[order, levels.flavor[columns]]
+    total_s = float(ends_s.sum() + problem.ages_s.sum())
     return found, total_s
 
 
@@ -98,11 +95,34 @@ class _Places:
     number: Ints
 
 
-def _levels(problem: Problem) -> _Places:
+def _planned(problem: Problem, seconds: Floats) -> tuple[_Places, Ints]:
+    """Return levels, and the one of each row of ``seconds``, by which jobs end earliest.
+
+    As many levels are looked at as are likely to be enough. Nobody is better off further from the
+    end than where there is room; so if the last level of a flavor is full, there may be others
+    beyond it, and twice as many are looked at.
+    """
+    jobs, _ = problem.shape
+    depth = 4 * -(-jobs // int(problem.gpus.sum()))
+    while True:
+        levels = _levels(problem, depth)
+        rooms = np.minimum(problem.gpus[levels.flavor], jobs)
+        costs = levels.number * seconds[:, levels.flavor]
+        columns = assign_rooms(costs, rooms, levels.number)
+        if columns is not None:
+            used = np.bincount(columns, minlength=len(rooms))
+            if depth >= jobs or not np.any((levels.number == depth) & (used == rooms)):
+                return levels, columns
+        assert depth < jobs, "every job runs on a flavor that has a place for each job"
+        depth *= 2
+
+
+def _levels(problem: Problem, depth_max: int) -> _Places:
     """Return one place of each flavor and distance from the end, all first ones first."""
     jobs, flavors = problem.shape
     by_name = sorted(range(flavors), key=problem.flavors.__getitem__)
     depth = np.where(problem.gpus > 0, -(-jobs // np.maximum(1, problem.gpus)), 0)[by_name]
+    depth = np.minimum(depth, depth_max)
     numbers = np.arange(1, int(depth.max()) + 1)
     number, place = np.nonzero(numbers[:, None] <= depth[None, :])
     flavor = np.array(by_name, dtype=np.int64)[place]
@@ -164,7 +184,7 @@ ALLOX: Final = (
         metric="sum of the jobs' ends in seconds since they began",
         is_least=True,
         reads_steps=True,
-        jobs_max=2_000,
+        jobs_max=1_000,
         jobs_per_gpu_max=40,
     ),
 )

@@ -29,6 +29,7 @@ class Policy:
     reads_costs: bool = False
     jobs_max: int | None = None
     jobs_per_gpu_max: int | None = None
-    """For how many jobs, and how many for each GPU, a pool asks it at most: about a second's worth.
+    """For how many jobs a pool asks it at most, and how many for each GPU that they can run on:
+    about a second's worth.
 
     None where it never takes long. Whoever asks it for himself may ask for as many as he likes."""

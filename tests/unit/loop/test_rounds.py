@@ -357,7 +357,7 @@ def _names_one_after_another(problem: Problem) -> Allocation | Unsolved:
         (Weighing("odd", solve=_gives_all_twice), "the answer of odd does not hold: job r0"),
         (Weighing("odd", solve=_names_one_after_another), "left out: r3 (job r3 is not liked;"),
         (Weighing("odd", jobs_max=5), "odd takes too long for 6 runs: 5 are the most"),
-        (Weighing("odd", jobs_per_gpu_max=1), "odd takes too long for 6 runs: 3 are the most"),
+        (Weighing("odd", jobs_per_gpu_max=1), "odd takes too long for 6 runs on 3 GPUs: 1 a GPU"),
     ],
 )
 def test_where_a_policy_has_no_answer_all_share_by_weight_and_are_told(
@@ -435,3 +435,18 @@ def test_steps_that_nobody_can_have_done_end_nothing(steps: int) -> None:
     decided = decide(view, command, now_ms=now_ms, actor="test", has_executor=True)
     assert not decided.refusals
     seal(GENESIS, list(decided.events))
+
+
+def test_runs_that_crowd_a_flavor_are_counted_by_its_gpus() -> None:
+    policy = Weighing("odd", jobs_per_gpu_max=3)
+    specs = (pool(policy="odd"), *world(team("ant"), per_flavor=1, gpus=1)[1:])
+    room = Room(specs, policies={"odd": policy})
+    few = work({"a100": 10.0, "k80": 0.0, "v100": 10.0})
+    room.submit_together(*(run(f"r{n}", "ant", rounds=few) for n in range(6)))
+    assert room.view.rounds[POOL].shared.note == ""
+    only = work({"a100": 10.0, "k80": 0.0, "v100": 0.0})
+    room.submit_together(run("more", "ant", rounds=only))
+    room.rounds(1)
+    shared = room.view.rounds[POOL].shared
+    assert "odd takes too long for 7 runs on 2 GPUs: 3 a GPU are the most" in shared.note
+    assert shared.policy == "by_weight"
