@@ -41,7 +41,7 @@ from quorate.testing.world import NOW_MS
 FLAVORS: Final = {"a100": 4.0, "v100": 2.0, "k80": 0.5}
 OWNERS: Final = 10
 ROUND_MS: Final = 6 * MINUTE_MS
-POLICY: Final = "max_min_fairness_perf"
+POLICY: Final = "max_min_fairness_water_filling_perf"
 TARGET_S: Final = 0.2
 
 

@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.policy.allocation import Allocation, Method, breaches, job_rates
+from quorate.policy.classes import members_of
+from quorate.policy.filling import groups_of
 from quorate.policy.lp import Solution, solve
 from quorate.policy.problem import Entity, EntityRule, Floats, Problem
 from quorate.policy.space import program
-from quorate.policy.water_filling import water_filling
+from quorate.policy.water_filling import Filled, fill, water_filling
 from tests.oracles.effort import examples
 from tests.oracles.filling import best_of, normalised, problems, slowly_filled
 
@@ -31,6 +33,35 @@ def _filled(problem: Problem, *, paired: bool = False) -> tuple[Allocation, Floa
 def test_it_fills_as_far_as_one_program_for_each_level_and_job(problem: Problem) -> None:
     _, filled = _filled(problem)
     np.testing.assert_allclose(filled, slowly_filled(problem, paired=False), rtol=1e-6, atol=1e-6)
+
+
+@given(problem=problems(entities_max=3))
+def test_it_fills_as_far_where_prices_say_where_to_begin(problem: Problem) -> None:
+    found = fill(normalised(problem, paired=False), groups_of(problem), many=1)
+    assert isinstance(found, Filled), found
+    np.testing.assert_allclose(
+        found.filled, slowly_filled(problem, paired=False), rtol=1e-6, atol=1e-6
+    )
+
+
+@examples(0.2)
+@given(
+    drawn=problems(entities_max=3),
+    seed=st.integers(0, 2**32),
+    apart=st.sampled_from([0.0, 1e-9, 1e-6, 1e-3, 0.3]),
+)
+def test_many_jobs_are_filled_as_far_from_near_as_from_nothing(
+    drawn: Problem, seed: int, apart: float
+) -> None:
+    """Jobs that are alike, or as good as alike: all choose the same flavor at any prices."""
+    many = _repeated(drawn, 10)
+    chance = np.random.default_rng(seed)
+    problem = replace(many, rates=many.rates * np.exp(apart * chance.random(many.rates.shape)))
+    space, groups = normalised(problem, paired=False), groups_of(problem)
+    near, plain = fill(space, groups, many=1), fill(space, groups, many=len(problem.jobs) + 1)
+    assert isinstance(near, Filled)
+    assert isinstance(plain, Filled)
+    np.testing.assert_allclose(near.filled, plain.filled, rtol=1e-5, atol=1e-5)
 
 
 @examples(0.5)
@@ -92,7 +123,7 @@ def test_its_objective_is_that_of_one_program_for_the_least_level(problem: Probl
 @given(problem=problems(jobs_max=7).filter(lambda problem: len(problem.jobs) > 1))
 def test_a_job_added_raises_nobody(problem: Problem) -> None:
     _, among_more = _filled(problem)
-    _, among_fewer = _filled(_first_jobs(problem, len(problem.jobs) - 1))
+    _, among_fewer = _filled(members_of(problem, np.arange(len(problem.jobs) - 1)))
     assert np.all(among_more[:-1] <= among_fewer * (1 + 1e-6))
 
 
@@ -148,30 +179,10 @@ def _repeated(problem: Problem, times: int) -> Problem:
     """Return the problem with every job that many times, the whole list after itself."""
     rows = np.tile(np.arange(len(problem.jobs)), times)
     return replace(
-        problem,
+        members_of(problem, rows),
         jobs=tuple(f"j{k}" for k in range(len(rows))),
-        rates=problem.rates[rows],
-        scales=problem.scales[rows],
-        weights=problem.weights[rows],
-        steps_left=problem.steps_left[rows],
-        ages_s=problem.ages_s[rows],
-        isolated_s=problem.isolated_s[rows],
-        deadlines_s=problem.deadlines_s[rows],
+        entities=problem.entities,
         entity_of=None if problem.entity_of is None else problem.entity_of[rows],
-    )
-
-
-def _first_jobs(problem: Problem, count: int) -> Problem:
-    return replace(
-        problem,
-        jobs=problem.jobs[:count],
-        rates=problem.rates[:count],
-        scales=problem.scales[:count],
-        weights=problem.weights[:count],
-        steps_left=problem.steps_left[:count],
-        ages_s=problem.ages_s[:count],
-        isolated_s=problem.isolated_s[:count],
-        deadlines_s=problem.deadlines_s[:count],
     )
 
 

@@ -8,6 +8,7 @@ A job that cannot rise passes its part on. Gavel, section 4.3 (hierarchical poli
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from quorate.policy.problem import NO_ENTITY, EntityRule, Floats, Ints, Problem
 
 Bools = NDArray[np.bool_]
+_NOBODY: Final[Ints] = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -91,18 +93,17 @@ class Path:
         self._weights, self._scales = problem.weights, problem.scales
         self._room = (self._tops - filled) * problem.scales
         self._alone, self._counts = groups.alone, groups.counts
-        self._shared = [
-            (group, *self._stages(group))
-            for group in groups.entities
-            if group.rule is EntityRule.FAIRNESS
-        ]
+        fair = [group for group in groups.entities if group.rule is EntityRule.FAIRNESS]
+        self._shared = [self._stages(group) for group in fair]
+        self._sharing = np.concatenate([_NOBODY, *(group.jobs for group in fair)])
+        self._group_of = np.repeat(np.arange(len(fair)), [len(group.jobs) for group in fair])
         self._queues = [
             (group, np.cumsum(self._room[group.jobs] / group.weight))
             for group in groups.entities
             if group.rule is EntityRule.FIFO
         ]
         alone = self._room[self._alone] / self._weights[self._alone]
-        ends = [levels for _, levels, _ in self._shared] + [levels for _, levels in self._queues]
+        ends = [levels for levels, _ in self._shared] + [levels for _, levels in self._queues]
         self.stops: Floats = np.unique(np.concatenate([[0.0], alone, *ends]))
 
     def _stages(self, group: Group) -> tuple[Floats, Floats]:
@@ -119,8 +120,9 @@ class Path:
         """Return what each job is filled to at ``level``."""
         added = np.zeros(len(self._filled))
         added[self._alone] = level * self._weights[self._alone]
-        for group, levels, had in self._shared:
-            added[group.jobs] = np.interp(level, levels, had) * self._weights[group.jobs]
+        had = np.array([np.interp(level, *stages) for stages in self._shared])
+        if len(had):
+            added[self._sharing] = had[self._group_of] * self._weights[self._sharing]
         for group, ends in self._queues:
             begins = np.append(0.0, ends[:-1])
             added[group.jobs] = np.maximum(level - begins, 0.0) * group.weight

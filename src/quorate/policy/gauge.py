@@ -11,7 +11,9 @@ from typing import Final
 
 import numpy as np
 
+from quorate.policy.filling import Path
 from quorate.policy.lp import Program, Solution, Standing, Status
+from quorate.policy.near import near
 from quorate.policy.problem import Floats
 from quorate.policy.space import Space, program
 from quorate.policy.walls import Wall, wall_of
@@ -37,10 +39,26 @@ class Gauge:
     def _take(self, units: Floats) -> None:
         self.units = units
         self._scaled = replace(self._space, rates=self._space.rates / units[self._space.jobs])
-        self._standing = Standing(_shortfall(self._scaled))
+        self._standing: Standing | None = None
+
+    def begin_near(self, path: Path, first: Wall, missed: float) -> list[Wall]:
+        """Begin near the highest level of ``path`` where prices find it; return the wall there.
+
+        There is none where less than ``missed`` is short; from one it is not far.
+        """
+        begun = near(self._scaled, self.units, path, first)
+        if begun is None:
+            return []
+        self._standing = Standing(_shortfall(self._scaled), begun.basis)
+        answer = self.solve(path.at(begun.level))
+        if isinstance(answer, Solution) and -answer.objective > missed:
+            return [self.wall(answer)]
+        return []
 
     def solve(self, filled: Floats) -> Solution | Status:
         """Return shares that miss ``filled`` by the least part of the units."""
+        if self._standing is None:
+            self._standing = Standing(_shortfall(self._scaled))
         return self._standing.solve(filled / self.units)
 
     def wall(self, answer: Solution) -> Wall:

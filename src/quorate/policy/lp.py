@@ -65,8 +65,9 @@ class Solution:
     basis: Basis
 
 
+_CHOSEN: Final = 0
 _PRIMAL: Final = 4
-"""HiGHS's number for the primal simplex method."""
+"""HiGHS's numbers for the method that it chooses, and for the primal simplex method."""
 _PLACES: Final = (
     highspy.HighsBasisStatus.kBasic,
     highspy.HighsBasisStatus.kLower,
@@ -133,8 +134,8 @@ def _answer(highs: highspy.Highs) -> Solution | Status:
 def basis(columns: Bools, rows: Bools, *, low: Bools) -> Basis:
     """Return a basis of the columns and rows that are said to be in it.
 
-    Of the rows that are not, those in ``low`` are at their low limit and the rest at the high one;
-    columns are at their low limit.
+    They are as many as there are rows. Of the rows that are not, those in ``low`` are at their low
+    limit and the rest at the high one; columns are at their low limit.
     """
     found = highspy.HighsBasis()
     basic, lower, upper = _PLACES
@@ -143,8 +144,7 @@ def basis(columns: Bools, rows: Bools, *, low: Bools) -> Basis:
         basic if is_in else lower if is_low else upper
         for is_in, is_low in zip(rows.tolist(), low.tolist(), strict=True)
     ]
-    found.valid = True
-    return found
+    return _valid(found)
 
 
 def widened(start: Basis, columns: int) -> Basis:
@@ -153,7 +153,13 @@ def widened(start: Basis, columns: int) -> Basis:
     found = highspy.HighsBasis()
     found.col_status = [*start.col_status, *([lower] * columns)]
     found.row_status = list(start.row_status)
+    return _valid(found)
+
+
+def _valid(found: Basis) -> Basis:
+    """Return a basis that is used as it is; to have it looked at takes as long as a few steps."""
     found.valid = True
+    found.alien = False
     return found
 
 
@@ -203,15 +209,19 @@ def _pass(highs: highspy.Highs, program: Program) -> None:
 class Standing:
     """A program that is asked again and again, with other lower limits of its first rows.
 
-    Each answer is looked for from the one before, which is much sooner than from nothing. Limits
-    are kept to ``EXACT``. The answers depend on the order of asking, and on nothing else.
+    Each answer is looked for from the one before, which is much sooner than from nothing, and the
+    first from ``start``, where that is known. Limits are kept to ``EXACT``. The answers depend on
+    the order of asking, and on nothing else.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, start: Basis | None = None) -> None:
         self._highs = _quiet(Effort.SIMPLEX)
         _keep_closely(self._highs)
         _pass(self._highs, program)
         self._row_high = program.row_high
+        self._is_begun = start is None
+        if start is not None:
+            self._highs.setBasis(start)
 
     def solve(self, row_low: Floats) -> Solution | Status:
         """Return an optimum where the first rows have at least ``row_low``, or why there is none.
@@ -223,4 +233,7 @@ class Standing:
         # The stubs of highspy leave this one out.
         change = cast("Any", self._highs).changeRowsBounds
         change(count, rows, row_low, self._row_high[:count])
+        # From a basis that somebody else has found, the primal method; from its own, the dual one.
+        self._highs.setOptionValue("simplex_strategy", _CHOSEN if self._is_begun else _PRIMAL)
+        self._is_begun = True
         return _answer(self._highs)

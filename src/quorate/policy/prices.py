@@ -49,18 +49,21 @@ NEGLIGIBLE: Final = 1e-9
 """The part of serving nobody in a mixture that is rounding."""
 
 
-def level_by_prices(demand: Demand, needs: Needs) -> Levelled | None:
+def level_by_prices(
+    demand: Demand, needs: Needs, *, within: float = CERTIFIED, start: Floats | None = None
+) -> Levelled | None:
     """Return the highest level and shares that reach it, or None when the passes ran out.
 
     Every row of ``demand`` must move on some flavor that has GPUs, and reach its need at a level
-    that is low enough. The level is within ``CERTIFIED`` of its bound. A pass looks at every job
-    and flavor once or twice; three flavors take about 15 passes, eight about 50.
+    that is low enough. The level is ``within`` so much of its bound. A pass looks at every job
+    and flavor once or twice; three flavors take about 15 passes, eight about 50. ``start`` are the
+    prices of a problem much like this one, where they are known: a few passes less.
     """
     there = demand.gpus > 0
     if there.all():
-        return _Search(demand, needs).run()
+        return _Search(demand, needs, within, start).run()
     some = Demand(rates=demand.rates[:, there], loads=demand.loads, gpus=demand.gpus[there])
-    found = _Search(some, needs).run()
+    found = _Search(some, needs, within, None if start is None else start[there]).run()
     return None if found is None else _spread(found, there)
 
 
@@ -76,9 +79,10 @@ def _spread(found: Levelled, there: Bools) -> Levelled:
 class _Search:
     """What the passes have found so far."""
 
-    def __init__(self, demand: Demand, needs: Needs) -> None:
+    def __init__(self, demand: Demand, needs: Needs, within: float, start: Floats | None) -> None:
         self.demand = demand
         self.needs = needs
+        self.within = within
         self.jobs = Cheapest(demand)
         self.highest = needs.reached(self.jobs.most)
         self.bound = self.highest
@@ -86,7 +90,7 @@ class _Search:
         self.choices: list[tuple[float, Choice]] = []
         self.looked: list[Floats] = []
         begun = rough_by_some(demand, self._needs_at(self.highest)[0])
-        worth = demand.gpus * begun.prices
+        worth = demand.gpus * (begun.prices if start is None else start)
         self.best: Floats = worth / worth.sum()
         self.first = self.highest
         if begun.full > ABOVE and np.isfinite(needs.at_rest):
@@ -105,7 +109,7 @@ class _Search:
                 return None
             last, level = level, self.base + mix.value * self.unit
             before, gap = gap, self.bound - level
-            if gap <= CERTIFIED / 2 * max(abs(self.bound), abs(level)):
+            if gap <= self.within / 2 * max(abs(self.bound), abs(level)):
                 found = self._answer(mix.parts)
                 if found is not None:
                     return found
@@ -208,7 +212,7 @@ class _Search:
             by_flavor /= over
         level = self.needs.reached(np.einsum("jm,jm->m", self.jobs.columns[:-1], by_flavor))
         bound = max(self.bound, level)
-        if bound - level > CERTIFIED * max(abs(bound), abs(level)):
+        if bound - level > self.within * max(abs(bound), abs(level)):
             return None
         return Levelled(
             shares=np.ascontiguousarray(by_flavor.T),

@@ -18,7 +18,7 @@ from quorate.policy.allocation import ALONE, Allocation, Method, Unsolved, Unsol
 from quorate.policy.classes import Classes, classes_of, members_of
 from quorate.policy.filling import Groups, Path, groups_of, paces
 from quorate.policy.gauge import Gauge
-from quorate.policy.lp import Solution
+from quorate.policy.lp import EXACT, Solution
 from quorate.policy.policy import Policy
 from quorate.policy.problem import NO_ENTITY, EntityRule, Floats, Ints, Problem
 from quorate.policy.space import Space, added, space_of, unsolvable
@@ -34,8 +34,12 @@ RAISED: Final = 1e-7
 RAISED_MAX: Final = 1e-5
 """How far a job that counts as stuck might still be raised, relative to the same: commonly, and at
 most, where walls are known no better because rates are a million times apart."""
+STALLED_MAX: Final = 5
+"""How often a level that is missed may be lowered by nothing before that is said to lead nowhere."""
 NOTHING: Final = 1e-12
 """Which part of all that it could ever have is not worth raising a job by: rounding hides less."""
+MANY: Final = 300
+"""From so many jobs on it is quicker to begin near the first level than at nothing."""
 EVENED_MAX: Final = 500
 """How often an even spread is corrected before the solver's own is taken."""
 _ROUNDING: Final = 1e-15
@@ -117,18 +121,32 @@ def _filled(
     return _told(space, found, paces(problem, groups))
 
 
-def fill(space: Space, groups: Groups) -> Filled | Unsolved:
-    """Return how far every job is filled when all that can still rise do."""
+def fill(space: Space, groups: Groups, many: int = MANY) -> Filled | Unsolved:
+    """Return how far every job is filled when all that can still rise do.
+
+    From ``many`` jobs on, and without pairs, prices say where to begin. Where a solver's rounding
+    leads nowhere from there, all is done again from nothing.
+    """
+    jobs, _ = space.problem.shape
+    if jobs >= many and len(space.first) == jobs:
+        found = _fill(space, groups, is_near=True)
+        if isinstance(found, Filled):
+            return found
+    return _fill(space, groups, is_near=False)
+
+
+def _fill(space: Space, groups: Groups, *, is_near: bool) -> Filled | Unsolved:
     problem = space.problem
     jobs, _ = problem.shape
     tops = space.fastest()
     equal = (problem.gpus > 0).astype(np.float64)
     counts = np.ones(jobs) if space.counts is None else space.counts
     walls = [wall(space, counts * problem.scales / tops, np.zeros(jobs), equal)]
-    gauge = Gauge(space, _units(problem, groups, tops, walls[0]))
-    filled, stuck = np.zeros(jobs), np.zeros(jobs, dtype=np.bool_)
+    path, stuck = Path(problem, groups, np.zeros(jobs), tops), np.zeros(jobs, dtype=np.bool_)
+    gauge = Gauge(space, _units(path, paces(problem, groups), tops, walls[0]))
+    if is_near:
+        walls += gauge.begin_near(path, walls[0], MISSED)
     for _ in range(2 * jobs):
-        path = Path(problem, groups.without(stuck), filled, tops)
         risen = _rise(gauge, path, walls)
         if isinstance(risen, Unsolved):
             return risen
@@ -140,21 +158,18 @@ def fill(space: Space, groups: Groups) -> Filled | Unsolved:
         stuck = stuck | (left <= RAISED)
         if stuck.all():
             return Filled(filled=filled, shares=shares, walls=tuple(walls))
-        if rising.min() > RAISED:
+        if rising.min() > RAISED and not gauge.grown(filled):
             # Parts in a wall that are close to rounding prove less, but whoever is nearest stops.
-            if gauge.grown(filled):
-                continue
             if rising.min() > RAISED_MAX:
                 return _failed("no job is found to be stuck although none can rise")
             stuck = stuck | (left <= rising.min())
+        path = Path(problem, groups.without(stuck), filled, tops)
     return _failed("jobs are left that neither rise nor are stuck")
 
 
-def _units(problem: Problem, groups: Groups, tops: Floats, first: Wall) -> Floats:
+def _units(path: Path, pace: Floats, tops: Floats, first: Wall) -> Floats:
     """Return what each job may come to at the first level, roughly: by that it is measured."""
-    path = Path(problem, groups, np.zeros(len(tops)), tops)
     level = path.highest(first.sums[None], np.array([first.limit]))
-    pace = paces(problem, groups)
     return np.where(pace > 0, np.minimum(tops, pace * level), tops)
 
 
@@ -174,7 +189,9 @@ def _rise(gauge: Gauge, path: Path, walls: list[Wall]) -> tuple[float, Floats] |
     Each answer that falls short puts up a wall, and the level is lowered to it: Newton's method
     from above, which ends at a wall that is met.
     """
-    before = np.inf
+    before, stalled = np.inf, 0
+    # Where a wall does not lower the level any more, what is short is rounding: every job's.
+    rounding = max(MISSED_MAX, 2 * EXACT * len(gauge.units))
     for _ in range(ASKED_MAX):
         sums = np.stack([wall.sums for wall in walls])
         limits = np.array([wall.limit for wall in walls])
@@ -183,12 +200,14 @@ def _rise(gauge: Gauge, path: Path, walls: list[Wall]) -> tuple[float, Floats] |
         answer = gauge.solve(filled)
         if not isinstance(answer, Solution):
             return _failed(f"the program of a level ended as {answer}")
-        # Where a wall does not lower the level any more, what is short is rounding.
-        enough = MISSED if level < before else MISSED_MAX
-        if -answer.objective <= enough:
+        if -answer.objective <= (MISSED if level < before else rounding):
             return level, answer.x[:-1]
-        if level >= before and gauge.grown(filled):
-            continue
+        if level >= before:
+            if gauge.grown(filled):
+                continue
+            stalled += 1
+            if stalled == STALLED_MAX:
+                return _failed(f"a level is missed by {-answer.objective:.1e} and not lowered")
         before = level
         walls.append(gauge.wall(answer))
     return _failed(f"a level is not reached after {ASKED_MAX} programs")
