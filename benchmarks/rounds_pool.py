@@ -1,8 +1,11 @@
 """Rounds pools: what a round costs the whole system, from the policy to the last invariant.
 
-A thousand runs of ten owners share a hundred nodes of three flavors. Everything is as in
-production: the engine, a ledger in memory that is sealed and encoded, an executor that takes its
-time to stop, and after every commit the invariants of what was touched.
+A thousand runs of ten owners share a hundred nodes of three flavors by the policy that pools are
+told to use: owners share by their targets, and each owner's runs what the owner has. Everything is
+as in production: the engine, a ledger in memory that is sealed and encoded, an executor that takes
+its time to stop, and after every commit the invariants of what was touched. That is in the figure;
+what is looked at when all is over is not: the whole state, and the history from its first event. A
+figure of a pool in which something was wrong is not told.
 """
 
 from __future__ import annotations
@@ -15,31 +18,23 @@ from typing import Final
 
 from benchmarks.figure import Effort, Figure
 from quorate.adapters.store_memory import MemoryStore
+from quorate.core.audit import audit
 from quorate.core.commands import Applied, Apply, Command
+from quorate.core.invariants import Violation, sweep
 from quorate.core.touched import check_touched
+from quorate.ledger.chain import open_blocks
 from quorate.loop.engine import Receipt
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
 from quorate.model.events import HoldExtended, LeaseStarted, RoundShared
-from quorate.model.selector import REGION
-from quorate.model.specs import (
-    Budget,
-    Discipline,
-    Envelope,
-    Node,
-    Owner,
-    Pool,
-    Quota,
-    RoundsWork,
-    Run,
-)
+from quorate.model.specs import Discipline, Node, Owner, Pool, Quota, RoundsWork, Run
 from quorate.model.view import StateView
-from quorate.policy.table import POLICIES
 from quorate.sim.engine import Simulation, Timeline, VirtualClock
 from quorate.sim.executor import SimExecutor, Truth
-from quorate.testing.world import NOW_MS
+from quorate.testing.world import ANYWHERE, NOW_MS, budget, envelope, node
 
 FLAVORS: Final = {"a100": 4.0, "v100": 2.0, "k80": 0.5}
 OWNERS: Final = 10
+GPUS_PER_OWNER: Final = 800
 ROUND_MS: Final = 6 * MINUTE_MS
 POLICY: Final = "max_min_fairness_water_filling_perf"
 TARGET_S: Final = 0.2
@@ -49,15 +44,21 @@ def measure(effort: Effort) -> list[Figure]:
     """Return the CPU time of a round, from the end of one to the start of the last grant."""
     nodes, runs, rounds = effort.of(100, 10), effort.of(1_000, 100), effort.of(20, 4)
     watch = _Watch()
-    simulation = _pool(nodes, runs, watch)
+    simulation, executor = _pool(nodes, runs, watch)
     taken_s = []
     for _ in range(rounds):
         start = process_time()
         simulation.run(simulation.timeline.now_ms + ROUND_MS)
         taken_s.append(process_time() - start)
+    assert watch.rounds > rounds, (watch.rounds, rounds)
+    assert watch.notes == [], watch.notes
+    assert watch.wrong == [], watch.wrong
+    assert executor.wrongs == [], executor.wrongs
+    _look_back(simulation)
+    name = "rounds: CPU of a round through the whole system"
     return [
         Figure(
-            name="rounds: CPU of a round through the whole system",
+            name=name,
             unit="s",
             value=median(taken_s),
             better="less",
@@ -67,12 +68,11 @@ def measure(effort: Effort) -> list[Figure]:
                 "nodes": nodes,
                 "policy": POLICY,
                 "rounds": watch.rounds,
-                "the slowest, s": round(max(taken_s), 3),
-                "starts a round": round(watch.starts / max(1, watch.rounds)),
-                "staying a round": round(watch.stays / max(1, watch.rounds)),
-                "wrong": watch.wrong,
+                "starts a round": round(watch.starts / watch.rounds),
+                "staying a round": round(watch.stays / watch.rounds),
             },
-        )
+        ),
+        Figure(name=f"{name}, the slowest", unit="s", value=max(taken_s), better="less"),
     ]
 
 
@@ -80,29 +80,43 @@ class _Watch:
     """Looks at the invariants of what every commit has touched, and counts."""
 
     def __init__(self) -> None:
-        self.rounds = self.starts = self.stays = self.wrong = 0
+        self.rounds = self.starts = self.stays = 0
+        self.notes: list[str] = []
+        self.wrong: list[Violation] = []
 
     def asked(self, commands: Sequence[Command], now_ms: int) -> None:
         """Let it be asked."""
 
     def decided(self, command: Command, receipt: Receipt, view: StateView) -> None:
-        """Count what was decided."""
+        """Count what was decided; a round in which the policy had no answer says so."""
         del command, view
         for event in receipt.decision.events:
-            self.rounds += isinstance(event, RoundShared)
             self.starts += isinstance(event, LeaseStarted)
             self.stays += isinstance(event, HoldExtended)
+            if isinstance(event, RoundShared):
+                self.rounds += 1
+                self.notes += [event.note] if event.note else []
 
     def committed(self, receipts: Sequence[Receipt], view: StateView) -> None:
         """Look at what was touched."""
         events = [event for receipt in receipts for event in receipt.decision.events]
-        self.wrong += len(check_touched(view, events))
+        self.wrong += check_touched(view, events)
 
     def reopened(self, view: StateView) -> None:
         """Never happens here."""
 
 
-def _pool(nodes: int, runs: int, watch: _Watch) -> Simulation:
+def _look_back(simulation: Simulation) -> None:
+    """See that nothing is wrong in the whole state, nor ever was in the whole history."""
+    engine = simulation.engine
+    assert engine is not None, "nothing crashes here"
+    found = sweep(engine.view)
+    blocks = open_blocks(simulation.store.blocks())
+    found += audit((event for _, block in blocks for event in block), view=engine.view)
+    assert found == [], found[:3]
+
+
+def _pool(nodes: int, runs: int, watch: _Watch) -> tuple[Simulation, SimExecutor]:
     timeline = Timeline(VirtualClock(NOW_MS))
     specs = _specs(nodes)
     flavors = {spec.name: spec.flavor for spec in specs if isinstance(spec, Node)}
@@ -118,15 +132,12 @@ def _pool(nodes: int, runs: int, watch: _Watch) -> Simulation:
     )
     simulation = Simulation(timeline, MemoryStore(), executor, observers=[watch])
     simulation.is_crowded = True
-    assert POLICY in POLICIES, POLICY
-    done = simulation.send(Apply(specs), actor="operator")
-    assert done is not None, "nothing crashes here"
-    assert not done.decision.refusals, done.decision.refusals
-    done = simulation.send(Apply(_runs(Random(1), runs)), actor="operator")
-    assert done is not None, "nothing crashes here"
-    assert not done.decision.refusals, done.decision.refusals[:3]
+    for applied in (specs, _runs(Random(1), runs)):
+        done = simulation.send(Apply(applied), actor="operator")
+        assert done is not None, "nothing crashes here"
+        assert not done.decision.refusals, done.decision.refusals[:3]
     simulation.step()
-    return simulation
+    return simulation, executor
 
 
 def _specs(nodes: int) -> tuple[Applied, ...]:
@@ -135,40 +146,25 @@ def _specs(nodes: int) -> tuple[Applied, ...]:
     return (
         Pool(
             name="shared",
-            selector=((REGION, "r"),),
+            selector=ANYWHERE,
             discipline=Discipline.ROUNDS,
             policy=POLICY,
             round_ms=ROUND_MS,
         ),
         *(
-            Node(
-                name=f"n{number:03d}",
-                flavor=kinds[number % len(kinds)],
-                gpus=8,
-                region="r",
-                cluster="c",
+            node(
+                f"n{number:03d}",
                 domain=f"d{number // 30}-{number % len(kinds)}",
+                flavor=kinds[number % len(kinds)],
             )
             for number in range(nodes)
         ),
         *(Owner(name=o, quota=Quota(fair_share_target_ppm=PPM // OWNERS)) for o in owners),
-        *(_budget(owner) for owner in owners),
+        *(
+            budget(f"b-{o}", o, *(envelope(f, GPUS_PER_OWNER, flavor=f) for f in kinds))
+            for o in owners
+        ),
     )
-
-
-def _budget(owner: str) -> Budget:
-    lines = tuple(
-        Envelope(
-            name=flavor,
-            flavor=flavor,
-            selector=((REGION, "r"),),
-            start_ms=NOW_MS - HOUR_MS,
-            end_ms=NOW_MS + 1_000 * HOUR_MS,
-            concurrency=800,
-        )
-        for flavor in FLAVORS
-    )
-    return Budget(name=f"b-{owner}", owner=owner, envelopes=lines)
 
 
 def _runs(chance: Random, count: int) -> tuple[Run, ...]:
