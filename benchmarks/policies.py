@@ -31,7 +31,7 @@ from quorate.policy.prices import level_by_prices
 from quorate.policy.problem import Problem
 from quorate.policy.table import POLICIES
 
-REPEATS = 5
+REPEATS = 15
 KINDS = 200
 WEIGHTS = np.array([1.0, 2.0, 5.0])
 """Kinds of jobs for the figure of arrivals: types of the table, each with weights."""

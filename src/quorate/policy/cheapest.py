@@ -78,23 +78,26 @@ class Cheapest:
         for start in range(0, len(need), BLOCK):
             part = slice(start, start + BLOCK)
             needed, loads = need[part], self.loads[part]
-            self._settle(priced, part, needed)
-            fast = needed - self._rate_slow[part]
-            fast *= self._per_rate[part]
+            busy = self._settle(priced, part, needed)
+            fast = needed * self._per_rate[part]
+            if len(busy):
+                fast[busy] -= self._rate_slow[part][busy] * self._per_rate[part][busy]
             fast *= loads
-            used += self._used(self._edge[part], loads, fast)
+            used += self._used(self._edge[part], busy, loads, fast)
             steep = np.multiply(loads, self._steep[part], out=fast)
             cost += float(steep @ needed) - float(loads @ self._over[part])
             cost_growth += float(steep @ growth[part])
         edges = self._edge.astype(np.int32)
         return Choice(edges=edges, used=used[:-1], cost=cost, growth=cost_growth)
 
-    def _used(self, edge: Ints, loads: Floats, on_fast: Floats) -> Floats:
-        """Return the GPUs that jobs use of each flavor: ``on_fast`` of the fast ones of edges."""
+    def _used(self, edge: Ints, busy: Ints, loads: Floats, on_fast: Floats) -> Floats:
+        """Return the GPUs that jobs use of each flavor: ``on_fast`` of the fast ones of edges.
+
+        ``busy`` are those that never stand still, and have the rest of their time on the slow ones.
+        """
         points = len(self.columns)
         by_edge = np.bincount(edge, on_fast, points * points)
         used: Floats = by_edge.reshape(points, points).sum(axis=0)
-        busy = np.flatnonzero(edge < self._stands)
         if len(busy):
             on_slow = loads[busy] - on_fast[busy]
             used += np.bincount(self._slow_of.take(edge[busy]), on_slow, points)
@@ -119,23 +122,37 @@ class Cheapest:
         flat[fast] += on_fast
         flat[slow] += part - on_fast[rows]
 
-    def _settle(self, priced: Floats, part: slice, need: Floats) -> None:
-        """Turn the edges of some jobs until no flavor lies below them."""
-        # An edge begins below its need and ends at it or above.
+    def _settle(self, priced: Floats, part: slice, need: Floats) -> Ints:
+        """Turn the edges of some jobs until no flavor lies below them.
+
+        Returns which of them then never stand still.
+        """
+        # An edge begins below its need and ends at it or above; at rest, there is nothing below.
         is_lost = self._rate_fast[part] < need
-        is_lost |= self._rate_slow[part] >= need
+        busy = self._busy(part)
+        if len(busy):
+            is_lost[busy] |= self._rate_slow[part][busy] >= need[busy]
         lost = np.flatnonzero(is_lost)
         if len(lost) == len(need):
             self._begin(priced, part, need)
         elif len(lost):
             self._begin(priced, lost + part.start, need[lost])
+        if len(lost):
+            busy = self._busy(part)
         allowed = SETTLED * float(priced.max())
-        rows = np.flatnonzero(self._scan(priced, part) > allowed)
+        rows = np.flatnonzero(self._scan(priced, part, busy) > allowed)
+        if not len(rows):
+            return busy
         for _ in range(TURNS_PER_FLAVOR * (len(priced) - 1)):
-            if not len(rows):
-                return
             below = self._turn(priced, rows + part.start, need[rows])
             rows = rows[below > allowed]
+            if not len(rows):
+                break
+        return self._busy(part)
+
+    def _busy(self, part: slice) -> Ints:
+        """Return which of some jobs never stand still."""
+        return np.flatnonzero(self._edge[part] < self._stands)
 
     def _begin(self, priced: Floats, rows: slice | Ints, need: Floats) -> None:
         """Put jobs on the edge from standing still to the cheapest flavor that is fast enough."""
@@ -161,11 +178,12 @@ class Cheapest:
         at = np.arange(jobs)[rows] if isinstance(rows, slice) else rows
         return self.columns.reshape(-1).take(flavors * jobs + at)
 
-    def _scan(self, priced: Floats, part: slice) -> Floats:
+    def _scan(self, priced: Floats, part: slice, busy: Ints) -> Floats:
         """Return how far the lowest of each job's points lies below its edge: about 0 or more.
 
         That is also what a line as steep as the edge through the point is below 0 by, less what
-        the edge is: the bound on costs needs nothing but the line.
+        the edge is: the bound on costs needs nothing but the line. Edges from standing still begin
+        at 0; only those of who is ``busy`` do not.
         """
         edge = self._edge[part]
         steep, over = self._steep[part], self._over[part]
@@ -178,10 +196,10 @@ class Cheapest:
             np.multiply(steep, rates, out=point)
             point -= price
             np.maximum(over, point, out=over)
-        below = slow.take(edge, mode="clip")
-        below += over
-        np.multiply(steep, self._rate_slow[part], out=point)
-        below -= point
+        if not len(busy):
+            return over
+        below = over.copy()
+        below[busy] += slow.take(edge[busy]) - steep[busy] * self._rate_slow[part][busy]
         return below
 
     def _turn(self, priced: Floats, rows: Ints, need: Floats) -> Floats:

@@ -23,7 +23,6 @@ TABLES: Final = 8
 """How many tables are tried for a job whose place is taken by another class."""
 _BITS: Final = 14
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
-_HALF: Final = np.uint64(32)
 _PLACE: Final = np.uint64(64 - _BITS)
 
 Words = NDArray[np.uint64]
@@ -134,13 +133,13 @@ def _tells_apart(column: Words) -> bool:
 
 
 def _hash(columns: Sequence[Words]) -> Words:
-    """Return a number for each job that is the same for equal ones, and rarely else."""
-    mixed = np.full(len(columns[0]), _ODD)
-    high = np.empty_like(mixed)
-    for column in columns:
-        mixed ^= column
-        np.right_shift(mixed, _HALF, out=high)
-        mixed ^= high
+    """Return a number for each job that is the same for equal ones, and rarely else.
+
+    A polynomial of the columns; its high bits are the ones that all others have an influence on.
+    """
+    mixed = columns[0] * _ODD
+    for column in columns[1:]:
+        mixed += column
         mixed *= _ODD
     return mixed
 
