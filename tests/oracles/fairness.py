@@ -1,14 +1,16 @@
 """Four properties of a policy, for jobs that are entitled alike, and how they are checked.
 
-Jobs are new, take one GPU each, have the same weight, no deadline and nobody to share GPUs with.
-They may differ in how fast they are on what, and in how many steps they have.
+Jobs are new, take one GPU each, have the same weight and no deadline, and only the policies that
+let two share GPUs are told who can. They may differ in how fast they are on what, alone and beside
+whom, and in how many steps they have.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from hypothesis import strategies as st
@@ -16,9 +18,10 @@ from hypothesis import strategies as st
 from quorate.policy.allocation import Allocation, job_rates
 from quorate.policy.lp import Solution, solve
 from quorate.policy.measures import isolated_shares
-from quorate.policy.problem import Problem
+from quorate.policy.problem import Floats, Pairs, Problem
 from quorate.policy.space import added, program, space_of
 from quorate.policy.table import POLICIES
+from tests.oracles.filling import some_pairs
 
 NEARLY: Final = 1e-6
 
@@ -51,27 +54,72 @@ def loss(policy: str, problem: Problem, asked: Property) -> float:
             alone = np.einsum("mj,mj->m", problem.rates, isolated_shares(problem))
             return float((1.0 - rates / alone).max())
         case Property.ENVY:
-            as_others = problem.rates @ found.shares.T
-            return float((1.0 - rates[:, None] / np.maximum(as_others, 1e-12)).max())
+            as_others = _in_place_of_others(problem, found)
+            envied = (as_others - rates[:, None]) / np.maximum(as_others, NEARLY)
+            return float(envied.max())
         case Property.PARETO:
             return _wasted(problem, rates)
         case Property.HONESTY:
             raise AssertionError("a lie is needed")
 
 
+def _in_place_of_others(problem: Problem, found: Allocation) -> Floats:
+    """Return how fast each job (row) would be with what another (column) has, partners included.
+
+    Whoever shares with it is told apart from it: in that place it has itself for a partner, and
+    stays what it is.
+    """
+    jobs = len(problem.jobs)
+    as_others: Floats = problem.rates @ found.shares[:jobs].T
+    beside = _beside(problem)
+    for row in range(jobs, len(found.shares)):
+        both = (int(found.first[row]), int(found.second[row]))
+        for place, partner in (both, both[::-1]):
+            for job in range(jobs):
+                other = place if job == partner else partner
+                if (job, other) in beside:
+                    as_others[job, place] += float(beside[job, other] @ found.shares[row])
+    return as_others
+
+
+def _beside(problem: Problem) -> dict[tuple[int, int], Floats]:
+    """Return the rates of a job beside another, by flavor, for each two that can share."""
+    found: dict[tuple[int, int], Floats] = {}
+    pairs = problem.pairs
+    for row in range(0 if pairs is None else len(pairs)):
+        assert pairs is not None
+        one, other = int(pairs.first[row]), int(pairs.second[row])
+        can = (pairs.rates[row] > 0).all(axis=1)
+        found[one, other] = pairs.rates[row, :, 0] * can
+        found[other, one] = pairs.rates[row, :, 1] * can
+    return found
+
+
 def gain_by_lie(policy: str, problem: Problem, job: int, said: list[float]) -> float:
     """Return by what part of its honest rate ``job`` is faster for saying ``said``."""
-    told = problem.rates.copy()
-    told[job] = said
-    lied = solved(policy, replace(problem, rates=told))
+    lied = solved(policy, _as_told(problem, job, said))
     honest = float(job_rates(problem, solved(policy, problem))[job])
-    gained = float(problem.rates[job] @ lied.shares[job])
+    gained = float(job_rates(problem, lied)[job])
     return (gained - honest) / max(honest, 1e-3)
 
 
-def _wasted(problem: Problem, rates: np.typing.NDArray[np.float64]) -> float:
+def _as_told(problem: Problem, job: int, said: list[float]) -> Problem:
+    """Return the problem in which ``job`` says to be so fast, and in proportion beside others."""
+    told = problem.rates.copy()
+    told[job] = said
+    pairs = problem.pairs
+    if pairs is not None:
+        times = told[job] / np.where(problem.rates[job] > 0, problem.rates[job], 1.0)
+        rates = pairs.rates.copy()
+        for side, members in enumerate((pairs.first, pairs.second)):
+            rates[members == job, :, side] *= times
+        pairs = replace(pairs, rates=rates)
+    return replace(problem, rates=told, pairs=pairs)
+
+
+def _wasted(problem: Problem, rates: Floats) -> float:
     """Return what all jobs could gain, added up, with none of them slower: of their best rates."""
-    space = space_of(problem, paired=False)
+    space = space_of(problem, paired=True)
     unit = space.fastest()
     gains = added(space.columns, space.rates / unit[space.jobs], len(space.rows))
     asked = program(space, gains)
@@ -82,7 +130,7 @@ def _wasted(problem: Problem, rates: np.typing.NDArray[np.float64]) -> float:
 
 
 @st.composite
-def alike(draw: st.DrawFn, *, jobs_max: int = 4) -> Problem:
+def alike(draw: st.DrawFn, *, jobs_max: int = 4, paired: bool = False) -> Problem:
     """Draw jobs that are entitled alike; each advances on some flavor that has GPUs."""
     flavors, jobs = draw(st.integers(1, 3)), draw(st.integers(1, jobs_max))
     gpus = draw(st.lists(st.integers(0, 3), min_size=flavors, max_size=flavors).filter(any))
@@ -94,14 +142,14 @@ def alike(draw: st.DrawFn, *, jobs_max: int = 4) -> Problem:
             row[gpus.index(max(gpus))] = 1
     steps = [draw(st.sampled_from([100.0, 100.0, 400.0])) for _ in range(jobs)]
     costs = [draw(st.sampled_from([1.0, 2.0, 4.0])) for _ in range(flavors)]
-    return entitled_alike(rows, gpus, steps, costs)
+    problem = entitled_alike({"rates": rows, "gpus": gpus, "steps": steps, "costs": costs})
+    return replace(problem, pairs=draw(some_pairs(rows, [1] * jobs))) if paired else problem
 
 
-def entitled_alike(
-    rates: list[list[int]], gpus: list[int], steps: list[float], costs: list[float]
-) -> Problem:
-    """Return the problem of these jobs."""
-    jobs = len(rates)
+def entitled_alike(shown: Mapping[str, Any]) -> Problem:
+    """Return the problem of jobs that are written down: ``pairs`` are (first, second, rates)."""
+    rates, gpus = shown["rates"], shown["gpus"]
+    jobs, pairs = len(rates), shown.get("pairs", [])
     return Problem(
         flavors=tuple(f"f{k}" for k in range(len(gpus))),
         gpus=np.array(gpus, dtype=np.int64),
@@ -109,9 +157,16 @@ def entitled_alike(
         rates=np.array(rates, dtype=np.float64),
         scales=np.ones(jobs, dtype=np.int64),
         weights=np.ones(jobs),
-        steps_left=np.array(steps),
+        steps_left=np.array(shown["steps"], dtype=np.float64),
         ages_s=np.zeros(jobs),
         isolated_s=np.zeros(jobs),
         deadlines_s=np.full(jobs, np.inf),
-        costs=np.array(costs),
+        costs=np.array(shown["costs"], dtype=np.float64),
+        pairs=None
+        if not pairs
+        else Pairs(
+            first=np.array([first for first, _, _ in pairs]),
+            second=np.array([second for _, second, _ in pairs]),
+            rates=np.array([together for _, _, together in pairs], dtype=np.float64),
+        ),
     )

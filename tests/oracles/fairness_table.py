@@ -17,12 +17,17 @@ HOLDS: Final = (
     ("proportional", Property.ENVY),
     ("proportional", Property.HONESTY),
     ("max_min_fairness_perf", Property.SHARING),
+    ("max_min_fairness_packed", Property.SHARING),
     ("max_min_fairness_water_filling_perf", Property.SHARING),
     ("max_min_fairness_water_filling_perf", Property.PARETO),
+    ("max_min_fairness_water_filling_packed", Property.SHARING),
+    ("max_min_fairness_water_filling_packed", Property.PARETO),
     ("finish_time_fairness_perf", Property.SHARING),
+    ("finish_time_fairness_packed", Property.SHARING),
     ("max_sum_throughput_perf", Property.PARETO),
     ("max_min_fairness_strategy_proof", Property.HONESTY),
     ("fifo_perf", Property.HONESTY),
+    ("gandiva", Property.HONESTY),
 )
 """What ``tests/property/test_policy_properties.py`` tries to break."""
 

@@ -111,14 +111,15 @@ def problems(
         isolated_s=np.zeros(jobs),
         deadlines_s=np.full(jobs, np.inf),
         costs=np.array([draw(st.sampled_from([1.0, 2.0, 5.0])) for _ in range(flavors)]),
-        pairs=draw(_pairs(rows, scales)) if paired else None,
+        pairs=draw(some_pairs(rows, scales)) if paired else None,
         entities=entities,
         entity_of=None if of_jobs is None else np.array(of_jobs, dtype=np.int64),
     )
 
 
 @st.composite
-def _pairs(draw: st.DrawFn, rows: list[list[int]], scales: list[int]) -> Pairs | None:
+def some_pairs(draw: st.DrawFn, rows: list[list[int]], scales: list[int]) -> Pairs | None:
+    """Draw who may share GPUs of those of equal scale, and how much each keeps of its rates."""
     ends = [(a, b) for b in range(len(rows)) for a in range(b) if scales[a] == scales[b]]
     chosen = [pair for pair in ends if draw(st.booleans())]
     if not chosen:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from quorate.policy.table import POLICIES
 from tests.oracles.effort import examples
 from tests.oracles.fairness import NEARLY, Property, alike, entitled_alike, gain_by_lie, loss
 from tests.oracles.fairness_table import HOLDS, counterexamples
@@ -25,7 +26,7 @@ MISSED = 0.02
 @examples(0.5)
 @given(drawn=st.data())
 def test_what_is_said_to_hold_holds(policy: str, asked: Property, drawn: st.DataObject) -> None:
-    problem = drawn.draw(alike())
+    problem = drawn.draw(alike(paired=POLICIES[policy].reads_pairs))
     if asked is not Property.HONESTY:
         assert loss(policy, problem, asked) <= NEARLY
         return
@@ -41,7 +42,7 @@ def test_what_is_said_to_hold_holds(policy: str, asked: Property, drawn: st.Data
     [(policy, asked, shown) for (policy, asked), shown in counterexamples().items()],
 )
 def test_what_is_said_to_fail_fails(policy: str, asked: Property, shown: dict[str, Any]) -> None:
-    problem = entitled_alike(shown["rates"], shown["gpus"], shown["steps"], shown["costs"])
+    problem = entitled_alike(shown)
     if asked is Property.HONESTY:
         assert gain_by_lie(policy, problem, shown["job"], shown["said"]) > MISSED
     else:

@@ -17,14 +17,17 @@ def _cell(policy: str, asked: Property) -> str:
 
 
 def test_every_cell_is_what_its_test_or_its_counterexample_says() -> None:
-    rows = table_rows(PAGE, "What one may expect of a policy")
-    assert len(rows) == 15
-    for name, *cells in rows:
+    for name, *cells in table_rows(PAGE, "What one may expect of a policy"):
         (policy,) = code_words(name)
-        assert policy in POLICIES
         assert cells == [_cell(policy, asked) for asked in Property], policy
 
 
-def test_every_policy_that_is_tried_is_in_the_table() -> None:
-    listed = {code_words(row[0])[0] for row in table_rows(PAGE, "What one may expect of a policy")}
-    assert {policy for policy, _ in (*HOLDS, *counterexamples())} == listed
+def test_every_policy_is_in_the_table_once() -> None:
+    listed = [code_words(row[0])[0] for row in table_rows(PAGE, "What one may expect of a policy")]
+    assert sorted(listed) == sorted(POLICIES)
+
+
+def test_no_cell_is_open() -> None:
+    """One may be, once what was tried is told on the page."""
+    rows = table_rows(PAGE, "What one may expect of a policy")
+    assert {cell for _, *cells in rows for cell in cells} == {"holds", "fails"}
