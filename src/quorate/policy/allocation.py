@@ -89,6 +89,13 @@ class Unsolved:
     jobs: tuple[str, ...] = ()
 
 
+def solver_failed(message: str, remedy: str) -> Unsolved:
+    """Return the refusal of a problem on which the solver gave up, or did not do what it says."""
+    return Unsolved(
+        code=UnsolvedCode.SOLVER_FAILED, subject="solver", message=message, remedy=remedy
+    )
+
+
 def alone(shares: Floats, *, objective: float, bound: float, method: Method) -> Allocation:
     """Return an allocation without pairs."""
     rows = np.arange(len(shares), dtype=np.int64)

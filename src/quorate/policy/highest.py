@@ -13,7 +13,14 @@ from typing import Final
 
 import numpy as np
 
-from quorate.policy.allocation import ALONE, Allocation, Method, Unsolved, UnsolvedCode
+from quorate.policy.allocation import (
+    ALONE,
+    Allocation,
+    Method,
+    Unsolved,
+    UnsolvedCode,
+    solver_failed,
+)
 from quorate.policy.askable import without_anything
 from quorate.policy.classes import Classes, classes_of, members_of
 from quorate.policy.demand import (
@@ -152,11 +159,9 @@ def _idle(problem: Problem) -> Unsolved | None:
 
 
 def _failed(status: Status) -> Unsolved:
-    return Unsolved(
-        code=UnsolvedCode.SOLVER_FAILED,
-        subject="solver",
-        message=f"the linear program ended as {status}",
-        remedy="look for rates, weights or remaining steps that differ by many orders of magnitude",
+    return solver_failed(
+        f"the linear program ended as {status}",
+        "look for rates, weights or remaining steps that differ by many orders of magnitude",
     )
 
 

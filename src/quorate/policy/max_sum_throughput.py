@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode
+from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode, solver_failed
 from quorate.policy.askable import without_anything
 from quorate.policy.lp import Program, Solution, Status, solve
 from quorate.policy.policy import Policy
@@ -163,12 +163,7 @@ def _costless(problem: Problem) -> Unsolved | None:
 
 
 def _failed(message: str) -> Unsolved:
-    return Unsolved(
-        code=UnsolvedCode.SOLVER_FAILED,
-        subject="solver",
-        message=message,
-        remedy="give fewer jobs a deadline, or later ones",
-    )
+    return solver_failed(message, "give fewer jobs a deadline, or later ones")
 
 
 def _plain(problem: Problem) -> Allocation | Unsolved:

@@ -14,7 +14,14 @@ from typing import Final
 
 import numpy as np
 
-from quorate.policy.allocation import ALONE, Allocation, Method, Unsolved, UnsolvedCode
+from quorate.policy.allocation import (
+    ALONE,
+    Allocation,
+    Method,
+    Unsolved,
+    UnsolvedCode,
+    solver_failed,
+)
 from quorate.policy.classes import Classes, classes_of, members_of
 from quorate.policy.filling import Groups, Path, groups_of, paces
 from quorate.policy.gauge import Gauge
@@ -269,12 +276,7 @@ def _weightless(problem: Problem) -> Unsolved | None:
 
 
 def _failed(message: str) -> Unsolved:
-    return Unsolved(
-        code=UnsolvedCode.SOLVER_FAILED,
-        subject="solver",
-        message=message,
-        remedy="report the problem: every such problem has an answer",
-    )
+    return solver_failed(message, "report the problem: every such problem has an answer")
 
 
 def _agnostic(problem: Problem) -> Allocation | Unsolved:
