@@ -129,28 +129,34 @@ class Path:
         found: Floats = np.minimum(self._filled + added / self._scales, self._tops)
         return found
 
-    def highest(self, sums: Floats, limits: Floats) -> float:
+    def highest(self, sums: Floats, limits: Floats, known: float = np.inf) -> float:
         """Return the highest level at which ``sums @ at(level)`` is within all ``limits``.
 
         The present level is taken to be within them. What is summed is never below 0, and only how
         it grows is looked at, so that rounding keeps nobody from rising beside what stands still.
+        No more than ``known``, where that was found for other limits; if it is near, it is soon
+        found to be.
         """
         room = np.maximum(limits - sums @ self._filled, 0.0)
-        within, above = 0, len(self.stops)
+        within, above = 0, int(np.searchsorted(self.stops, known, side="right"))
+        step = len(self.stops) if above == len(self.stops) else 1
         while above - within > 1:
-            middle = (within + above) // 2
+            middle = max((within + above) // 2, above - step)
             if np.all(self._growth(sums, middle) <= room):
                 within = middle
             else:
                 above = middle
+                step *= 4
         low = float(self.stops[within])
         if above == len(self.stops):
             return low
         high = float(self.stops[above])
         at_low, at_high = self._growth(sums, within), self._growth(sums, above)
         over = at_high > room
+        if not over.any():
+            return known
         parts = (room[over] - at_low[over]) / (at_high[over] - at_low[over])
-        return low + (high - low) * float(np.clip(parts.min(), 0.0, 1.0))
+        return min(known, low + (high - low) * float(np.clip(parts.min(), 0.0, 1.0)))
 
     def _growth(self, sums: Floats, stop: int) -> Floats:
         found: Floats = sums @ (self.at(float(self.stops[stop])) - self._filled)

@@ -65,14 +65,15 @@ def near(scaled: Space, units: Floats, path: Path, first: Wall) -> Near | None:
     pairs. Walls that are put up on the way are as good as prices are; they show the way down, and
     prove nobody stuck.
     """
-    demand, walls = _demand(scaled), [first]
-    target = path.at(_highest(path, walls)) / units
+    demand = _demand(scaled)
+    level = _lowered(path, first, np.inf)
+    target = path.at(level) / units
     prices = rough_by_some(demand, target).prices
     prices /= float(prices @ demand.gpus)
     edges = _edges(demand, prices, target)
     for _ in range(STEPS):
-        walls.append(_wall(scaled, units, edges))
-        target = path.at(_highest(path, walls)) / units
+        level = _lowered(path, _wall(scaled, units, edges), level)
+        target = path.at(level) / units
         edges = _edges(demand, prices, target)
     for within in WITHIN:
         needs = Linear(floor=np.zeros(len(target)), growth=target)
@@ -82,12 +83,12 @@ def near(scaled: Space, units: Floats, path: Path, first: Wall) -> Near | None:
         if found.prices.any():  # Else it is not GPUs that are short: what was known is enough.
             prices = found.prices / float(found.prices @ demand.gpus)
         edges = _edges(demand, prices, min(found.level, 1.0) * target)
-        walls.append(_wall(scaled, units, edges))
-        target = path.at(_highest(path, walls)) / units
+        level = _lowered(path, _wall(scaled, units, edges), level)
+        target = path.at(level) / units
         if found.level >= 1.0 - CERTIFIED:
             break
     basis = _basis(scaled, demand, _balanced(demand, edges))
-    return Near(level=_highest(path, walls) * (1.0 + ABOVE), basis=basis)
+    return Near(level=level * (1.0 + ABOVE), basis=basis)
 
 
 def _wall(scaled: Space, units: Floats, edges: _Edges) -> Wall:
@@ -97,10 +98,9 @@ def _wall(scaled: Space, units: Floats, edges: _Edges) -> Wall:
     return replace(met, sums=met.sums / units)
 
 
-def _highest(path: Path, walls: list[Wall]) -> float:
-    """Return the highest level within all walls."""
-    sums = np.stack([met.sums for met in walls])
-    return path.highest(sums, np.array([met.limit for met in walls]))
+def _lowered(path: Path, met: Wall, level: float) -> float:
+    """Return the highest level up to ``level`` that is within a wall."""
+    return path.highest(met.sums[None], np.array([met.limit]), level)
 
 
 def _loads(scaled: Space) -> Floats:
