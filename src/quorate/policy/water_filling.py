@@ -42,7 +42,7 @@ RAISED_MAX: Final = 1e-5
 """How far a job that counts as stuck might still be raised, relative to the same: commonly, and at
 most, where walls are known no better because rates are a million times apart."""
 STALLED_MAX: Final = 5
-"""How often a level that is missed may be lowered by nothing before that is said to lead nowhere."""
+"""How often a level that is missed may not be lowered before that is said to lead nowhere."""
 NOTHING: Final = 1e-12
 """Which part of all that it could ever have is not worth raising a job by: rounding hides less."""
 MANY: Final = 300
