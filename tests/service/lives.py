@@ -13,9 +13,11 @@ import signal
 import socket
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from random import SystemRandom
 from typing import Final, TypeVar
 
 from quorate.service.opening import first_token, open_ledger
@@ -26,6 +28,8 @@ Doom = TypeVar("Doom")
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CLI: Final = "from quorate.cli.main import run; run()"
+_PORTS: Final = range(20_000, 30_000)
+"""Below those that systems give to whoever connects."""
 _DEATHS: Final = "deaths.txt"
 _LAST_WORDS: Final = "last-words.txt"
 
@@ -55,6 +59,8 @@ def _life(live: Callable[[Doom], None], doom: Doom) -> int:
         try:
             live(doom)
             code = 0
+        except BaseException:  # noqa: BLE001 - whatever it is, it is told, and the life is over
+            traceback.print_exc()
         finally:
             sys.stderr.flush()
             os._exit(code)
@@ -105,10 +111,16 @@ def end(process: subprocess.Popen[bytes], folder: Path) -> None:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """Return a port that nobody listens on, and that the system gives to nobody who connects.
+
+    Between two lives clients try it again and again. One that was given it as its own would be
+    connected to itself, and the next life could not have it.
+    """
+    for port in SystemRandom().sample(_PORTS, len(_PORTS)):
+        with socket.socket() as found, suppress(OSError):
+            found.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("every port is taken")
 
 
 def prepared(folder: Path) -> tuple[Path, str]:
