@@ -16,14 +16,8 @@ from quorate.core.bind import bind
 from quorate.core.promises import backfills, room_left
 from quorate.core.quota import HARD, too_many_runs, waiting
 from quorate.core.scribe import Scribe
-from quorate.model.events import (
-    BackfillNoted,
-    LeaseStarted,
-    RoundGrant,
-    RunRefused,
-    StartReason,
-    lease_gpus,
-)
+from quorate.core.starts import write_leases
+from quorate.model.events import BackfillNoted, RoundGrant, RunRefused, StartReason
 from quorate.model.records import RunRecord
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Run
@@ -187,33 +181,15 @@ def _write(
     if view.reservations:
         notes = tuple(backfills(view, run, admitted, now_ms, scribe.actor))
     drafts = bind(admitted.plan, admitted.demands, admitted.legs)
-    for number, draft in enumerate(drafts, start=leases_ever):
-        scribe.write(
-            LeaseStarted(
-                at_ms=scribe.now_ms,
-                actor=scribe.actor,
-                lease=f"{run.name}/{number}",
-                run=run.name,
-                partner=grant.partner,
-                comp_path=draft.comp_path,
-                bundle=draft.bundle,
-                role=draft.role,
-                slots=draft.slots,
-                payer=draft.payer,
-                tier=draft.tier,
-                hold_gpu_ms=lease_gpus(draft.slots) * draft.hold_ms,
-                start_ms=scribe.now_ms,
-                reason=StartReason.START,
-            )
-        )
+    started, partner = StartReason.START, grant.partner
+    write_leases(scribe, run.name, drafts, leases_ever, started, start_ms=now_ms, partner=partner)
     for note in notes:
         scribe.write(note)
 
 
 def free_gpus(view: StateView, pool: str, flavor: str) -> int:
     """Return how many GPUs of ``flavor`` in ``pool`` may be given out now."""
-    index = view.domains(pool, flavor)
-    return sum(free * domains.bit_count() for free, domains in index.at.items())
+    return view.domains(pool, flavor).gpus_free
 
 
 def is_sound(view: StateView, record: RunRecord, flavor: str) -> bool:
