@@ -468,7 +468,8 @@ class State:
         lease = self.lifted[name]
         self.lifted = {other: held for other, held in self.lifted.items() if other != name}
         self.occupy(lease.fact.slots)
-        self.leases[name] = lease
+        # What lies below is not this state's to change.
+        lease = self.leases[name] = lease.copy()
         self.list_lease(name, lease)
         self.list_hold(name, lease)  # While it was away its entry may have been dropped.
         self.runs.own(lease.fact.run).leases[name] = None

@@ -22,7 +22,7 @@ from quorate.core.commands import (
 from quorate.core.decide import decide
 from quorate.core.settle import due_holds
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.apply import apply_all
+from quorate.model.apply import apply, apply_all
 from quorate.model.events import (
     EndReason,
     HoldExtended,
@@ -311,3 +311,17 @@ def test_a_lease_that_was_lifted_and_set_down_is_renewed_when_it_was_to_be() -> 
     for trial in (over, over.overlay()):
         assert trial.holds_due() == [(lease.renew_ms, "r/0")]
         assert trial.holds_ending() == [(lease.hold_ends_ms, "r/0")]
+
+
+def test_what_an_overlay_lifts_and_sets_down_is_its_own_from_then_on() -> None:
+    state = small_world()
+    act(state, Submit(run("r0", 1, expected_duration_ms=HOUR_MS)), NOW_MS)
+    before = state.leases["r0/0"].hold_gpu_ms
+    over = state.overlay()
+    over.lift_lease("r0/0")
+    over.set_down_lease("r0/0")
+    more = HoldExtended(at_ms=NOW_MS, actor="test", lease="r0/0", gpu_ms=HOUR_MS)
+    apply(over, more)
+    assert state.leases["r0/0"].hold_gpu_ms == before
+    lease = over.leases["r0/0"]
+    assert (lease.hold_ends_ms, "r0/0") in over.holds_ending()
