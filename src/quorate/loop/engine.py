@@ -315,6 +315,12 @@ class Engine:
             try:
                 with collector_paused():
                     command = share_out(self.view, pool, self.now_ms(), steps, self.policies)
+            except Exception:  # noqa: BLE001 - a fault of ours is to end no service, and no other pool
+                _LOG.exception("the next round of pool %s could not be made", pool)
+                waits.failed(pool, now_ms)
+                continue
+            try:
+                with collector_paused():
                     (receipt,) = self.execute_block([command], actor=ROUND_ACTOR)
             except QuorateError as error:
                 _LOG.warning("the next round of pool %s has not begun: %s", pool, error)

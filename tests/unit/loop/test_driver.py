@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NoReturn
 
 import pytest
 
@@ -13,6 +14,7 @@ from quorate.core.commands import Apply, Cancel, Submit
 from quorate.ledger.chain import Block, Head
 from quorate.loop.driver import Driver
 from quorate.loop.engine import Engine
+from quorate.loop.round_problem import PoolPolicy
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import EndReason
 from quorate.model.records import Phase
@@ -241,3 +243,28 @@ def test_a_round_that_cannot_begin_is_tried_less_and_less_often_and_then_begins(
     driver.step()
     assert engine.view.rounds[POOL].shared.number == 2
     assert not engine.round_waits
+
+
+class Faulty(dict[str, PoolPolicy]):
+    """Policies that cannot even be looked up."""
+
+    def get(self, *_: object) -> NoReturn:
+        raise ZeroDivisionError
+
+
+def test_a_fault_of_ours_in_making_a_round_ends_nothing_and_is_tried_again() -> None:
+    clock = HandClock()
+    engine = new_engine(NoteBook(), CountingStore(), clock)
+    engine.policies = POLICIES
+    engine.execute(Apply(tuple(world(team("ant")))), actor="test")
+    engine.execute(Submit(round_run("one", "ant")), actor="test")
+    clock.ms = engine.view.rounds[POOL].shared.until_ms
+    driver = Driver(engine)
+    engine.policies = Faulty()
+    driver.step()
+    assert engine.view.rounds[POOL].shared.number == 1
+    assert engine.round_waits == {POOL: clock.ms + 1_000}
+    clock.ms += 1_000
+    engine.policies = POLICIES
+    driver.step()
+    assert engine.view.rounds[POOL].shared.number == 2
