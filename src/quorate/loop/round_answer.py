@@ -2,8 +2,8 @@
 
 Whatever a policy or somebody's numbers bring about, the others are served. A run that the policy
 names as the reason why it has no answer is left out of the round, and the policy is asked again.
-Where that is not it, or not enough, everybody shares by weight, which needs no solver: nobody gains
-by spoiling a round, for owners have their parts then, too.
+Where that is not it, or not enough, everybody shares by weight, which needs no solver: owners have
+their parts then, whatever the policy gave them.
 """
 
 from __future__ import annotations

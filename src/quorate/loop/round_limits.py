@@ -6,11 +6,11 @@ a grant is within them is decided where every start is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from quorate.loop.round_floor import Member
-from quorate.loop.round_funds import Funds
-from quorate.model.specs import EnvelopeId
+from quorate.loop.round_funds import Funds, payable
+from quorate.model.specs import EnvelopeId, Run
 from quorate.model.view import StateView
 from quorate.policy.round_choice import Candidate
 
@@ -27,9 +27,8 @@ class Limits:
 
     def allow(self, chosen: Candidate) -> bool:
         """Return whether its payers, and the quotas above its owner, have room for one more."""
-        spec, paid = self._members[chosen.row[0]].record.spec, self._paid
-        payers = self._funds.payers(spec, chosen.flavor)
-        if sum(max(0, gpus - paid.get(payer, 0)) for payer, gpus in payers) < chosen.gpus:
+        spec = self._members[chosen.row[0]].record.spec
+        if sum(gpus for _, gpus in self._payable(spec, chosen.flavor)) < chosen.gpus:
             return False
         begins = self._begins(chosen)
         bounds = self._bounds(spec.owner) if begins else ()
@@ -39,13 +38,18 @@ class Limits:
         """Count one that was chosen; who pays first by the order of cover pays."""
         spec, paid = self._members[chosen.row[0]].record.spec, self._paid
         left = chosen.gpus
-        for payer, gpus in self._funds.payers(spec, chosen.flavor):
-            taken = min(left, max(0, gpus - paid.get(payer, 0)))
+        for payer, gpus in tuple(self._payable(spec, chosen.flavor)):
+            taken = min(left, gpus)
             paid[payer] = paid.get(payer, 0) + taken
             left -= taken
         begins = self._begins(chosen)
         for tenant in self._bounds(spec.owner) if begins else ():
             self._runs[tenant] = self._runs.get(tenant, 0) + begins
+
+    def _payable(self, run: Run, flavor: str) -> Iterator[tuple[EnvelopeId, int]]:
+        """Return how many GPUs of ``run`` each payer could carry beside what it pays already."""
+        payers, paid = self._funds.payers(run, flavor), self._paid
+        return payable(run, ((p, max(0, p.gpus - paid.get(p.key, 0))) for p in payers))
 
     def _begins(self, chosen: Candidate) -> int:
         """Return how many runs count as running by this choice that did not before."""

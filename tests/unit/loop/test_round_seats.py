@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from quorate.core.commands import Applied, Apply, Cancel, MarkNode, Submit
 from quorate.core.round_story import between_rounds, share_words
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import LeaseEnded, NodeStatus, RoundShared
 from quorate.model.refusal import RefusalCode
-from quorate.model.specs import OnQuota, Owner, Run
+from quorate.model.selector import DOMAIN
+from quorate.model.specs import Budget, Funding, Lending, OnQuota, Owner, Run
 from quorate.policy.table import POLICIES as PUBLISHED
 from tests.oracles.rounds import (
     POOL,
@@ -272,7 +274,7 @@ def test_a_quota_of_nodes_leaves_no_gpus_idle() -> None:
     )
     found.rounds(20)
     ends = [event for event in found.events() if isinstance(event, LeaseEnded)]
-    # 20 s of each lease that ended were grace, which is not counted.
+    # Nobody starts in the 20 s in which another saves what it has.
     idle_max = 0.03 * 160 + len(ends) * 20_000 / ROUND_MS
     assert had_rounds(found, "ant") + had_rounds(found, "bee") >= 160 - idle_max
     assert had_rounds(found, "ant") >= 0.85 * 2 * 20
@@ -315,4 +317,55 @@ def test_a_restart_in_the_middle_changes_nothing() -> None:
         found.rounds(1)
     assert found.had_ms("a") > 0
     assert [r for r in found.view.runs.values() if r.refusal is not None] == []
+    found.look_back()
+
+
+def _lent(budget: Budget) -> Budget:
+    """Return ``budget``, lent to everybody."""
+    lines = [replace(line, lending=Lending(allow=True)) for line in budget.envelopes]
+    return replace(budget, envelopes=tuple(lines))
+
+
+@pytest.mark.parametrize(("borrowed_max", "part"), [(4, 0.5), (1, 0.0)])
+def test_who_may_not_borrow_enough_takes_nothing_from_others(
+    borrowed_max: int, part: float
+) -> None:
+    specs: tuple[Applied, ...] = (
+        pool(policy=FAIR),
+        *nodes(2, 2, ("a100",)),
+        *map(team, ("bee", "bank", "ant")),
+        money("bee"),
+        _lent(money("bank")),
+    )
+    found = Room(specs, policies=PUBLISHED)
+    funding = Funding(allow_borrow=True, borrow_gpus_max=borrowed_max)
+    found.submit_together(
+        one("a", "ant", gpus=4, funding=funding), *(one(f"b{n}") for n in range(4))
+    )
+    found.rounds(20)
+    assert had_rounds(found, "ant") == pytest.approx(part * 80, abs=6)
+    assert had_rounds(found, "bee") >= (1 - part) * 80 - 6
+    found.look_back()
+
+
+@pytest.mark.parametrize(("there", "part"), [("a100-0", 0.5), ("a100-1", 0.0)])
+def test_who_asks_for_a_place_that_nobody_pays_for_takes_nothing_from_others(
+    there: str, part: float
+) -> None:
+    ant = money("ant")
+    here = [replace(line, selector=((DOMAIN, "a100-0"),)) for line in ant.envelopes]
+    specs: tuple[Applied, ...] = (
+        pool(policy=FAIR),
+        *nodes(4, 2, ("a100",)),
+        *map(team, ("bee", "ant")),
+        money("bee"),
+        replace(ant, envelopes=tuple(here)),
+    )
+    found = Room(specs, policies=PUBLISHED)
+    found.submit_together(
+        one("a", "ant", gpus=4, selector=((DOMAIN, there),)), *(one(f"b{n}") for n in range(8))
+    )
+    found.rounds(20)
+    assert had_rounds(found, "ant") == pytest.approx(part * 160, abs=8)
+    assert had_rounds(found, "bee") >= (1 - part) * 160 - 8
     found.look_back()
