@@ -7,19 +7,27 @@ when it is their turn, elsewhere if they can be. Who fits nowhere is left for th
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from quorate.core.pack import PackPlan
+from quorate.core.quota import Headroom
 from quorate.core.round_place import is_sound
 from quorate.core.round_room import Room, nodes_of
 from quorate.loop.round_floor import Member
 from quorate.model.events import Slots
+from quorate.model.island import IslandKey
+from quorate.model.selector import Selector, contradicts
+from quorate.model.specs import Run
 from quorate.model.view import StateView
 from quorate.policy.round_choice import Candidate
 from quorate.policy.rounds import Row
 
 Nodes = tuple[tuple[str, int], ...]
+
+RISEN_MAX: Final = 20_000
+"""How often somebody is asked to make room in one round; who fits nowhere after that waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +36,11 @@ class _Held:
 
     row: Row
     run: str
+    flavor: str
     parts: tuple[Slots, ...]
+    islands: frozenset[IslandKey]
+    place: int
+    """The most deserving have the lowest."""
 
 
 class Seats:
@@ -51,10 +63,13 @@ class Seats:
         self._kept: dict[str, dict[Row, _Held]] = {}
         self._rows: dict[str, tuple[str, Row]] = {}
         self._hopeless: set[Hashable] = set()
+        self._bounds: dict[str, frozenset[str]] = {}
+        self._open: dict[tuple[str, Selector], frozenset[IslandKey]] = {}
+        self._risen_left = RISEN_MAX
         self.nodes: dict[Row, Nodes] = {}
         """What is meant for those who do not stay where they are."""
-        for each in likely:
-            held = self._held(each)
+        for place, each in enumerate(likely):
+            held = self._held(each, place)
             if held is not None:
                 self._kept.setdefault(each.flavor, {})[each.row] = held
                 self._rows |= dict.fromkeys(each.row, (each.flavor, each.row))
@@ -64,7 +79,7 @@ class Seats:
         """Return whether there is room for one more, and keep it."""
         if self._kept.get(chosen.flavor, {}).pop(chosen.row, None) is not None:
             return True
-        held = self._held(chosen)
+        held = self._held(chosen, 0)
         if held is not None and self._room.has(held.run, held.parts):
             self._sit(held)
             return True
@@ -74,7 +89,8 @@ class Seats:
             return False
         plan = self._find(chosen) or self._find_for(chosen)
         if plan is None:
-            # What is taken for good only grows, so nobody like it fits either.
+            # All who are in its way were asked to make room; what is taken for good only grows, so
+            # nobody like it fits either.
             self._hopeless.add(shape)
             return False
         self._release(chosen.row)
@@ -104,21 +120,60 @@ class Seats:
         Twice as many of them at a time, so that few more have to than must. Those who turn out not
         to be in the way stay.
         """
-        kept = self._kept.get(chosen.flavor, {})
+        others = sorted(self._in_the_way(chosen), key=lambda held: held.place)
         risen: list[_Held] = []
         plan, count = None, 1
-        while plan is None and kept:
-            for _ in range(min(count, len(kept))):
-                _, held = kept.popitem()
+        while plan is None and others and self._risen_left > 0:
+            for _ in range(min(count, len(others))):
+                held = others.pop()
+                del self._kept[held.flavor][held.row]
                 self._rise(held)
                 risen.append(held)
+            self._risen_left -= count
             count *= 2
             plan = self._find(chosen)
         for held in reversed(risen):
             if plan is None or self._room.has(held.run, held.parts):
                 self._sit(held)
-                kept[held.row] = held
+                self._kept[held.flavor][held.row] = held
         return plan
+
+    def _in_the_way(self, chosen: Candidate) -> Iterator[_Held]:
+        """Yield those for whom something is kept that ``chosen`` could have.
+
+        They are where it may go, or count for a limit on nodes that it counts for.
+        """
+        spec = self._members[chosen.row[0]].record.spec
+        bounds = self._bounds_of(spec.owner)
+        islands = self._open_to(spec, chosen.flavor)
+        for flavor, kept in self._kept.items():
+            if flavor == chosen.flavor:
+                yield from (held for held in kept.values() if not islands.isdisjoint(held.islands))
+            elif bounds:
+                for held in kept.values():
+                    owner = self._members[held.run].record.spec.owner
+                    if not bounds.isdisjoint(self._bounds_of(owner)):
+                        yield held
+
+    def _open_to(self, run: Run, flavor: str) -> frozenset[IslandKey]:
+        """Return where ``run`` may go; anywhere if what counts is how many nodes its owner has."""
+        view, selector = self._view, () if self._bounds_of(run.owner) else run.selector
+        key = (flavor, selector)
+        if key not in self._open:
+            self._open[key] = frozenset(
+                island
+                for island in view.domains(run.pool, flavor).keys
+                if not contradicts(selector, view.island(island).labels)
+            )
+        return self._open[key]
+
+    def _bounds_of(self, owner: str) -> frozenset[str]:
+        """Return whose limits on nodes count for ``owner``."""
+        if owner not in self._bounds:
+            headroom = Headroom.of(self._view, owner)
+            names = () if headroom is None else (name for name, _ in headroom.bounds)
+            self._bounds[owner] = frozenset(names)
+        return self._bounds[owner]
 
     def _release(self, row: Row) -> None:
         """Let others have what was kept for the runs of ``row``, which got something else."""
@@ -128,7 +183,7 @@ class Seats:
             if held is not None:
                 self._rise(held)
 
-    def _held(self, chosen: Candidate) -> _Held | None:
+    def _held(self, chosen: Candidate, place: int) -> _Held | None:
         """Return what a row would keep if it were chosen; None where it has nothing of the kind."""
         run, *others = sorted(chosen.row)
         view, record = self._view, self._view.runs[run]
@@ -137,7 +192,9 @@ class Seats:
         facts = [view.leases[name].fact for name in record.leases]
         if {fact.partner for fact in facts} != {others[0] if others else None}:
             return None
-        return _Held(chosen.row, run, tuple(fact.slots for fact in facts))
+        parts = tuple(fact.slots for fact in facts)
+        islands = frozenset(view.nodes[node].island for slots in parts for node, _ in slots)
+        return _Held(chosen.row, run, chosen.flavor, parts, islands, place)
 
     def _sit(self, held: _Held) -> None:
         for slots in held.parts:

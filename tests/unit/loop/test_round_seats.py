@@ -369,3 +369,20 @@ def test_who_asks_for_a_place_that_nobody_pays_for_takes_nothing_from_others(
     assert had_rounds(found, "ant") == pytest.approx(part * 160, abs=8)
     assert had_rounds(found, "bee") >= (1 - part) * 160 - 8
     found.look_back()
+
+
+def test_a_node_quota_over_flavors_is_shared_in_turns() -> None:
+    specs: tuple[Applied, ...] = (
+        pool(policy=FAIR),
+        *nodes(2, 4, ("a100", "k80")),
+        team("ant", nodes_max=1),
+        money("ant"),
+    )
+    found = Room(specs, policies=PUBLISHED)
+    found.submit_together(one("b", "ant", flavors=("k80",), rounds=work({"k80": 10.0})))
+    found.rounds(1)
+    found.submit_together(one("a", "ant", flavors=("a100",), rounds=work({"a100": 10.0})))
+    found.rounds(40)
+    had = {name: found.had_ms(name) / ROUND_MS for name in "ab"}
+    assert min(had.values()) >= 15, had
+    found.look_back()
