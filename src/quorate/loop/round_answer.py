@@ -24,6 +24,8 @@ from quorate.policy.equal_shares import BY_WEIGHT
 _LOG = logging.getLogger(__name__)
 ASKED_MAX: Final = 4
 """How often a policy is asked in a round; each time without those that it named before."""
+FLAVORS_USUAL: Final = 3
+"""For how many flavors the numbers of jobs are that a policy is asked for at most."""
 NAMES_SHOWN_MAX: Final = 8
 """How many of the runs that are left out a round names."""
 
@@ -84,6 +86,8 @@ def _asked(
 def _too_many(policy: PoolPolicy, members: Sequence[Member], floor: Floor) -> Unsolved | None:
     """Return why ``policy`` is not asked for so many runs, if so: nobody is served meanwhile."""
     runs, most, each = len(members), policy.jobs_max, policy.jobs_per_gpu_max
+    if most is not None and len(floor.flavors) > FLAVORS_USUAL:
+        most = most * FLAVORS_USUAL // len(floor.flavors)
     what = None
     if most is not None and runs > most:
         what = f"{runs} runs: {most} are the most"

@@ -30,6 +30,6 @@ class Policy:
     jobs_max: int | None = None
     jobs_per_gpu_max: int | None = None
     """For how many jobs a pool asks it at most, and how many for each GPU that they can run on:
-    about a second's worth.
+    about a second's worth with three flavors.
 
     None where it never takes long. Whoever asks it for himself may ask for as many as he likes."""

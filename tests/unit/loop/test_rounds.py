@@ -30,6 +30,7 @@ from quorate.policy.problem import Problem
 from quorate.policy.table import POLICIES as PUBLISHED
 from quorate.sim.executor import Truth
 from tests.oracles.rounds import (
+    FLAVORS,
     POLICIES,
     POOL,
     ROUND_MS,
@@ -348,6 +349,16 @@ def _names_one_after_another(problem: Problem) -> Allocation | Unsolved:
         remedy="leave it out",
         jobs=problem.jobs[:1],
     )
+
+
+def test_a_policy_is_asked_for_fewer_runs_where_there_are_more_flavors() -> None:
+    there = nodes(1, 1, (*FLAVORS, "l4", "l40", "t4"))
+    specs = (pool(policy="odd"), *there, team("ant"), money("ant"))
+    room = Room(specs, policies={"odd": Weighing("odd", jobs_max=6)})
+    room.submit_together(*(run(f"r{n}", "ant") for n in range(4)))
+    room.rounds(1)
+    note = room.view.rounds[POOL].shared.note
+    assert "odd takes too long for 4 runs: 3 are the most" in note
 
 
 @pytest.mark.parametrize(
