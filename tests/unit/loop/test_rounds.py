@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from quorate.core.commands import Apply, Cancel, Complete, Drain, MarkNode, ShareOut, Submit
+from quorate.core.commands import (
+    Applied,
+    Apply,
+    Cancel,
+    Complete,
+    Drain,
+    MarkNode,
+    ShareOut,
+    Submit,
+)
 from quorate.core.decide import decide
 from quorate.core.round_story import between_rounds, share_words
 from quorate.core.share_out import STEPS_MAX, step_counts
@@ -353,7 +362,7 @@ def _names_one_after_another(problem: Problem) -> Allocation | Unsolved:
 
 def test_a_policy_is_asked_for_fewer_runs_where_there_are_more_flavors() -> None:
     there = nodes(1, 1, (*FLAVORS, "l4", "l40", "t4"))
-    specs = (pool(policy="odd"), *there, team("ant"), money("ant"))
+    specs: tuple[Applied, ...] = (pool(policy="odd"), *there, team("ant"), money("ant"))
     room = Room(specs, policies={"odd": Weighing("odd", jobs_max=6)})
     room.submit_together(*(run(f"r{n}", "ant") for n in range(4)))
     room.rounds(1)
