@@ -9,6 +9,8 @@ import pytest
 from quorate.model.amounts import HOUR_MS
 from tests.cli.shell import Shell
 
+pytestmark = pytest.mark.slow  # Each is told twice, before and after it is done.
+
 FLEET = "".join(
     f"""apiVersion: quorate.dev/v1
 kind: Node

@@ -10,6 +10,8 @@ import pytest
 from quorate.model.amounts import HOUR_MS, SECOND_MS
 from tests.cli.shell import ROOT, Shell
 
+pytestmark = pytest.mark.slow  # Queues of several owners are made and let run.
+
 NODE = """\
 ---
 apiVersion: quorate.dev/v1
