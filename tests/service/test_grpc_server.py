@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
@@ -244,21 +244,24 @@ def test_streams_of_others_leave_calls_to_an_admin() -> None:
 
 
 def _first(stream: Any) -> grpc.StatusCode | None:
-    try:
-        next(stream)
-    except grpc.RpcError as error:
-        found: Any = error
-        code: grpc.StatusCode = found.code()
-        return code
-    return None
+    return _refused(lambda: next(stream))
 
 
 def _code(served: Served, name: str = "list-nodes", token: str = ADMIN) -> grpc.StatusCode | None:
     method = METHODS[name]
-    try:
+
+    def ask() -> None:
         answer = served.send(method, b"", token, timeout=0.5 if method.is_stream else 30)
         if method.is_stream:
             next(answer)
+
+    return _refused(ask)
+
+
+def _refused(ask: Callable[[], object]) -> grpc.StatusCode | None:
+    """Return by what code something is refused, or None where it is answered."""
+    try:
+        ask()
     except grpc.RpcError as error:
         found: Any = error
         code: grpc.StatusCode = found.code()
