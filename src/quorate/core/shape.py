@@ -55,6 +55,8 @@ def check_shape(
     ``ending`` names those that were told to stop: they go one by one, so what is left of their
     bundles is never whole, but a bundle that goes goes as one.
     """
+    if not facts:
+        return
     if run.sensitive:
         yield from _claim(run, [fact for fact in facts if fact.lease not in ending], nodes)
         return

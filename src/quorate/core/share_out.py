@@ -167,18 +167,21 @@ def step_counts(
         known = view.in_rounds.get(run)
         if known is None or known.pool != pool:
             continue
+        # What is beyond is a lie, and no rate that is made of it can be written down.
+        more = min(max(0, reported - known.steps), STEPS_MAX)
+        shares = run in sharing
+        if not (more or shares):
+            continue
         had = received_ms(view, run, now_ms)
         ran = {f: ms - known.counted_ms.get(f, 0) for f, ms in had.items()}
         ran = {flavor: ms for flavor, ms in ran.items() if ms > 0}
-        # What is beyond is a lie, and no rate that is made of it can be written down.
-        more = min(max(0, reported - known.steps), STEPS_MAX)
-        if run in sharing:
+        if shares:
             if more or ran:
                 yield StepCount(run, "", more, 0)
-        elif more and len(ran) == 1:
+        elif len(ran) == 1:
             ((flavor, ran_ms),) = ran.items()
             yield StepCount(run, flavor, more, ran_ms)
-        elif more:
+        else:
             yield StepCount(run, "", more, 0)
 
 

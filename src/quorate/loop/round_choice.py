@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from quorate.loop.round_floor import Floor, Member
 from quorate.loop.round_funds import Funds
@@ -53,13 +52,14 @@ def choose_rows(
 
 def _admits(candidate: Candidate, limits: Limits, seats: Seats | None) -> bool:
     """Return whether one more is within all limits and has a seat, and count it if so."""
-    if not limits.allow(candidate):
+    bill = limits.bill(candidate)
+    if bill is None:
         if seats is not None:
             seats.pass_over(candidate)
         return False
     if seats is not None and not seats.seat(candidate):
         return False
-    limits.count(candidate)
+    limits.count(bill)
     return True
 
 
@@ -76,28 +76,28 @@ def round_candidates(
 
     Nobody else is ever chosen. Priority and deficit are those of ``policy.rounds`` for an
     allocation that begins now. Among equals on a flavor, whoever is furthest behind on all of them
-    together comes first.
+    together comes first, then whoever had the least so far.
     """
-    rows = sorted(_rows(floor, members, answer), key=lambda row: -sum(row.owed_s))
+    rows = sorted(_rows(members, answer), key=lambda row: (-sum(row.owed_s), row.had_ms))
     start_s = rules.head_start_s
     for place, flavor in enumerate(floor.flavors):
-        for row in rows:
-            share, owed_s = row.shares[place], row.owed_s[place]
-            if share < SHARE_MIN or not row.runs[place]:
+        for names, gpus, shares, runs, owed, _ in rows:
+            share = shares[place]
+            if share < SHARE_MIN or not runs[place]:
                 continue
-            due_s = share * start_s + max(owed_s, 0.0)
+            owed_s = owed[place]
+            late_s, early_s = (owed_s, 0.0) if owed_s > 0.0 else (0.0, -owed_s)
             yield Candidate(
-                row=row.names,
+                row=names,
                 flavor=flavor,
-                gpus=row.gpus,
-                priority=due_s / (start_s + max(-owed_s, 0.0)),
+                gpus=gpus,
+                priority=(share * start_s + late_s) / (start_s + early_s),
                 deficit_s=owed_s,
                 share=share,
             )
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(NamedTuple):
     """A run, or two that share: what it is to have, where it can run, what it is owed."""
 
     names: Row
@@ -105,24 +105,25 @@ class _Row:
     shares: Sequence[float]
     runs: Sequence[int]
     owed_s: Sequence[float]
+    had_ms: int
 
 
-def _rows(floor: Floor, members: Sequence[Member], answer: Allocation) -> Iterator[_Row]:
+def _rows(members: Sequence[Member], answer: Allocation) -> Iterator[_Row]:
     """Yield the rows of ``answer``; a pair is owed what the one of its two is that is owed less."""
     shares, second = answer.shares.tolist(), answer.second.tolist()
     for at, first in enumerate(answer.first.tolist()):
         one = members[first]
         spec = one.record.spec
         if second[at] == ALONE:
-            yield _Row((spec.name,), spec.gpus, shares[at], one.rates, _owed_s(floor, one))
+            yield _Row((spec.name,), spec.gpus, shares[at], one.rates, _owed_s(one), one.had_ms)
             continue
         other = members[second[at]]
         runs = [min(pair) for pair in zip(one.rates, other.rates, strict=True)]
-        owed_s = list(map(min, _owed_s(floor, one), _owed_s(floor, other)))
-        yield _Row((spec.name, other.record.spec.name), spec.gpus, shares[at], runs, owed_s)
+        owed_s = list(map(min, _owed_s(one), _owed_s(other)))
+        names, had_ms = (spec.name, other.record.spec.name), one.had_ms + other.had_ms
+        yield _Row(names, spec.gpus, shares[at], runs, owed_s, had_ms)
 
 
-def _owed_s(floor: Floor, member: Member) -> list[float]:
+def _owed_s(member: Member) -> list[float]:
     """Return what a run is owed of each flavor; below 0 where it is ahead."""
-    due, had = member.known.entitled_ms, member.received_ms
-    return [(due.get(f, 0) - had.get(f, 0)) / SECOND_MS for f in floor.flavors]
+    return [owed_ms / SECOND_MS for owed_ms in member.owed_ms]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from quorate.core.follow import waits_for_upstream
 from quorate.core.quota import Headroom, too_many_runs
@@ -11,25 +12,27 @@ from quorate.core.round_checks import pool_flavors
 from quorate.core.round_rates import rates_of
 from quorate.core.round_room import Room, is_free_to_spread
 from quorate.loop.round_funds import Funds
-from quorate.model.apply_rounds import received_ms
+from quorate.model.apply_rounds import entitlements_ms, received_ms
 from quorate.model.records import Lease, RoundsRun, RunRecord
 from quorate.model.specs import Pool, Run
 from quorate.model.view import StateView
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
-    """A run that takes part in the next round, with its rates and what it has received so far.
+class Member(NamedTuple):
+    """A run that takes part in the next round, with its rates and what it is owed so far.
 
     ``rates`` are millionths of a step per second by flavor, 0 where it cannot start: nobody pays
     for it, it fits nowhere even in the empty pool, or its owner has as many runs as it may.
+    ``owed_ms`` is by flavor what it was to have and did not, the round that ends included; below 0
+    where it is ahead. ``had_ms`` is how long it had GPUs so far, whichever.
     """
 
     record: RunRecord
     known: RoundsRun
     rates: tuple[int, ...]
     measured: int
-    received_ms: Mapping[str, int]
+    owed_ms: tuple[int, ...]
+    had_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +60,7 @@ def floor_of(view: StateView, pool: str, funds: Funds, now_ms: int) -> Floor:
     there = dict(sorted(pool_flavors(view, pool).items()))
     known = list(_taking_part(view, pool))
     room = Room.empty(view, pool) if _needs_room(view, pool, known) else None
-    members = tuple(_members(known, _Doors(view, there, funds, room), now_ms))
+    members = tuple(_members(known, _Doors(view, there, funds, room), pool, now_ms))
     late = _late(view, pool, now_ms)
     held: dict[str, int] = {}
     for lease in late:
@@ -100,21 +103,27 @@ def _needs_room(view: StateView, pool: str, known: Iterable[tuple[RunRecord, Rou
 
 
 def _members(
-    known: Iterable[tuple[RunRecord, RoundsRun]], doors: _Doors, now_ms: int
+    known: Iterable[tuple[RunRecord, RoundsRun]], doors: _Doors, pool: str, now_ms: int
 ) -> Iterator[Member]:
     view, flavors = doors.view, tuple(doors.there)
+    before = view.rounds.get(pool)
+    ending = () if before is None else entitlements_ms(view, before.shared, now_ms)
+    known_ms = {name: (due_ms, had_ms) for name, due_ms, had_ms in ending}
     for record, state in known:
         spec = record.spec
         rates, measured = rates_of(spec, state, view.pools[state.pool], flavors)
-        if not doors.let_run(record):
-            rates = (0,) * len(flavors)
-        open_to = doors.of(spec)
+        open_to = doors.of(spec) if doors.let_run(record) else ()
+        if len(open_to) < len(flavors):
+            rates = tuple([r if f in open_to else 0 for r, f in zip(rates, flavors, strict=True)])
+        known_of = known_ms.get(spec.name)
+        due_ms, had_ms = known_of or (state.entitled_ms, received_ms(view, spec.name, now_ms))
         yield Member(
             record=record,
             known=state,
-            rates=tuple([r if f in open_to else 0 for r, f in zip(rates, flavors, strict=True)]),
+            rates=rates,
             measured=measured,
-            received_ms=received_ms(view, spec.name, now_ms),
+            owed_ms=tuple([due_ms.get(f, 0) - had_ms.get(f, 0) for f in flavors]),
+            had_ms=sum(had_ms.values()),
         )
 
 

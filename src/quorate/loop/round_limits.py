@@ -7,12 +7,21 @@ a grant is within them is decided where every start is.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from quorate.loop.round_floor import Member
 from quorate.loop.round_funds import Funds, payable
 from quorate.model.specs import EnvelopeId, Run
 from quorate.model.view import StateView
 from quorate.policy.round_choice import Candidate
+
+
+class Bill(NamedTuple):
+    """What one choice counts for: GPUs by payer, and runs that begin, under which quotas."""
+
+    paid: tuple[tuple[EnvelopeId, int], ...]
+    begins: int
+    bounds: tuple[str, ...]
 
 
 class Limits:
@@ -25,26 +34,34 @@ class Limits:
         self._paid: dict[EnvelopeId, int] = {}
         self._runs: dict[str, int] = {}
 
-    def allow(self, chosen: Candidate) -> bool:
-        """Return whether its payers, and the quotas above its owner, have room for one more."""
-        spec = self._members[chosen.row[0]].record.spec
-        if sum(gpus for _, gpus in self._payable(spec, chosen.flavor)) < chosen.gpus:
-            return False
-        begins = self._begins(chosen)
-        bounds = self._bounds(spec.owner) if begins else ()
-        return all(left is None or begins <= left for left in map(self._runs_left, bounds))
+    def bill(self, chosen: Candidate) -> Bill | None:
+        """Return what one more would count for; None where payers or quotas have no room for it.
 
-    def count(self, chosen: Candidate) -> None:
-        """Count one that was chosen; who pays first by the order of cover pays."""
-        spec, paid = self._members[chosen.row[0]].record.spec, self._paid
-        left = chosen.gpus
-        for payer, gpus in tuple(self._payable(spec, chosen.flavor)):
-            taken = min(left, gpus)
-            paid[payer] = paid.get(payer, 0) + taken
-            left -= taken
+        Who pays first by the order of cover pays.
+        """
+        spec = self._members[chosen.row[0]].record.spec
+        left, paid = chosen.gpus, []
+        for payer, gpus in self._payable(spec, chosen.flavor):
+            if left <= 0:
+                break
+            paid.append((payer, min(left, gpus)))
+            left -= gpus
+        if left > 0:
+            return None
         begins = self._begins(chosen)
-        for tenant in self._bounds(spec.owner) if begins else ():
-            self._runs[tenant] = self._runs.get(tenant, 0) + begins
+        bounds = self._view.holdings.bounds_of(spec.owner) if begins else ()
+        for tenant in bounds:
+            runs_left = self._runs_left(tenant)
+            if runs_left is not None and begins > runs_left:
+                return None
+        return Bill(tuple(paid), begins, bounds)
+
+    def count(self, bill: Bill) -> None:
+        """Count one that was chosen."""
+        for payer, gpus in bill.paid:
+            self._paid[payer] = self._paid.get(payer, 0) + gpus
+        for tenant in bill.bounds:
+            self._runs[tenant] = self._runs.get(tenant, 0) + bill.begins
 
     def _payable(self, run: Run, flavor: str) -> Iterator[tuple[EnvelopeId, int]]:
         """Return how many GPUs of ``run`` each payer could carry beside what it pays already."""
@@ -54,9 +71,6 @@ class Limits:
     def _begins(self, chosen: Candidate) -> int:
         """Return how many runs count as running by this choice that did not before."""
         return sum(self._members[name].record.started_ms is None for name in chosen.row)
-
-    def _bounds(self, owner: str) -> tuple[str, ...]:
-        return self._view.holdings.bounds_of(owner)
 
     def _runs_left(self, tenant: str) -> int | None:
         """Return how many more runs may begin under ``tenant``; None where nothing limits them."""

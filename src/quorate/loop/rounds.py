@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from quorate.model.apply import apply
 from quorate.model.events import RoundGrant, RoundShare, StepsCounted
 from quorate.model.view import StateView
 from quorate.policy.allocation import ALONE, Allocation
+from quorate.policy.problem import Floats
 from quorate.policy.table import POLICIES
 
 _LOG = logging.getLogger(__name__)
@@ -80,7 +81,7 @@ def _chosen(
         flavors=floor.flavors,
         gpus=floor.gpus,
         shares=_shares(floor, by_what.members, answer),
-        prices=() if answer.prices is None else tuple(_micro(p) for p in answer.prices),
+        prices=() if answer.prices is None else tuple(_micro(answer.prices)),
         grants=grants,
         steps=_reported(floor, steps),
         note=by_what.note,
@@ -104,10 +105,8 @@ def _shares(floor: Floor, members: Sequence[Member], answer: Allocation) -> tupl
         total[int(answer.first[row])] += answer.shares[row]
         if answer.second[row] != ALONE:
             total[int(answer.second[row])] += answer.shares[row]
-    found = {
-        member.record.spec.name: tuple(_micro(part) for part in total[row])
-        for row, member in enumerate(members)
-    }
+    names = (member.record.spec.name for member in members)
+    found = dict(zip(names, map(tuple, _micro(total)), strict=True))
     nothing = (0,) * len(floor.flavors)
     return tuple(
         RoundShare(name, found.get(name, nothing), member.rates, member.measured)
@@ -116,12 +115,14 @@ def _shares(floor: Floor, members: Sequence[Member], answer: Allocation) -> tupl
     )
 
 
-def _micro(amount: float) -> int:
-    """Return ``amount`` in whole millionths: the one place where a policy's figures are rounded.
+def _micro(amounts: Floats) -> list[Any]:
+    """Return ``amounts`` in whole millionths: the one place where a policy's figures are rounded.
 
     What is too much to be written down is told as the most that can be.
     """
-    return round(min(max(float(amount) * MICRO, -_MICRO_MAX), _MICRO_MAX))
+    bounded = np.clip(amounts * MICRO, -_MICRO_MAX, _MICRO_MAX)
+    whole: list[Any] = np.rint(bounded).astype(np.int64).tolist()
+    return whole
 
 
 def _reported(floor: Floor, steps: Mapping[str, int]) -> tuple[tuple[str, int], ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from quorate.model.amounts import PPM, SECOND_MS
@@ -73,7 +73,7 @@ def round_ended(state: State, lease: Lease, end_ms: int) -> None:
         more = _more(state, fact)
         if not more:
             received = known.received_ms.get(flavor, 0)
-            known.received_ms[flavor] = received + held_ms
+            known.received_ms = {**known.received_ms, flavor: received + held_ms}
         if known.lease == fact.lease:
             known.lease = more
 
@@ -98,7 +98,8 @@ def _more(state: State, fact: LeaseStarted) -> str:
 def _round_shared(state: State, event: RoundShared) -> None:
     before = state.rounds.get(event.pool)
     if before is not None:
-        _entitle(state, before.shared, event.at_ms)
+        for name, entitled_ms, _ in entitlements_ms(state, before.shared, event.at_ms):
+            state.in_rounds.own(name).entitled_ms = entitled_ms
     for grant in event.grants:
         if grant.stays:
             run = state.runs.own(grant.run)
@@ -110,31 +111,49 @@ def _round_shared(state: State, event: RoundShared) -> None:
     state.rounds[event.pool] = RoundRecord(event, waiting, dict(leaving))
 
 
-def _entitle(state: State, round_: RoundShared, until_ms: int) -> None:
-    """Count what everybody was to have of a round that has ended.
+def entitlements_ms(
+    state: StateView, round_: RoundShared, until_ms: int
+) -> Iterator[tuple[str, dict[str, int], dict[str, int]]]:
+    """Yield (run, how long it was to have GPUs, how long it had them) up to the end of a round.
 
-    What could not be given for long is not to be made up all at once, and what nobody else wanted
-    is no debt: what a run is owed, or ahead by, has its bounds. What it held without having been
-    granted it, in a grace that is longer than a round, others did want: it is not forgiven.
+    Both are by flavor, and from its first round on. What could not be given for long is not to be
+    made up all at once, and what nobody else wanted is no debt: what a run is owed, or ahead by,
+    has its bounds. What it held without having been granted it, in a grace that is longer than a
+    round, others did want: it is not forgiven.
+
+    What is owed is bounded before what a run had of this round is taken off. Where more is due than
+    can be given, all are owed as much as can be; who has just had GPUs is then owed less than who
+    waits, and they take turns.
     """
     lasted_ms = until_ms - round_.at_ms
     round_ms = round_.until_ms - round_.at_ms
     owed_max_ms, ahead_max_ms = OWED_ROUNDS_MAX * round_ms, AHEAD_ROUNDS_MAX * round_ms
     granted = {name for grant in round_.grants for name in (grant.run, grant.partner)}
+    flavors, in_rounds = round_.flavors, state.in_rounds
     for share in round_.shares:
-        if share.run not in state.in_rounds:
-            continue
-        if not any(share.shares_ppm) and not state.in_rounds[share.run].entitled_ms:
-            continue  # It was to have nothing, then and before.
-        record = state.in_rounds.own(share.run)
-        had, known = record.received_ms, record.entitled_ms
-        working, open_ms = _open_ms(state, share.run, record, until_ms)
-        for flavor, ppm in zip(round_.flavors, share.shares_ppm, strict=True):
-            had_ms = had.get(flavor, 0) + (open_ms if flavor == working else 0)
-            due_ms = known.get(flavor, 0) + ppm * lasted_ms // PPM
-            if share.run in granted:
-                due_ms = max(due_ms, had_ms - ahead_max_ms, 0)
-            known[flavor] = min(due_ms, had_ms + owed_max_ms)
+        run, parts = share.run, share.shares_ppm
+        known = in_rounds.get(run)
+        if known is None or not (any(parts) or known.entitled_ms):
+            continue  # It is over, or was to have nothing, then and before.
+        working, open_ms = _open_ms(state, run, known, until_ms)
+        had, found = known.received_ms.copy(), known.entitled_ms.copy()
+        if working:
+            had[working] = had.get(working, 0) + open_ms
+        is_granted = run in granted
+        for flavor, ppm in zip(flavors, parts, strict=True):
+            if not ppm and not is_granted and flavor in found:
+                continue  # Nothing was due of it, and nothing is forgiven.
+            had_ms = had.get(flavor, 0)
+            due_ms = found.get(flavor, 0) + ppm * lasted_ms // PPM
+            most_ms = had_ms + owed_max_ms
+            if flavor == working:
+                most_ms -= min(open_ms, lasted_ms)
+            if due_ms > most_ms:
+                due_ms = most_ms
+            elif is_granted and due_ms < had_ms - ahead_max_ms:
+                due_ms = had_ms - ahead_max_ms
+            found[flavor] = due_ms
+        yield run, found, had
 
 
 def _steps_counted(state: State, event: StepsCounted) -> None:
@@ -145,7 +164,7 @@ def _steps_counted(state: State, event: StepsCounted) -> None:
             known.counted_ms = received_ms(state, count.run, event.at_ms)
             continue
         counted = known.counted_ms.get(count.flavor, 0)
-        known.counted_ms[count.flavor] = counted + count.ran_ms
+        known.counted_ms = {**known.counted_ms, count.flavor: counted + count.ran_ms}
         if count.ran_ms >= MEASURED_MIN_MS:
             # Over all the time that it held GPUs, the grace included: steps that are done in the
             # grace are reported with the others, and without its time they would make a run faster
@@ -154,7 +173,8 @@ def _steps_counted(state: State, event: StepsCounted) -> None:
             rate = count.steps * PPM * SECOND_MS // count.ran_ms
             before = known.rates.get(count.flavor)
             # Half of it is what was measured before, as in Gavel, section 5.
-            known.rates[count.flavor] = rate if before is None else (before + rate) // 2
+            rate = rate if before is None else (before + rate) // 2
+            known.rates = {**known.rates, count.flavor: rate}
 
 
 def received_ms(state: StateView, run: str, now_ms: int) -> dict[str, int]:

@@ -434,7 +434,8 @@ class RoundsRun(Record):
     flavor. By flavor too: ``received_ms``, how long it had GPUs under leases that have ended;
     ``entitled_ms``, how long it was to have them by its shares; ``counted_ms``, how much of its
     time lies before the last count of steps. ``lease`` is the one that it shares as a partner, and
-    ``nodes`` are those that it was on last.
+    ``nodes`` are those that it was on last. What is by flavor is never changed, but replaced, so
+    that copies may have it in common.
     """
 
     pool: str
@@ -451,10 +452,10 @@ class RoundsRun(Record):
         return RoundsRun(
             self.pool,
             self.steps,
-            self.rates.copy(),
-            self.received_ms.copy(),
-            self.entitled_ms.copy(),
-            self.counted_ms.copy(),
+            self.rates,
+            self.received_ms,
+            self.entitled_ms,
+            self.counted_ms,
             self.lease,
             self.nodes,
         )

@@ -87,6 +87,8 @@ def answer(policy: Asked, problem: Problem) -> Allocation | Unsolved:
     missed = breaches(problem, found)
     if np.isnan(found.objective):
         missed.append("objective: is not a number")
+    if found.prices is not None and np.isnan(found.prices).any():
+        missed.append("prices: are not numbers")
     if not missed:
         return found
     return Unsolved(

@@ -7,6 +7,7 @@ A job that cannot rise passes its part on. Gavel, section 4.3 (hierarchical poli
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Final
 
@@ -94,7 +95,8 @@ class Path:
         self._room = (self._tops - filled) * problem.scales
         self._alone, self._counts = groups.alone, groups.counts
         fair = [group for group in groups.entities if group.rule is EntityRule.FAIRNESS]
-        self._shared = [self._stages(group) for group in fair]
+        stages = [self._stages(group) for group in fair]
+        self._shared = [(levels.tolist(), had.tolist()) for levels, had in stages]
         self._sharing = np.concatenate([_NOBODY, *(group.jobs for group in fair)])
         self._group_of = np.repeat(np.arange(len(fair)), [len(group.jobs) for group in fair])
         self._queues = [
@@ -103,7 +105,7 @@ class Path:
             if group.rule is EntityRule.FIFO
         ]
         alone = self._room[self._alone] / self._weights[self._alone]
-        ends = [levels for levels, _ in self._shared] + [levels for _, levels in self._queues]
+        ends = [levels for levels, _ in stages] + [levels for _, levels in self._queues]
         self.stops: Floats = np.unique(np.concatenate([[0.0], alone, *ends]))
 
     def _stages(self, group: Group) -> tuple[Floats, Floats]:
@@ -120,8 +122,8 @@ class Path:
         """Return what each job is filled to at ``level``."""
         added = np.zeros(len(self._filled))
         added[self._alone] = level * self._weights[self._alone]
-        had = np.array([np.interp(level, *stages) for stages in self._shared])
-        if len(had):
+        if self._shared:
+            had = np.array([_between(level, *stages) for stages in self._shared])
             added[self._sharing] = had[self._group_of] * self._weights[self._sharing]
         for group, ends in self._queues:
             begins = np.append(0.0, ends[:-1])
@@ -161,3 +163,15 @@ class Path:
     def _growth(self, sums: Floats, stop: int) -> Floats:
         found: Floats = sums @ (self.at(float(self.stops[stop])) - self._filled)
         return found
+
+
+def _between(level: float, levels: list[float], had: list[float]) -> float:
+    """Return what there is at ``level`` by straight lines: numpy's ``interp``, for one point.
+
+    It is asked for a few points of many short lists, where numpy takes longer to begin than to do.
+    """
+    above = bisect_right(levels, level)
+    if above == len(levels):
+        return had[-1]
+    low, high = levels[above - 1], levels[above]
+    return had[above - 1] + (level - low) * ((had[above] - had[above - 1]) / (high - low))

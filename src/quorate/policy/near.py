@@ -205,14 +205,16 @@ def _marginal(demand: Demand, edges: _Edges, can: Bools) -> list[tuple[int, int]
     above[jobs, :flavors] = edges.prices * demand.gpus
     part = list(range(flavors + 1))
     found: list[tuple[int, int]] = []
+    if flavors == 1:
+        return found
     for place in np.argsort(above, axis=None, kind="stable").tolist():
         row, flavor = divmod(place, flavors + 1)
         one = flavor if row == jobs else int(edges.fast[row])
         other = flavors if row == jobs else int(edges.slow[row]) if flavor == flavors else flavor
         if part[one] == part[other]:
             continue
+        found.append((row, flavor))
         if len(found) == flavors - 1:
             break
-        found.append((row, flavor))
         part = [part[one] if each == part[other] else each for each in part]
     return found
