@@ -109,7 +109,7 @@ class _Row(NamedTuple):
 
 
 def _rows(members: Sequence[Member], answer: Allocation) -> Iterator[_Row]:
-    """Yield the rows of ``answer``; a pair is owed what the one of its two is that is owed less."""
+    """Yield the rows of ``answer``; a pair is owed what its two are on average."""
     shares, second = answer.shares.tolist(), answer.second.tolist()
     for at, first in enumerate(answer.first.tolist()):
         one = members[first]
@@ -119,7 +119,7 @@ def _rows(members: Sequence[Member], answer: Allocation) -> Iterator[_Row]:
             continue
         other = members[second[at]]
         runs = [min(pair) for pair in zip(one.rates, other.rates, strict=True)]
-        owed_s = list(map(min, _owed_s(one), _owed_s(other)))
+        owed_s = [(a + b) / 2 for a, b in zip(_owed_s(one), _owed_s(other), strict=True)]
         names, had_ms = (spec.name, other.record.spec.name), one.had_ms + other.had_ms
         yield _Row(names, spec.gpus, shares[at], runs, owed_s, had_ms)
 
