@@ -43,11 +43,18 @@ def choose_rows(
         rows = choose(found, free, floor.flavors, rules, lambda c: _admits(c, limits, seats))
         return sorted(chain.from_iterable(rows.values()), key=lambda c: c.rank, reverse=True)
 
-    ranked = chosen(None)
+    likely = chosen(None)
     if floor.room is None:
-        return tuple(_grant(each) for each in ranked)
-    seats = Seats(floor.view, floor.room.over(), by_name, ranked)
-    return tuple(_grant(each, seats.nodes.get(each.row, ())) for each in chosen(seats))
+        return tuple(_grant(each) for each in likely)
+    room = floor.room
+    seats = Seats(floor.view, room.over(), by_name, likely)
+    seated = chosen(seats)
+    if seated != likely:
+        # Something was kept for those who found no seat after all, and nothing for those who had
+        # their turn instead. Now that it is known who they are, they can stay where they are.
+        seats = Seats(floor.view, room.over(), by_name, seated)
+        seated = chosen(seats)
+    return tuple(_grant(each, seats.nodes.get(each.row, ())) for each in seated)
 
 
 def _admits(candidate: Candidate, limits: Limits, seats: Seats | None) -> bool:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from quorate.core.commands import Applied, Apply, Cancel, MarkNode, Submit
 from quorate.core.round_story import between_rounds, share_words
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.events import LeaseEnded, NodeStatus, RoundShared
+from quorate.model.events import LeaseEnded, LeaseStarted, NodeStatus, RoundShared
 from quorate.model.refusal import RefusalCode
 from quorate.model.selector import DOMAIN
 from quorate.model.specs import Budget, Funding, Lending, OnQuota, Owner, Run
@@ -386,3 +386,21 @@ def test_a_node_quota_over_flavors_is_shared_in_turns() -> None:
     had = {name: found.had_ms(name) / ROUND_MS for name in "ab"}
     assert min(had.values()) >= 15, had
     found.look_back()
+
+
+def test_runs_that_wait_for_one_domain_do_not_drive_others_from_place_to_place() -> None:
+    def narrow_starts(pinned: int) -> int:
+        found = room(*(team(f"o{n}") for n in range(10)), per_flavor=16, gpus=4)
+        here = ((DOMAIN, "a100-0"),)
+        found.submit_together(
+            *(one(f"n{n}", f"o{n % 10}") for n in range(60)),
+            *(wide(f"w{n}", f"o{n}", gpus=8, selector=here) for n in range(pinned)),
+        )
+        found.rounds(15)
+        found.look_back()
+        events = [event for event in found.events() if isinstance(event, LeaseStarted)]
+        return sum(event.run.startswith("n") for event in events) - 60
+
+    # One of eight domains is theirs in turn: four narrow ones have to wait at a time.
+    assert narrow_starts(0) == 0
+    assert narrow_starts(6) <= 15 * 4
