@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from quorate.loop.round_problem import FLAVORS_APART, SECONDS_MAX, SECONDS_MIN
 from quorate.model.rounds_bounds import RATE_MAX, WEIGHT_MAX, WEIGHT_MIN
-from quorate.policy.allocation import Allocation
+from quorate.policy.allocation import Allocation, Unsolved, job_rates
 from quorate.policy.askable import answer
+from quorate.policy.filling import groups_of, paces
 from quorate.policy.policy import Policy
 from quorate.policy.problem import Entity, Floats, Pairs, Problem
 from quorate.policy.table import POLICIES
@@ -32,7 +33,12 @@ def extremes(draw: st.DrawFn, *, single: bool) -> Problem:
     """
     chance = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     jobs, flavors = draw(st.integers(1, JOBS_MAX)), draw(st.integers(1, 5))
-    owners = draw(st.integers(1, min(4, jobs)))
+    return _extreme(chance, jobs, flavors, draw(st.integers(1, min(4, jobs))), single=single)
+
+
+def _extreme(
+    chance: np.random.Generator, jobs: int, flavors: int, owners: int, *, single: bool
+) -> Problem:
     of = np.concatenate((np.arange(owners), chance.integers(0, owners, jobs - owners)))
     rates = _between(chance, 1.0 / FLAVORS_APART, 1.0, (jobs, flavors))
     rates[:, 0] = 1.0
@@ -93,3 +99,33 @@ def test_no_policy_is_without_an_answer_within_the_bounds(name: str, data: st.Da
     problem = _asked(policy, data.draw(extremes(single=name == "allox")))
     found = answer(policy, problem)
     assert isinstance(found, Allocation), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_water_filling_has_an_answer_where_many_jobs_are_far_apart(seed: int) -> None:
+    policy = POLICIES["max_min_fairness_water_filling_perf"]
+    drawn = _extreme(np.random.default_rng(seed), 400, 3, 10, single=True)
+    problem = replace(_asked(policy, drawn), gpus=np.array([60, 60, 60]))
+    found = answer(policy, problem)
+    assert isinstance(found, Allocation), found
+    # What rounding hides is said.
+    assert len(found.unfinished) < len(problem.jobs) / 10
+    bounded = answer(policy, replace(problem, work_max=100_000))
+    assert isinstance(bounded, Allocation), bounded
+    assert len(bounded.unfinished) > len(problem.jobs) / 10
+    # Nobody is below the first level, as far as it is to have anything worth mentioning.
+    pace = paces(problem, groups_of(problem))
+    first = found.bound * pace * (problem.rates @ problem.gpus / problem.gpus.sum())
+    for each in (found, bounded):
+        is_told = pace > 1e-8
+        assert np.all((job_rates(problem, each) >= (1 - 1e-6) * first)[is_told])
+        assert (problem.scales @ each.shares / problem.gpus).min() >= 1 - 1e-6
+
+
+def test_water_filling_that_may_do_too_little_for_its_first_level_says_so() -> None:
+    policy = POLICIES["max_min_fairness_water_filling_perf"]
+    problem = _asked(policy, _extreme(np.random.default_rng(1), 100, 3, 4, single=True))
+    found = answer(policy, replace(problem, work_max=300))
+    assert isinstance(found, Unsolved)
+    assert found.message == "the first level takes too long"

@@ -108,6 +108,9 @@ def solution_text(policy: Policy, problem: Problem, found: Allocation, *, show_w
     if found.dropped:
         names = ", ".join(problem.jobs[job] for job in found.dropped)
         head.append(("Late", f"{names}: these deadlines cannot be kept beside the others"))
+    if found.unfinished:
+        jobs = len(found.unfinished)
+        head.append(("Unsure", f"{jobs} of {len(problem.jobs)} jobs might have up to 1 % more"))
     return f"{pairs(head)}\n\n{_shares(problem, found, show_wide=show_wide)}"
 
 
@@ -159,6 +162,7 @@ def solution_tree(policy: Policy, problem: Problem, found: Allocation) -> dict[s
         },
         "prices": prices,
         "dropped": [problem.jobs[job] for job in found.dropped],
+        "unfinished": [problem.jobs[job] for job in found.unfinished],
         "measures": _measures_tree(problem, measures(problem, found)),
     }
 

@@ -54,6 +54,11 @@ def answered(
     for _ in range(ASKED_MAX):
         found = _asked(view, floor, left, policy, now_ms)
         if isinstance(found, Allocation):
+            if found.unfinished:
+                notes.append(
+                    f"{len(found.unfinished)} runs might have more: {policy.name} takes too long "
+                    "to say, and what they leave goes to whoever can use it"
+                )
             note = "; ".join(notes)
             return Answered(policy=policy.name, members=left, allocation=found, note=note)
         notes.append(_words(found))

@@ -23,6 +23,8 @@ MICRO: Final = float(PPM)
 # is bounded already; what runs report, and what old ledgers hold, is not.
 FLAVORS_APART: Final = 10_000.0
 """How many times faster than on another a run may be on one flavor; the other counts for more."""
+WORK_MAX: Final = 900_000
+"""How much a policy may do that can stop early: about a second."""
 SECONDS_MIN: Final = 1.0
 SECONDS_MAX: Final = 100_000_000.0
 """How much a run may have left to do, or have done, in seconds where it is fastest: three years."""
@@ -87,6 +89,7 @@ def problem_of(
         entities=tuple(Entity(name=owner, weight=targets[owner]) for owner in owners),
         entity_of=of,
         pairs=pairs_of(view, floor, members) if policy.reads_pairs else None,
+        work_max=WORK_MAX,
     )
 
 

@@ -56,6 +56,9 @@ class Allocation:
     """Jobs whose deadline cannot be kept beside the others, where a policy knows deadlines."""
     discounts: Floats | None = None
     """By what the shares of each job were multiplied at the end, where a policy does that."""
+    unfinished: tuple[int, ...] = ()
+    """Jobs that might have more: there is too much work in it (``Problem.work_max``), or rounding
+    hides how much."""
 
     @property
     def gap(self) -> float:

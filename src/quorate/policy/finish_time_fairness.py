@@ -115,6 +115,6 @@ FINISH_TIME: Final = (
         is_least=True,
         reads_steps=True,
         reads_pairs=True,
-        jobs_max=2_000,
+        jobs_max=700,
     ),
 )

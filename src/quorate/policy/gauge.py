@@ -18,6 +18,8 @@ from quorate.policy.problem import Floats
 from quorate.policy.space import Space, program
 from quorate.policy.walls import Wall, wall_of
 
+STEPS: Final = 50
+"""How many steps of the simplex method take as long as all that is done beside them."""
 OUTGROWN: Final = 2.0
 """How far beyond its unit a job may come where rounding matters, before a larger one is taken."""
 
@@ -27,6 +29,7 @@ class Gauge:
 
     def __init__(self, space: Space, units: Floats) -> None:
         self._space = space
+        self._work_left = space.problem.work_max
         self._take(units)
 
     def grown(self, filled: Floats) -> bool:
@@ -55,11 +58,22 @@ class Gauge:
             return [self.wall(answer)]
         return []
 
-    def solve(self, filled: Floats) -> Solution | Status:
-        """Return shares that miss ``filled`` by the least part of the units."""
+    def solve(self, filled: Floats) -> Solution | Status | None:
+        """Return shares that miss ``filled`` by the least part of the units, or why there are none.
+
+        None where that is more work than there may be.
+        """
         if self._standing is None:
             self._standing = Standing(_shortfall(self._scaled))
-        return self._standing.solve(filled / self.units)
+        if self._work_left is None:
+            return self._standing.solve(filled / self.units)
+        columns = len(self._space.rows)
+        steps_max = STEPS * self._work_left // columns
+        if steps_max <= 0:
+            return None
+        answer = self._standing.solve(filled / self.units, steps_max)
+        self._work_left -= columns * (1 + self._standing.steps // STEPS)
+        return None if answer is Status.STOPPED else answer
 
     def wall(self, answer: Solution) -> Wall:
         """Return the wall that an answer which falls short puts up."""

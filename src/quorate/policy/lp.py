@@ -52,6 +52,7 @@ class Status(StrEnum):
 
     INFEASIBLE = "infeasible"
     UNBOUNDED = "unbounded"
+    STOPPED = "stopped"
     FAILED = "failed"
 
 
@@ -77,7 +78,12 @@ _STATUSES: Final = {
     highspy.HighsModelStatus.kInfeasible: Status.INFEASIBLE,
     highspy.HighsModelStatus.kUnbounded: Status.UNBOUNDED,
     highspy.HighsModelStatus.kUnboundedOrInfeasible: Status.INFEASIBLE,
+    highspy.HighsModelStatus.kIterationLimit: Status.STOPPED,
 }
+
+STEPS_EACH_MAX: Final = 100
+"""How many steps of a method there may be for each row and column before it is given up. One for
+each is a lot; a method that goes round in circles ends."""
 
 NODES_MAX: Final = 100_000
 """How far the search for whole numbers goes before it is given up: a count, never a time."""
@@ -184,6 +190,9 @@ def _keep_closely(highs: highspy.Highs) -> None:
 def _pass(highs: highspy.Highs, program: Program) -> None:
     """Hand ``program`` over as arrays, which takes a third of what a model of lists takes."""
     columns = len(program.gains)
+    steps_max = STEPS_EACH_MAX * (columns + len(program.row_low))
+    for name in ("simplex_iteration_limit", "ipm_iteration_limit"):
+        highs.setOptionValue(name, steps_max)
     kinds = np.zeros(columns, dtype=np.int32)
     if program.whole is not None:
         kinds[program.whole] = int(highspy.HighsVarType.kInteger)
@@ -219,15 +228,25 @@ class Standing:
         _keep_closely(self._highs)
         _pass(self._highs, program)
         self._row_high = program.row_high
+        self._size = len(program.gains) + len(program.row_low)
         self._is_begun = start is None
         if start is not None:
             self._highs.setBasis(start)
 
-    def solve(self, row_low: Floats) -> Solution | Status:
+    @property
+    def steps(self) -> int:
+        """How many steps the last answer took."""
+        return int(self._highs.getInfo().simplex_iteration_count)
+
+    def solve(self, row_low: Floats, steps_max: int | None = None) -> Solution | Status:
         """Return an optimum where the first rows have at least ``row_low``, or why there is none.
 
-        ``row_prices`` are what one more of each row's limit would add, as everywhere.
+        ``row_prices`` are what one more of each row's limit would add, as everywhere. After
+        ``steps_max`` steps it is given up.
         """
+        most = STEPS_EACH_MAX * self._size
+        most = most if steps_max is None else min(most, steps_max)
+        self._highs.setOptionValue("simplex_iteration_limit", most)
         count = len(row_low)
         rows = np.arange(count, dtype=np.int32)
         # The stubs of highspy leave this one out.

@@ -189,7 +189,7 @@ MAX_SUM: Final = (
         goal="the most steps per second in all",
         solve=_plain,
         metric="sum of rates",
-        jobs_max=5_000,
+        jobs_max=3_000,
     ),
     Policy(
         name="max_sum_throughput_normalized_by_cost_perf",

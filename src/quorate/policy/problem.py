@@ -61,7 +61,9 @@ class Problem:
     a job takes at a time. ``steps_left``, ``ages_s`` (since the job first ran), ``isolated_s`` (how
     long what it has done would have taken alone on an equal share) and ``deadlines_s`` (from now;
     infinite without one) are read by the policies that say so. ``costs`` are money per GPU and hour
-    of each flavor.
+    of each flavor. ``work_max`` is how many columns of linear programs may be looked at, again each
+    time that one is solved and for every few steps of it, by the policies that can stop early;
+    without it they take what they need.
     """
 
     flavors: tuple[str, ...]
@@ -78,6 +80,7 @@ class Problem:
     pairs: Pairs | None = None
     entities: tuple[Entity, ...] = ()
     entity_of: Ints | None = None
+    work_max: int | None = None
 
     def names(self, are_meant: Bools) -> tuple[str, ...]:
         """Return the names of the jobs for which ``are_meant`` is true, in their order."""

@@ -25,9 +25,10 @@ from quorate.policy.allocation import (
 from quorate.policy.classes import Classes, classes_of, members_of
 from quorate.policy.filling import Groups, Path, groups_of, paces
 from quorate.policy.gauge import Gauge
+from quorate.policy.leftover import topped_up
 from quorate.policy.lp import EXACT, Solution
 from quorate.policy.policy import Policy
-from quorate.policy.problem import NO_ENTITY, EntityRule, Floats, Ints, Problem
+from quorate.policy.problem import NO_ENTITY, Bools, EntityRule, Floats, Ints, Problem
 from quorate.policy.space import Space, added, space_of, unsolvable
 from quorate.policy.walls import Wall, wall
 
@@ -39,8 +40,11 @@ MISSED_MAX: Final = 1e-7
 commonly, and at most, where a solver's rounding leaves it."""
 RAISED: Final = 1e-7
 RAISED_MAX: Final = 1e-5
-"""How far a job that counts as stuck might still be raised, relative to the same: commonly, and at
-most, where walls are known no better because rates are a million times apart."""
+UNSURE_MAX: Final = 1e-2
+"""How far a job that counts as stuck might still be raised, relative to the same: commonly; where
+walls are known no better because rates are a million times apart; and at most, which is told."""
+TOGETHER: Final = 10.0
+"""How much further than the nearest one they may be from a wall that stop with it then."""
 STALLED_MAX: Final = 5
 """How often a level that is missed may not be lowered before that is said to lead nowhere."""
 NOTHING: Final = 1e-12
@@ -53,13 +57,17 @@ _ROUNDING: Final = 1e-15
 _TINY: Final = 1e-300
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Filled:
-    """How far every job was filled, by which shares of the columns, and the walls that were met."""
+    """How far every job was filled, by which shares of the columns, and the walls that were met.
+
+    ``unfinished`` are jobs that might be raised further: too much work, or rounding hides it.
+    """
 
     filled: Floats
     shares: Floats
     walls: tuple[Wall, ...]
+    unfinished: tuple[int, ...] = ()
 
 
 def water_filling(
@@ -69,11 +77,21 @@ def water_filling(
 
     The objective is the level at which the first job is stuck, of those that rise from the start:
     without entities it is that of max-min fairness. Which of several allocations with the same
-    rates is returned depends on the order of jobs and flavors only.
+    rates is returned depends on the order of jobs and flavors only. Where a problem bounds the
+    work, later levels may be left out: what is left over is then shared by weight, and it says by
+    whom.
     """
     refused = unsolvable(problem) or _weightless(problem)
     if refused is not None:
         return refused
+    found = _by_classes(problem, paired=paired, agnostic=agnostic)
+    if isinstance(found, Unsolved) or not found.unfinished:
+        return found
+    return topped_up(problem, found)
+
+
+def _by_classes(problem: Problem, *, paired: bool, agnostic: bool) -> Allocation | Unsolved:
+    """Return the allocation of ``problem``, found for one of each class of jobs if that helps."""
     alike = None if paired else _alike(problem)
     if alike is None:
         return _filled(problem, None, paired=paired, agnostic=agnostic)
@@ -92,6 +110,7 @@ def water_filling(
         second=np.full(len(all_jobs), ALONE, dtype=np.int64),
         shares=found.shares[alike.of],
         method=Method.CLASSES,
+        unfinished=_rows(np.isin(alike.of, found.unfinished)),
     )
 
 
@@ -137,12 +156,22 @@ def fill(space: Space, groups: Groups, many: int = MANY) -> Filled | Unsolved:
     jobs, _ = space.problem.shape
     if jobs >= many and len(space.first) == jobs:
         found = _fill(space, groups, is_near=True)
-        if isinstance(found, Filled):
-            return found
-    return _fill(space, groups, is_near=False)
+        if not isinstance(found, Unsolved):
+            return found or _too_long()
+    return _fill(space, groups, is_near=False) or _too_long()
 
 
-def _fill(space: Space, groups: Groups, *, is_near: bool) -> Filled | Unsolved:
+def _too_long() -> Unsolved:
+    return Unsolved(
+        code=UnsolvedCode.SOLVER_FAILED,
+        subject="solver",
+        message="the first level takes too long",
+        remedy="bring rates and weights nearer to each other, or choose another policy",
+    )
+
+
+def _fill(space: Space, groups: Groups, *, is_near: bool) -> Filled | Unsolved | None:
+    """Return how far jobs are filled; None where even the first level is too much work."""
     problem = space.problem
     jobs, _ = problem.shape
     tops = space.fastest()
@@ -153,25 +182,37 @@ def _fill(space: Space, groups: Groups, *, is_near: bool) -> Filled | Unsolved:
     gauge = Gauge(space, _units(path, paces(problem, groups), tops, walls[0]))
     if is_near:
         walls += gauge.begin_near(path, walls[0], MISSED)
-    for _ in range(2 * jobs):
+    filled, shares = np.zeros(jobs), np.zeros(len(space.rows))
+    unsure = np.zeros(jobs, dtype=np.bool_)
+    for stage in range(2 * jobs):
         risen = _rise(gauge, path, walls)
+        if risen is None:
+            later = _rows(unsure | ~stuck)
+            return Filled(filled, shares, tuple(walls), later) if stage else None
         if isinstance(risen, Unsolved):
             return risen
         level, shares = risen
         filled = path.at(level)
         left = _left(filled, tops, walls)
         left = np.where(left <= NOTHING * tops, 0.0, left) / gauge.units
-        rising = left[~stuck]
+        rises = ~stuck
+        nearest = float(left[rises].min())
         stuck = stuck | (left <= RAISED)
-        if stuck.all():
-            return Filled(filled=filled, shares=shares, walls=tuple(walls))
-        if rising.min() > RAISED and not gauge.grown(filled):
+        if nearest > RAISED and not gauge.grown(filled):
             # Parts in a wall that are close to rounding prove less, but whoever is nearest stops.
-            if rising.min() > RAISED_MAX:
+            if nearest > UNSURE_MAX:
                 return _failed("no job is found to be stuck although none can rise")
-            stuck = stuck | (left <= rising.min())
+            near = max(RAISED_MAX, TOGETHER * nearest)
+            unsure = unsure | (rises & (left > RAISED_MAX) & (left <= near))
+            stuck = stuck | (left <= near)
+        if stuck.all():
+            return Filled(filled, shares, tuple(walls), _rows(unsure))
         path = Path(problem, groups.without(stuck), filled, tops)
     return _failed("jobs are left that neither rise nor are stuck")
+
+
+def _rows(are_meant: Bools) -> tuple[int, ...]:
+    return tuple(np.flatnonzero(are_meant).tolist())
 
 
 def _units(path: Path, pace: Floats, tops: Floats, first: Wall) -> Floats:
@@ -190,8 +231,10 @@ def _left(filled: Floats, tops: Floats, walls: list[Wall]) -> Floats:
     return left
 
 
-def _rise(gauge: Gauge, path: Path, walls: list[Wall]) -> tuple[float, Floats] | Unsolved:
+def _rise(gauge: Gauge, path: Path, walls: list[Wall]) -> tuple[float, Floats] | Unsolved | None:
     """Return the highest level of ``path`` that can be had, and shares that reach it.
+
+    None where that is too much work.
 
     Each answer that falls short puts up a wall, and the level is lowered to it: Newton's method
     from above, which ends at a wall that is met.
@@ -205,6 +248,8 @@ def _rise(gauge: Gauge, path: Path, walls: list[Wall]) -> tuple[float, Floats] |
         level = path.highest(sums, limits)
         filled = path.at(level)
         answer = gauge.solve(filled)
+        if answer is None:
+            return None
         if not isinstance(answer, Solution):
             return _failed(f"the program of a level ended as {answer}")
         if -answer.objective <= (MISSED if level < before else rounding):
@@ -233,7 +278,7 @@ def _told(space: Space, found: Filled, pace: Floats) -> Allocation:
         if gain > 0 and met.limit / gain < bound:
             bound, prices = met.limit / gain, met.prices / gain
     told = space.allocation(shares, objective=objective, bound=max(bound, objective))
-    return replace(told, prices=prices)
+    return replace(told, prices=prices, unfinished=found.unfinished)
 
 
 def _evened(space: Space, found: Filled) -> Floats:
@@ -306,7 +351,7 @@ WATER_FILLING: Final = (
         solve=_perf,
         metric=_METRIC,
         reads_entities=True,
-        jobs_max=2_500,
+        jobs_max=3_000,
     ),
     Policy(
         name="max_min_fairness_water_filling_packed",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace as dataclass_replace
+
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -45,6 +47,7 @@ from tests.oracles.rounds import (
     ROUND_MS,
     Room,
     Weighing,
+    by_weight,
     money,
     nodes,
     pool,
@@ -470,3 +473,15 @@ def test_runs_that_crowd_a_flavor_are_counted_by_its_gpus() -> None:
     shared = room.view.rounds[POOL].shared
     assert "odd takes too long for 7 runs on 2 GPUs: 3 a GPU are the most" in shared.note
     assert shared.policy == "by_weight"
+
+
+def test_a_round_says_of_how_many_its_policy_could_not_say_all() -> None:
+    def early(problem: Problem) -> Allocation:
+        found = by_weight(problem)
+        assert isinstance(found, Allocation)
+        return dataclass_replace(found, unfinished=(0, 2))
+
+    room = Room(world(team("ant")), policies={"by_weight": Weighing(solve=early)})
+    room.submit_together(*(run(f"r{n}", "ant") for n in range(3)))
+    note = room.view.rounds[POOL].shared.note
+    assert note.startswith("2 runs might have more: by_weight takes too long to say")
