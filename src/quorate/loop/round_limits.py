@@ -6,12 +6,11 @@ a grant is within them is decided where every start is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from quorate.loop.round_floor import Member
-from quorate.loop.round_funds import Funds, payable
-from quorate.model.specs import EnvelopeId, Run
+from quorate.loop.round_funds import Bound, Funds, Part, carried
 from quorate.model.view import StateView
 from quorate.policy.round_choice import Candidate
 
@@ -19,7 +18,7 @@ from quorate.policy.round_choice import Candidate
 class Bill(NamedTuple):
     """What one choice counts for: GPUs by payer, and runs that begin, under which quotas."""
 
-    paid: tuple[tuple[EnvelopeId, int], ...]
+    parts: list[Part]
     begins: int
     bounds: tuple[str, ...]
 
@@ -31,7 +30,7 @@ class Limits:
         self._view = view
         self._members = members
         self._funds = funds
-        self._paid: dict[EnvelopeId, int] = {}
+        self._used: dict[Bound, int] = {}
         self._runs: dict[str, int] = {}
 
     def bill(self, chosen: Candidate) -> Bill | None:
@@ -40,13 +39,8 @@ class Limits:
         Who pays first by the order of cover pays.
         """
         spec = self._members[chosen.row[0]].record.spec
-        left, paid = chosen.gpus, []
-        for payer, gpus in self._payable(spec, chosen.flavor):
-            if left <= 0:
-                break
-            paid.append((payer, min(left, gpus)))
-            left -= gpus
-        if left > 0:
+        parts = carried(spec, self._funds.payers(spec, chosen.flavor), self._used)
+        if sum(part.gpus for part in parts) < spec.gpus:
             return None
         begins = self._begins(chosen)
         bounds = self._view.holdings.bounds_of(spec.owner) if begins else ()
@@ -54,19 +48,15 @@ class Limits:
             runs_left = self._runs_left(tenant)
             if runs_left is not None and begins > runs_left:
                 return None
-        return Bill(tuple(paid), begins, bounds)
+        return Bill(parts, begins, bounds)
 
     def count(self, bill: Bill) -> None:
         """Count one that was chosen."""
-        for payer, gpus in bill.paid:
-            self._paid[payer] = self._paid.get(payer, 0) + gpus
+        for part in bill.parts:
+            for bound, _ in part.payer.bounds:
+                self._used[bound] = self._used.get(bound, 0) + part.gpus
         for tenant in bill.bounds:
             self._runs[tenant] = self._runs.get(tenant, 0) + bill.begins
-
-    def _payable(self, run: Run, flavor: str) -> Iterator[tuple[EnvelopeId, int]]:
-        """Return how many GPUs of ``run`` each payer could carry beside what it pays already."""
-        payers, paid = self._funds.payers(run, flavor), self._paid
-        return payable(run, ((p, max(0, p.gpus - paid.get(p.key, 0))) for p in payers))
 
     def _begins(self, chosen: Candidate) -> int:
         """Return how many runs count as running by this choice that did not before."""

@@ -6,15 +6,17 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from quorate.core.commands import Submit
+from quorate.core.holds import ROUND_SLACK_MS
 from quorate.loop.round_choice import choose_rows, round_candidates
 from quorate.loop.round_floor import floor_of
 from quorate.loop.round_funds import Funds
 from quorate.model.amounts import MINUTE_MS, PPM
 from quorate.model.apply_rounds import received_ms
 from quorate.model.events import RoundShared
-from quorate.model.specs import Funding, Owner
+from quorate.model.specs import Cap, Funding, Lending, Owner
 from quorate.policy.allocation import Method, alone
 from quorate.policy.rounds import Book, Rules, deficit_s, priority
 from tests.oracles.rounds import (
@@ -136,4 +138,44 @@ def test_owners_that_have_one_payer_are_not_chosen_beyond_it_together() -> None:
         assert [r for r in room.view.runs.values() if r.refusal is not None] == []
         room.pass_ms(ROUND_MS)
         room.pass_ms(MINUTE_MS)
+    room.look_back()
+
+
+@pytest.mark.parametrize("limit", ["cap", "lending", "cap of hours", "lending of hours"])
+def test_nobody_is_chosen_beyond_a_cap_or_what_is_lent(limit: str) -> None:
+    ant, bee = money("ant", 100), money("bee")
+    line = next(each for each in ant.envelopes if each.flavor == "a100")
+    # Three GPUs, or what three GPUs take in five rounds.
+    gpu_ms = 3 * 5 * (ROUND_MS + ROUND_SLACK_MS + MINUTE_MS)
+    width, hours = (None, gpu_ms) if "hours" in limit else (3, None)
+    if limit.startswith("cap"):
+        two = (replace(line, name="x"), replace(line, name="y"))
+        cap = Cap(
+            name="both",
+            flavor="a100",
+            envelopes=("x", "y"),
+            concurrency_max=width,
+            gpu_ms_max=hours,
+        )
+        budgets = [replace(ant, envelopes=two, caps=(cap,)), bee]
+        funding = Funding()
+    else:
+        lending = Lending(allow=True, concurrency_max=width, gpu_ms_max=hours)
+        lines = tuple(replace(each, lending=lending) for each in bee.envelopes)
+        budgets = [replace(bee, envelopes=lines)]
+        funding = Funding(allow_borrow=True)
+    room = Room((pool(), *nodes(1, 8, ("a100",)), team("ant"), team("bee"), *budgets))
+    one = work({"a100": 10.0})
+    runs = [run(f"a{n}", "ant", flavors=("a100",), rounds=one, funding=funding) for n in range(8)]
+    runs += [run(f"b{n}", "bee", flavors=("a100",), rounds=one) for n in range(8)]
+    room.submit_together(*runs)
+    most = 0
+    for _ in range(8):
+        of_ant = sum(lease.gpus for n, lease in room.view.leases.items() if n.startswith("a"))
+        assert sum(lease.gpus for lease in room.view.leases.values()) == 8
+        assert [r for r in room.view.runs.values() if r.refusal is not None] == []
+        most = max(most, of_ant)
+        room.pass_ms(ROUND_MS)
+        room.pass_ms(MINUTE_MS)
+    assert most == 3 if width is not None else most >= 3
     room.look_back()
