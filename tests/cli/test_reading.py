@@ -208,6 +208,7 @@ def test_a_run_that_nothing_holds_any_more_is_told_how_to_start(shell: Shell) ->
     assert "run/malleable started" in shell.ok("tick")
 
 
+@pytest.mark.slow
 def test_beyond_a_limit_reasons_are_those_recorded_and_say_so(shell: Shell) -> None:
     spec = {"owner": "rai", "resources": {"gpuType": "A100", "totalGPUs": 99}}
     runs = [

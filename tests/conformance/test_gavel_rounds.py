@@ -61,6 +61,7 @@ def test_every_round_is_the_recorded_one(path: Path) -> None:
                 assert ours[name][flavor] == wanted, (theirs["t"], name, flavor)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
 def test_every_job_is_done_when_it_was(path: Path) -> None:
     recorded, found = played(path)

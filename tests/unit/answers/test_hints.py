@@ -47,6 +47,7 @@ def test_what_is_near_is_one_of_the_names(word: str, known: list[str]) -> None:
     assert found is None or found in known
 
 
+@pytest.mark.slow
 def test_among_thousands_it_takes_no_longer_than_among_hundreds() -> None:
     began_s = process_time()
     for number in range(50):

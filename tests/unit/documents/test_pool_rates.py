@@ -129,6 +129,7 @@ def test_every_fault_has_its_place(table: object, path: str, message: str) -> No
     ), faults
 
 
+@pytest.mark.slow
 def test_a_table_has_a_greatest_size() -> None:
     types = {f"('t{number}', 1)": {"null": 1} for number in range(RATES_MAX // 4 + 1)}
     faults = _faults(dict.fromkeys("abcd", types))

@@ -154,6 +154,7 @@ def test_a_ledger_without_a_first_event_is_refused() -> None:
         Engine.open(MemoryStore(), HandClock())
 
 
+@pytest.mark.slow
 def test_a_snapshot_is_taken_and_used_and_a_failing_one_costs_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

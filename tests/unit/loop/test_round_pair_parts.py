@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from quorate.core.commands import Applied, Apply
 from quorate.core.decide import decide
 from quorate.loop.round_floor import floor_of
@@ -46,6 +48,7 @@ def _pairs(runs: dict[str, int]) -> Counter[str]:
     return Counter(owners[one] for one in found.first)
 
 
+@pytest.mark.slow
 def test_an_owner_with_many_runs_leaves_others_their_pairs() -> None:
     found = _pairs({"ant": 210, "bee": 3, "cow": 210})
     assert found["bee"] == 3

@@ -371,6 +371,7 @@ def test_who_asks_for_a_place_that_nobody_pays_for_takes_nothing_from_others(
     found.look_back()
 
 
+@pytest.mark.slow
 def test_a_node_quota_over_flavors_is_shared_in_turns() -> None:
     specs: tuple[Applied, ...] = (
         pool(policy=FAIR),
@@ -388,6 +389,7 @@ def test_a_node_quota_over_flavors_is_shared_in_turns() -> None:
     found.look_back()
 
 
+@pytest.mark.slow
 def test_runs_that_wait_for_one_domain_do_not_drive_others_from_place_to_place() -> None:
     def narrow_starts(pinned: int) -> int:
         found = room(*(team(f"o{n}") for n in range(10)), per_flavor=16, gpus=4)

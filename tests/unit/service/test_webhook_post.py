@@ -90,6 +90,7 @@ def test_the_path_and_the_query_are_kept() -> None:
     assert heard[0].startswith(b"POST /in/deep?a=1 HTTP/1.1\r\n")
 
 
+@pytest.mark.slow
 def test_one_that_answers_a_byte_at_a_time_is_cut_off_in_time() -> None:
     def drip(connection: socket.socket) -> None:
         for byte in b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 1_000:
@@ -140,6 +141,7 @@ def found_at(*hosts: str) -> Callable[[str, int], list[Found]]:
     return lambda _, port: [each for host in hosts for each in addresses(host, port)]
 
 
+@pytest.mark.slow
 def test_behind_an_address_that_nobody_answers_at_the_next_is_tried_in_time() -> None:
     def answer(connection: socket.socket) -> None:
         _read(connection)
@@ -153,6 +155,7 @@ def test_behind_an_address_that_nobody_answers_at_the_next_is_tried_in_time() ->
     assert took_s >= 0.4, "the first was not a black hole"
 
 
+@pytest.mark.slow
 def test_where_no_address_answers_that_is_said_in_time() -> None:
     with answering(lambda _: None) as url, black_hole(int(url.split(":")[2].split("/")[0])) as hole:
         began_s = time.monotonic()

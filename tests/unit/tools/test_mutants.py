@@ -152,6 +152,7 @@ def test_a_change_is_made_and_taken_back() -> None:
     assert ast.unparse(tree) == before.replace("+", "-")
 
 
+@pytest.mark.slow
 def test_every_mutant_of_a_module_compiles() -> None:
     tree = ast.parse(dedent(_EVERYTHING))
     found = find_mutants("core/it.py", tree)

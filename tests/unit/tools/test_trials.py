@@ -145,6 +145,7 @@ def test_tests_that_fail_without_a_mutant_are_an_error(project: Path) -> None:
     assert "tests fail without any mutant" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_module_that_is_not_there_is_told(project: Path) -> None:
     done, _ = mutate(project, "--only", "core/absent.py")
     assert done.returncode == 2

@@ -327,6 +327,7 @@ def test_messagepack_is_read_as_it_was_written(value: object) -> None:
     assert data.read() == b""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [31, 32, 255, 256, 65_535, 65_536])
 def test_long_texts_lists_and_maps_are_read(size: int) -> None:
     for value in ("x" * size, [1] * size, {str(n): n for n in range(size)}):
