@@ -19,7 +19,7 @@ from quorate.loop.round_problem import PoolPolicy, problem_of
 from quorate.model.view import StateView
 from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode
 from quorate.policy.askable import answer
-from quorate.policy.equal_shares import BY_WEIGHT
+from quorate.policy.by_weight import BY_WEIGHT
 
 _LOG = logging.getLogger(__name__)
 ASKED_MAX: Final = 4

@@ -24,7 +24,7 @@ def isolated(problem: Problem) -> Allocation | Unsolved:
     x = N / (M s), and a job that could fill more than its time has each flavor in proportion
     (Gavel, section 4.1: the share a job would have of an equal part of the cluster).
     """
-    return without_anything(problem) or _rule(problem, isolated_shares(problem))
+    return without_anything(problem) or by_rule(problem, isolated_shares(problem))
 
 
 def proportional(problem: Problem) -> Allocation | Unsolved:
@@ -36,25 +36,11 @@ def proportional(problem: Problem) -> Allocation | Unsolved:
     if (refusal := without_anything(problem)) is not None:
         return refusal
     part = min(1.0, float(problem.gpus.sum() / problem.scales.sum()))
-    return _rule(problem, part * proportional_shares(problem))
+    return by_rule(problem, part * proportional_shares(problem))
 
 
-def by_weight(problem: Problem) -> Allocation | Unsolved:
-    """Return for every job a part of the GPUs of each flavor that it runs on, by its weight.
-
-    x = N w / (s sum of w), the sum over those who run there; nobody has more than its time. As
-    ``isolated``, and owners have their parts where weights add up to theirs.
-    """
-    if (refusal := without_anything(problem)) is not None:
-        return refusal
-    weights = np.where(problem.rates > 0, problem.weights[:, None], 0.0)
-    sums = weights.sum(axis=0)
-    parts = np.divide(weights, sums, out=np.zeros(problem.shape), where=sums > 0)
-    shares = parts * problem.gpus / problem.scales[:, None]
-    return _rule(problem, shares / np.maximum(1.0, shares.sum(axis=1))[:, None])
-
-
-def _rule(problem: Problem, shares: Floats) -> Allocation:
+def by_rule(problem: Problem, shares: Floats) -> Allocation:
+    """Return ``shares`` as an allocation that makes nothing large or small."""
     rates = np.einsum("mj,mj->m", problem.rates, shares)
     worth = least_relative_rate(problem, rates)
     return alone(shares, objective=worth, bound=NO_BOUND, method=Method.RULE)
@@ -74,12 +60,3 @@ EQUAL_SHARES: Final = (
         metric=LEAST_RATE,
     ),
 )
-
-BY_WEIGHT: Final = Policy(
-    name="by_weight",
-    goal="every job has a part of the GPUs of each flavor that it runs on, by its weight",
-    solve=by_weight,
-    metric=LEAST_RATE,
-)
-"""What a pool is shared by in a round for which its own policy has no answer. Nobody asks for it by
-name: it is no published policy."""

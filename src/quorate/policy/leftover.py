@@ -12,11 +12,11 @@ from typing import Final
 import numpy as np
 
 from quorate.policy.allocation import ALONE, FEASIBLE, Allocation
-from quorate.policy.problem import Floats, Ints, Problem
+from quorate.policy.by_weight import parts
+from quorate.policy.problem import Floats, Problem
 
 PASSES_MAX: Final = 20
 """How often what is left is shared out: each time, those who have all their time stand back."""
-TINY: Final = 1e-300
 
 
 def topped_up(problem: Problem, found: Allocation) -> Allocation:
@@ -24,35 +24,21 @@ def topped_up(problem: Problem, found: Allocation) -> Allocation:
 
     Nobody has less than before.
     """
-    jobs = np.array(found.unfinished, dtype=np.int64)
-    shares = found.shares.copy()
-    scales, runs = problem.scales[jobs, None], problem.rates[jobs] > 0
-    time, weight = _time_left(problem, found)[jobs], _weights(problem, jobs)
+    meant = np.zeros(len(problem.jobs), dtype=np.bool_)
+    meant[list(found.unfinished)] = True
+    shares, alone = found.shares.copy(), slice(0, len(problem.jobs))
+    time = _time_left(problem, found)
     for _ in range(PASSES_MAX):
         spare = np.maximum(problem.gpus - problem.scales[found.first] @ shares, 0.0)
-        weights = np.where(runs & (time > FEASIBLE)[:, None], weight[:, None], 0.0)
-        sums = weights.sum(axis=0)
-        parts = np.divide(weights, sums, out=np.zeros(weights.shape), where=sums > 0)
-        more = parts * spare / scales
+        wants = (problem.rates > 0) & (meant & (time > FEASIBLE))[:, None]
+        more = parts(problem, wants) * spare / problem.scales[:, None]
         asked = more.sum(axis=1)
         more *= np.minimum(1.0, time / np.maximum(asked, FEASIBLE))[:, None]
         if more.sum() <= FEASIBLE:
             break
-        shares[jobs] += more
+        shares[alone] += more
         time = np.maximum(time - more.sum(axis=1), 0.0)
     return replace(found, shares=shares)
-
-
-def _weights(problem: Problem, jobs: Ints) -> Floats:
-    """Return the weights of ``jobs``: those of one entity add up to the entity's."""
-    weights = problem.weights[jobs].astype(np.float64)
-    of = problem.entity_of
-    if of is None:
-        return weights
-    for number, entity in enumerate(problem.entities):
-        own = of[jobs] == number
-        weights[own] *= entity.weight / max(float(weights[own].sum()), TINY)
-    return weights
 
 
 def _time_left(problem: Problem, found: Allocation) -> Floats:
