@@ -54,10 +54,10 @@ def _tried(
 ) -> list[tuple[RoundGrant, Refusal]]:
     """Start which of ``grants`` can be, in their order; return the others, and why not.
 
-    One like another that found nothing is let be.
+    One like another that found nothing is not tried.
     """
     free: dict[str, int] = {}
-    hopeless: set[tuple[str, str, int, object]] = set()
+    hopeless: dict[tuple[str, str, int, object], Refusal] = {}
     refused: list[tuple[RoundGrant, Refusal]] = []
     for waiting_grant in tuple(grants):
         grant = _startable(scribe.view, waiting_grant)
@@ -84,13 +84,14 @@ def _tried(
         )
         alike = (run.owner, flavor, run.gpus, (*takes, known.leases_ever > 0))
         if alike in hopeless:
+            refused.append((grant, hopeless[alike]))
             continue
         answer = _admitted(scribe, known, grant)
         if isinstance(answer, Admitted):
             _write(scribe, run, answer, grant, known.leases_ever)
             free[flavor] -= run.gpus
         else:
-            hopeless.add(alike)
+            hopeless[alike] = answer
             refused.append((grant, answer))
     return refused
 

@@ -450,14 +450,14 @@ def _restore_run(state: State, run: _Run) -> None:
         run.via_conflict,
         run.steps_cut_by,
     )
+    if run.backfills:
+        state.backfilled[name] = None
     if run.spec.rounds is not None:
         return  # It is in no queue; the snapshot has what it received.
     if run.phase is Phase.PENDING:
         state.enqueue(record)
     elif run.phase is Phase.RUNNING and run.spec.malleable is not None:
         state.growable[name] = None
-    if run.backfills:
-        state.backfilled[name] = None
 
 
 def _restore_lease(state: State, found: _Lease) -> None:

@@ -25,6 +25,8 @@ Bound = tuple[str, str]
 _ENVELOPE: Final = "envelope"
 _LENDING: Final = "lending"
 _CAP: Final = "cap"
+GPUS_MAX: Final = 2**62
+"""What is left under a bound that bounds nothing."""
 
 
 class Payer(NamedTuple):
@@ -138,13 +140,12 @@ class Funds:
         Those that are held now are there for whoever is chosen. Their time is not: it is paid, and
         what is left of it comes back too late.
         """
-        use = _use(self._view, bound, account)
-        found = account.spec.concurrency
+        use, left = _use(self._view, bound, account), []
         if use.gpus_max is not None:
-            found = min(found, use.gpus_max - use.gpus + self._here.get(bound, 0))
+            left.append(use.gpus_max - use.gpus + self._here.get(bound, 0))
         if use.gpu_ms_max is not None:
-            found = min(found, (use.gpu_ms_max - use.gpu_ms) // hold_ms)
-        return found
+            left.append((use.gpu_ms_max - use.gpu_ms) // hold_ms)
+        return min(left, default=GPUS_MAX)
 
 
 class _Use(NamedTuple):

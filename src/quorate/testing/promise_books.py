@@ -29,6 +29,7 @@ from quorate.model.events import (
     HoldExtended,
     LeaseEnded,
     LeaseEnding,
+    LeaseStarted,
     NodeApplied,
     NodeMarked,
     OwnerApplied,
@@ -39,6 +40,7 @@ from quorate.model.events import (
     ReservationOutcome,
     Role,
     Slice,
+    StartReason,
 )
 from quorate.model.records import Lease, Phase, RunRecord
 from quorate.model.view import StateView
@@ -150,9 +152,7 @@ class PromiseBooks:
         """Note what has changed, is late, or takes longer than was said."""
         if any(isinstance(event, _CHANGES) for event in events) or _is_late(view):
             self.shaken()
-        elif any(isinstance(e, HoldExtended) or _outlasts(e, view) for e in events) or (
-            _has_overdue(view)
-        ):
+        elif any(_goes_on(e) or _outlasts(e, view) for e in events) or _has_overdue(view):
             self._excuses += 1
 
     def _move(self, event: ReservationMoved, moved: set[str], view: StateView) -> Iterator[str]:
@@ -275,6 +275,15 @@ def _is_late(view: StateView) -> bool:
         lease.ending is not None and lease.ending.deadline_ms < view.at_ms
         for lease in view.leases.values()
     )
+
+
+def _goes_on(event: Event) -> bool:
+    """Return whether work goes on for longer than was paid for: what is paid then may be missed.
+
+    By its payers, or by the next in cover order: by what they promised to nobody, if that will do.
+    """
+    is_handed = isinstance(event, LeaseStarted) and event.reason is StartReason.HANDOVER
+    return is_handed or isinstance(event, HoldExtended)
 
 
 def _outlasts(event: Event, view: StateView) -> bool:

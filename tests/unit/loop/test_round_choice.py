@@ -179,3 +179,19 @@ def test_nobody_is_chosen_beyond_a_cap_or_what_is_lent(limit: str) -> None:
         room.pass_ms(MINUTE_MS)
     assert most == 3 if width is not None else most >= 3
     room.look_back()
+
+
+def test_a_cap_over_several_envelopes_bounds_them_together_and_no_more() -> None:
+    ant = money("ant", 4)
+    line = next(each for each in ant.envelopes if each.flavor == "a100")
+    cap = Cap(name="both", flavor="a100", envelopes=("x", "y"), concurrency_max=8)
+    two = (replace(line, name="x"), replace(line, name="y"))
+    owners = (team("ant"), replace(ant, envelopes=two, caps=(cap,)))
+    room = Room((pool(), *nodes(1, 12, ("a100",)), *owners))
+    one = work({"a100": 10.0})
+    runs = [run(f"a{n}", "ant", flavors=("a100",), rounds=one) for n in range(8)]
+    room.submit_together(*runs)
+    for _ in range(3):
+        assert sum(lease.gpus for lease in room.view.leases.values()) == 8
+        room.rounds()
+    room.look_back()

@@ -485,3 +485,18 @@ def test_a_round_says_of_how_many_its_policy_could_not_say_all() -> None:
     room.submit_together(*(run(f"r{n}", "ant") for n in range(3)))
     note = room.view.rounds[POOL].shared.note
     assert note.startswith("2 runs might have more: by_weight takes too long to say")
+
+
+def test_who_worked_through_a_long_outage_is_ahead_by_no_more_than_a_round() -> None:
+    room = Room((pool(), *nodes(1, 1, ("a100",)), team("ant"), money("ant")), stop_ms=0)
+    one = work({"a100": 10.0})
+    room.submit_together(*(run(n, "ant", flavors=("a100",), rounds=one) for n in ("a", "b")))
+    room.rounds(2)
+    room.simulation.crash()
+    room.pass_ms_down(40 * ROUND_MS)
+    before = {name: room.had_ms(name) for name in ("a", "b")}
+    room.rounds(60)
+    had = {name: (room.had_ms(name) - before[name]) / ROUND_MS for name in ("a", "b")}
+    # Who waited has ten rounds to make up at most; after that they take turns.
+    assert min(had.values()) >= 23, had
+    room.look_back()
