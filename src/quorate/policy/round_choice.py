@@ -13,7 +13,8 @@ class Candidate:
     """A row that may have GPUs of a flavor in the next round, and what speaks for it.
 
     ``is_allocated`` is false of rows that the allocation in force does not know: strictly, they
-    may be chosen, but are given no place.
+    may be chosen, but are given no place. Whoever ``is_ahead`` of its share comes after all who are
+    not, whatever its priority; strictly, nobody is said to be.
     """
 
     row: Row
@@ -24,11 +25,12 @@ class Candidate:
     share: float
     can_run: bool = True
     is_allocated: bool = True
+    is_ahead: bool = False
 
     @property
-    def rank(self) -> tuple[float, float, float]:
+    def rank(self) -> tuple[bool, float, float, float]:
         """What candidates are ordered by, the highest first."""
-        return (self.priority, self.deficit_s, self.share)
+        return (not self.is_ahead, self.priority, self.deficit_s, self.share)
 
 
 def candidates(
@@ -107,7 +109,7 @@ def choose(
     return chosen
 
 
-def _rank(candidate: Candidate) -> tuple[float, float, float]:
+def _rank(candidate: Candidate) -> tuple[bool, float, float, float]:
     return candidate.rank
 
 
