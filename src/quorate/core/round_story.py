@@ -55,11 +55,16 @@ def _words(view: StateView, record: RunRecord, hindered: Refusal | None) -> str:
             why = shared.note or f"{shared.policy} gives it none in this round"
         elif hindered is not None:
             why = _HELD_BY_QUOTA if hindered.code in _QUOTAS else _TOO_BIG + sentence(hindered)
-        return f"its share is nothing: {why}"
+        return "; ".join(filter(None, (f"its share is nothing: {why}", _spare(view, record))))
     measured = [f for place, f in enumerate(flavors) if share.measured >> place & 1]
     by = f"measured on {', '.join(measured)}" if measured else "as declared"
     told = f"of its time it is to have {', '.join(parts)} by {shared.policy}; its rates are {by}"
-    more = (shared.note, _beside(view, record), *_too_big_on(view, record))
+    more = (
+        shared.note,
+        _spare(view, record),
+        _beside(view, record),
+        *_too_big_on(view, record),
+    )
     return "; ".join(filter(None, (told, *more)))
 
 
@@ -71,6 +76,18 @@ def _too_big_on(view: StateView, record: RunRecord) -> Iterator[str]:
         why = too_big(view, record.spec, flavor)
         if why is not None:
             yield f"it would not fit on {flavor} if nobody else were there: {sentence(why)}"
+
+
+def _spare(view: StateView, record: RunRecord) -> str:
+    """Return which GPUs a run has without a share of them, in words; empty where it has none."""
+    shared, share = view.rounds[record.spec.pool].shared, _share(view, record)
+    grant = next((each for each in shared.grants if each.run == record.spec.name), None)
+    if grant is None or share is None or grant.partner is not None:
+        return ""
+    parts = dict(zip(shared.flavors, share.shares_ppm, strict=True))
+    if parts.get(grant.flavor, 0) or not any(view.leases[n].ending is None for n in record.leases):
+        return ""
+    return f"it has GPUs of {grant.flavor} in this round that nobody with a share of them could use"
 
 
 def _beside(view: StateView, record: RunRecord) -> str:

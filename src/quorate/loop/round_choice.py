@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
+from quorate.core.round_room import nodes_of
 from quorate.loop.round_floor import Floor, Member
 from quorate.loop.round_funds import Funds
+from quorate.loop.round_held import kept_leases
 from quorate.loop.round_limits import Limits
 from quorate.loop.round_seats import Nodes, Seats
+from quorate.loop.round_spare import spare_candidates
 from quorate.model.amounts import SECOND_MS
 from quorate.model.events import RoundGrant
 from quorate.policy.allocation import ALONE, Allocation
@@ -29,7 +32,8 @@ def choose_rows(
 
     What everybody is owed comes from the ledger, so a choice needs no memory of its own. Where one
     fits nowhere beside those who are more deserving, or its owner's money or quotas do not carry
-    it, the next in turn is chosen in its place, and it stays owed.
+    it, the next in turn is chosen in its place, and it stays owed. What then is left over goes to
+    others that run there, whatever their shares.
     """
     by_name = {member.record.spec.name: member for member in members}
     rules = Rules(round_s=floor.pool.round_ms / SECOND_MS)
@@ -40,36 +44,82 @@ def choose_rows(
     ]
     free = {f: floor.gpus[at] - floor.gpus_late[at] for at, f in enumerate(floor.flavors)}
 
-    def chosen(seats: Seats | None) -> list[Candidate]:
-        limits = Limits(floor.view, by_name, funds)
-        rows = choose(found, free, floor.flavors, rules, lambda c: _admits(c, limits, seats))
-        return sorted(chain.from_iterable(rows.values()), key=lambda c: c.rank, reverse=True)
+    def chosen(seats: Seats | None, kept: Sequence[Candidate]) -> _Desk:
+        desk = _Desk(Limits(floor.view, by_name, funds, kept), seats)
+        rows = choose(found, free, floor.flavors, rules, desk.admits)
+        desk.rows = sorted(chain.from_iterable(rows.values()), key=lambda c: c.rank, reverse=True)
+        placed = {(each.row, each.flavor) for each in desk.rows}
+        meant = {each.flavor for each in found if (each.row, each.flavor) not in placed}
+        desk.rows += _spare(floor, members, desk, {f: free[f] for f in meant})
+        return desk
 
-    likely = chosen(None)
-    if floor.room is None:
-        return tuple(_grant(each) for each in likely)
-    room = floor.room
-    seats = Seats(floor.view, room.over(), by_name, likely)
-    seated = chosen(seats)
-    if seated != likely:
-        # Something was kept for those who found no seat after all, and nothing for those who had
-        # their turn instead. Now that it is known who they are, they can stay where they are.
-        seats = Seats(floor.view, room.over(), by_name, seated)
-        seated = chosen(seats)
-    return tuple(_grant(each, seats.nodes.get(each.row, ())) for each in seated)
+    desk = chosen(None, ())
+    if floor.room is not None:
+        room, likely = floor.room, desk.rows
+        desk = chosen(Seats(floor.view, room.over(), by_name, likely), likely)
+        if desk.rows != likely:
+            # Something was kept for those who found no seat after all, and nothing for those who
+            # had their turn instead. Now that it is known who they are, they can stay.
+            likely = desk.rows
+            desk = chosen(Seats(floor.view, room.over(), by_name, likely), likely)
+    elif desk.moved:
+        # Now that it is known who stays, few have to be paid by others.
+        desk = chosen(None, desk.rows)
+    return tuple(_grant(each, desk.nodes(floor, each)) for each in desk.rows)
 
 
-def _admits(candidate: Candidate, limits: Limits, seats: Seats | None) -> bool:
-    """Return whether one more is within all limits and has a seat, and count it if so."""
-    bill = limits.bill(candidate)
-    if bill is None:
-        if seats is not None:
+class _Desk:
+    """Where those come in turn who may be chosen: one pass of it."""
+
+    def __init__(self, limits: Limits, seats: Seats | None) -> None:
+        self._limits = limits
+        self._seats = seats
+        self.rows: list[Candidate] = []
+        self.moved: set[Row] = set()
+        """Those who have to be paid by others than before."""
+
+    def admits(self, candidate: Candidate) -> bool:
+        """Return whether one more is within all limits and has a seat, and count it if so."""
+        bill, seats = self._limits.bill(candidate), self._seats
+        if bill is None and seats is not None:
             seats.pass_over(candidate)
-        return False
-    if seats is not None and not seats.seat(candidate):
-        return False
-    limits.count(bill)
-    return True
+        if bill is None or (seats is not None and not seats.seat(candidate)):
+            return False
+        self._limits.count(bill)
+        if bill.is_moved:
+            self.moved.add(candidate.row)
+        return True
+
+    def nodes(self, floor: Floor, chosen: Candidate) -> Nodes:
+        """Return which nodes are meant for one that was chosen; none where it stays, or any do.
+
+        Who has to be paid by others starts anew, on the nodes that it has.
+        """
+        meant = () if self._seats is None else self._seats.nodes.get(chosen.row, ())
+        if meant or chosen.row not in self.moved:
+            return meant
+        leases = kept_leases(floor.view, chosen.row, chosen.flavor)
+        return nodes_of(lease.fact.slots for lease in leases)
+
+
+def _spare(
+    floor: Floor, members: Sequence[Member], desk: _Desk, free: Mapping[str, int]
+) -> list[Candidate]:
+    """Return who else has GPUs that nobody has of those who have a share of them."""
+    left = dict(free)
+    for each in desk.rows:
+        if each.flavor in left:
+            left[each.flavor] -= each.gpus
+    if not any(left.values()):
+        return []
+    taken = {name for each in desk.rows for name in each.row} | floor.late
+    found = []
+    for candidate in spare_candidates(floor, members, taken, left):
+        if candidate.row[0] not in taken and desk.admits(candidate):
+            left[candidate.flavor] -= candidate.gpus
+            taken.add(candidate.row[0])
+            found.append(candidate)
+    return found
 
 
 def _grant(chosen: Candidate, nodes: Nodes = ()) -> RoundGrant:

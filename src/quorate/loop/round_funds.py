@@ -7,14 +7,14 @@ every start is. docs/adr/0024-rounds-pools.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from quorate.core.admit import cover_request
 from quorate.core.cover import payer_phases
 from quorate.core.round_checks import pool_flavors
 from quorate.model.events import Tier
-from quorate.model.records import EnvelopeAccount
+from quorate.model.records import EnvelopeAccount, Lease
 from quorate.model.selector import Selector, contradicts, matches
 from quorate.model.specs import CapId, Funding, Run
 from quorate.model.view import StateView
@@ -35,6 +35,12 @@ class Payer(NamedTuple):
     bounds: tuple[tuple[Bound, int], ...]
     is_lent: bool
 
+    @property
+    def key(self) -> tuple[str, bool]:
+        """Which envelope pays, and whether it lends."""
+        (_, name), _ = self.bounds[0]
+        return name, self.is_lent
+
 
 class Part(NamedTuple):
     """How many GPUs of a run one of its payers carries."""
@@ -43,7 +49,7 @@ class Part(NamedTuple):
     gpus: int
 
 
-def carried(run: Run, payers: tuple[Payer, ...], used: Mapping[Bound, int]) -> list[Part]:
+def carried(run: Run, payers: tuple[Payer, ...], *used: Mapping[Bound, int]) -> list[Part]:
     """Return who would carry ``run`` beside what was ``used`` already, as far as it can be.
 
     Who comes first by the order of cover pays first. What is lent is no more in all than the run
@@ -56,7 +62,9 @@ def carried(run: Run, payers: tuple[Payer, ...], used: Mapping[Bound, int]) -> l
     for payer in payers:
         gpus = left
         for bound, most in payer.bounds:
-            gpus = min(gpus, most - used.get(bound, 0) - taken.get(bound, 0))
+            gpus = min(gpus, most - sum([each.get(bound, 0) for each in used]))
+            if taken:
+                gpus = min(gpus, most - sum([each.get(bound, 0) for each in (*used, taken)]))
         if payer.is_lent:
             gpus = min(gpus, lent_left)
         if gpus <= 0:
@@ -70,6 +78,17 @@ def carried(run: Run, payers: tuple[Payer, ...], used: Mapping[Bound, int]) -> l
         for bound, _ in payer.bounds:
             taken[bound] = taken.get(bound, 0) + gpus
     return found
+
+
+def fit(parts: Iterable[Part], used: Mapping[Bound, int]) -> bool:
+    """Return whether there is room for all of ``parts`` beside what was ``used`` already."""
+    taken: dict[Bound, int] = {}
+    for part in parts:
+        for bound, most in part.payer.bounds:
+            taken[bound] = taken.get(bound, 0) + part.gpus
+            if used.get(bound, 0) + taken[bound] > most:
+                return False
+    return True
 
 
 class Funds:
@@ -111,6 +130,17 @@ class Funds:
         if flavor not in known:
             known[flavor] = tuple(self._open(run, flavor))
         return known[flavor]
+
+    def present(self, run: Run, leases: Iterable[Lease], flavor: str) -> list[Part] | None:
+        """Return who pays for what ``run`` has; None where one of them could not go on."""
+        payers = {payer.key: payer for payer in self.payers(run, flavor)}
+        found = []
+        for lease in leases:
+            payer = payers.get((lease.fact.payer, lease.fact.tier is Tier.BORROWED))
+            if payer is None:
+                return None
+            found.append(Part(payer, lease.gpus))
+        return found if fit(found, {}) else None
 
     def _open(self, run: Run, flavor: str) -> Iterator[Payer]:
         """Yield those who may pay for ``run`` now, somewhere that it may go."""

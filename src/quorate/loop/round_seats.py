@@ -13,9 +13,9 @@ from typing import Final
 
 from quorate.core.pack import PackPlan
 from quorate.core.quota import Headroom
-from quorate.core.round_place import is_sound
 from quorate.core.round_room import Room, nodes_of
 from quorate.loop.round_floor import Member
+from quorate.loop.round_held import kept_leases
 from quorate.model.events import Slots
 from quorate.model.island import IslandKey
 from quorate.model.selector import Selector, contradicts
@@ -185,16 +185,12 @@ class Seats:
 
     def _held(self, chosen: Candidate, place: int) -> _Held | None:
         """Return what a row would keep if it were chosen; None where it has nothing of the kind."""
-        run, *others = sorted(chosen.row)
-        view, record = self._view, self._view.runs[run]
-        if not record.leases or not is_sound(view, record, chosen.flavor):
+        leases = kept_leases(self._view, chosen.row, chosen.flavor)
+        if not leases:
             return None
-        facts = [view.leases[name].fact for name in record.leases]
-        if {fact.partner for fact in facts} != {others[0] if others else None}:
-            return None
-        parts = tuple(fact.slots for fact in facts)
-        islands = frozenset(view.nodes[node].island for slots in parts for node, _ in slots)
-        return _Held(chosen.row, run, chosen.flavor, parts, islands, place)
+        parts, nodes = tuple(lease.fact.slots for lease in leases), self._view.nodes
+        islands = frozenset(nodes[node].island for slots in parts for node, _ in slots)
+        return _Held(chosen.row, leases[0].fact.run, chosen.flavor, parts, islands, place)
 
     def _sit(self, held: _Held) -> None:
         for slots in held.parts:

@@ -148,8 +148,7 @@ def entitlements_ms(
             most_ms = had_ms + owed_max_ms
             if flavor == working:
                 most_ms -= min(open_ms, lasted_ms, round_ms)
-            if due_ms > most_ms:
-                due_ms = most_ms
+            due_ms = min(due_ms, most_ms)
             if is_granted and due_ms < had_ms - ahead_max_ms:
                 due_ms = had_ms - ahead_max_ms
             found[flavor] = due_ms

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from quorate.policy.rounds import Book, Row, Rules, deficit_s, priority, share_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A row that may have GPUs of a flavor in the next round, and what speaks for it.
 
     ``is_allocated`` is false of rows that the allocation in force does not know: strictly, they

@@ -8,17 +8,20 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from quorate.core.commands import Submit
+from quorate.core.commands import Cancel, Submit
 from quorate.core.holds import ROUND_SLACK_MS
+from quorate.core.round_story import share_words
 from quorate.loop.round_choice import choose_rows, round_candidates
 from quorate.loop.round_floor import floor_of
 from quorate.loop.round_funds import Funds
 from quorate.model.amounts import MINUTE_MS, PPM
 from quorate.model.apply_rounds import received_ms
-from quorate.model.events import RoundShared
-from quorate.model.specs import Cap, Funding, Lending, Owner
+from quorate.model.events import RoundShared, Tier
+from quorate.model.selector import DOMAIN
+from quorate.model.specs import Budget, Cap, Funding, Lending, OnQuota, Owner, Run
 from quorate.policy.allocation import Method, alone
 from quorate.policy.rounds import Book, Rules, deficit_s, priority
+from quorate.policy.table import POLICIES as PUBLISHED
 from tests.oracles.rounds import (
     POOL,
     ROUND_MS,
@@ -31,6 +34,8 @@ from tests.oracles.rounds import (
     work,
     world,
 )
+
+FAIR = "max_min_fairness_water_filling_perf"
 
 
 def test_priority_and_deficit_are_those_of_the_mechanism() -> None:
@@ -195,3 +200,92 @@ def test_a_cap_over_several_envelopes_bounds_them_together_and_no_more() -> None
         assert sum(lease.gpus for lease in room.view.leases.values()) == 8
         room.rounds()
     room.look_back()
+
+
+def _lent(budget: Budget) -> Budget:
+    lines = (replace(line, lending=Lending(allow=True)) for line in budget.envelopes)
+    return replace(budget, envelopes=tuple(lines))
+
+
+def _two(name: str, owner: str, *, may_borrow: bool = False) -> Run:
+    """Return a run of two GPUs."""
+    funding = Funding(allow_borrow=may_borrow)
+    one = work({"a100": 10.0}, steps=10**7)
+    return run(name, owner, 2, flavors=("a100",), rounds=one, funding=funding)
+
+
+def test_who_stays_is_paid_by_others_where_one_that_comes_needs_its_payers() -> None:
+    owners = (team("ant"), team("bank"), money("ant", 2), _lent(money("bank")))
+    room = Room((pool(), *nodes(1, 4, ("a100",)), *owners))
+    room.submit_together(_two("p", "ant", may_borrow=True))
+    room.rounds(1)
+    room.did(Submit(_two("q", "ant")))
+    room.rounds(3)
+    before = room.had_ms("p")
+    leases = set(room.view.leases)
+    room.rounds(4)
+    # It began anew once, is lent its GPUs since, and stays.
+    assert room.had_ms("p") - before == 8 * ROUND_MS
+    assert set(room.view.leases) == leases
+    tiers = {lease.fact.run: lease.fact.tier for lease in room.view.leases.values()}
+    assert tiers == {"p": Tier.BORROWED, "q": Tier.OWNED}
+    room.look_back()
+
+
+def test_who_lends_is_not_kept_out_by_its_own_money() -> None:
+    owners = (team("ant"), team("bee"), money("ant", 2), _lent(money("bee", 2)))
+    room = Room((pool(), *nodes(1, 4, ("a100",)), *owners))
+    room.submit_together(_two("a0", "ant"), _two("a1", "ant", may_borrow=True))
+    room.rounds(1)
+    room.did(Cancel("a0"), Submit(_two("b", "bee")))
+    room.rounds(3)
+    assert {lease.fact.run for lease in room.view.leases.values()} == {"a1", "b"}
+    assert {lease.fact.tier for lease in room.view.leases.values()} == {Tier.OWNED}
+    room.look_back()
+
+
+@pytest.mark.parametrize("limit", ["money", "nodes", "places"])
+def test_what_was_meant_for_those_who_cannot_use_it_is_used_by_others(limit: str) -> None:
+    ant = team("ant", PPM // 2, **({"nodes_max": 1} if limit == "nodes" else {}))
+    purses = (money("ant", 1 if limit == "money" else 1_000), money("bee"))
+    places = nodes(8, 1, ("a100", "k80"))
+    owners = (ant, team("bee", PPM // 2))
+    room = Room((pool(policy=FAIR), *places, *owners, *purses), policies=PUBLISHED, stop_ms=0)
+    here = ((DOMAIN, "a100-0"),) if limit == "places" else ()
+    fast = work({"a100": 10.0, "k80": 0.5}, steps=10**7)
+    both = work({"a100": 10.0, "k80": 9.9}, steps=10**7)
+    flavors = ("a100", "k80")
+    ants = [
+        run(f"a{n}", "ant", flavors=flavors, rounds=fast, selector=here, on_quota=OnQuota.WAIT)
+        for n in range(16)
+    ]
+    bees = [run(f"b{n}", "bee", flavors=flavors, rounds=both) for n in range(16)]
+    room.submit_together(*ants, *bees)
+    words = []
+    for _ in range(10):
+        assert sum(lease.gpus for lease in room.view.leases.values()) == 16
+        shared = room.view.rounds[POOL].shared
+        place = {flavor: at for at, flavor in enumerate(shared.flavors)}
+        of = {share.run: share.shares_ppm for share in shared.shares}
+        without = [each.run for each in shared.grants if not of[each.run][place[each.flavor]]]
+        words += [share_words(room.view, room.view.runs[name]) for name in without]
+        room.rounds()
+    assert words
+    assert all("that nobody with a share of them could use" in each for each in words)
+    room.look_back()
+
+
+def test_an_owner_of_many_runs_has_its_part_beside_one_of_few_from_the_start() -> None:
+    owners = (team("few", PPM // 2), team("many", PPM // 2), money("few"), money("many"))
+    room = Room(
+        (pool(policy=FAIR), *nodes(1, 8, ("a100",)), *owners), policies=PUBLISHED, stop_ms=0
+    )
+    one = work({"a100": 10.0}, steps=10**7)
+    few = [run(f"f{n}", "few", flavors=("a100",), rounds=one) for n in range(8)]
+    many = [run(f"m{n}", "many", flavors=("a100",), rounds=one) for n in range(100)]
+    room.submit_together(*few, *many)
+    for _ in range(3):
+        before = room.had_ms(*(spec.name for spec in many))
+        room.rounds(10)
+        part = (room.had_ms(*(spec.name for spec in many)) - before) / (10 * 8 * ROUND_MS)
+        assert 0.35 <= part <= 0.65, part
