@@ -74,15 +74,15 @@ def _pool(policy: Policy, rates: Table, runs: int) -> Problem:
         isolated_s=chance.uniform(0.0, 50_000.0, runs),
         entities=tuple(Entity(name=f"o{number}", weight=1.0 / OWNERS) for number in range(OWNERS)),
         entity_of=of,
-        pairs=_pairs(drawn, of) if policy.reads_pairs else None,
+        pairs=_pairs(drawn, of, policy.pairs_max or PAIRS_MAX) if policy.reads_pairs else None,
     )
 
 
-def _pairs(drawn: Problem, of: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Pairs:
+def _pairs(drawn: Problem, of: np.ndarray[tuple[int], np.dtype[np.int64]], most: int) -> Pairs:
     """Return the pairs that a pool tells of: of one owner, of as many GPUs, the first of them."""
     chance = np.random.default_rng(5)
     first, second = np.triu_indices(len(drawn.jobs), 1)
     fit = np.flatnonzero((of[first] == of[second]) & (drawn.scales[first] == drawn.scales[second]))
-    first, second = first[fit[:PAIRS_MAX]], second[fit[:PAIRS_MAX]]
+    first, second = first[fit[:most]], second[fit[:most]]
     alone = np.stack((drawn.rates[first], drawn.rates[second]), axis=2)
     return Pairs(first=first, second=second, rates=alone * chance.uniform(0.3, 0.95, alone.shape))

@@ -97,6 +97,7 @@ class Weighing:
     reads_pairs: bool = False
     reads_steps: bool = False
     reads_costs: bool = False
+    pairs_max: int | None = None
     jobs_max: int | None = None
     jobs_per_gpu_max: int | None = None
     solve: Callable[[Problem], Allocation | Unsolved] = by_weight

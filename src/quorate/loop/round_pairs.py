@@ -19,15 +19,18 @@ from quorate.model.view import StateView
 from quorate.policy.problem import Pairs
 
 PAIRS_MAX: Final = 20_000
-"""How many pairs a policy is asked about: those of some 200 runs of one owner. Where there are more
-each owner has its part, and of its runs those that came last are looked at alone."""
+"""How many pairs a policy is asked about, unless it says fewer: those of 200 runs of one owner.
+Where there are more each owner has its part, and of its runs those that came last are looked at
+alone."""
 
 _Both = tuple[float, float]
 _Kind = tuple[str, int]
 """A job type and its GPUs."""
 
 
-def pairs_of(view: StateView, floor: Floor, members: Sequence[Member]) -> Pairs | None:
+def pairs_of(
+    view: StateView, floor: Floor, members: Sequence[Member], pairs_max: int = PAIRS_MAX
+) -> Pairs | None:
     """Return who can share GPUs with whom: two of one owner, alike, whose types the pool has so.
 
     Both go on somewhere, and where nobody pays for either of them they do not share. Nor do two of
@@ -38,7 +41,7 @@ def pairs_of(view: StateView, floor: Floor, members: Sequence[Member]) -> Pairs 
     found: list[tuple[int, int]] = []
     rates: list[list[_Both]] = []
     free = [row for row, member in enumerate(members) if not _is_leaving(view, member)]
-    for one, other in _parts(table, members, free, PAIRS_MAX):
+    for one, other in _parts(table, members, free, pairs_max):
         two = members[one], members[other]
         both = _rates(table, *two)
         if any(min(pair) > 0 for pair in both) and _may_both_run(view, *two):

@@ -9,7 +9,7 @@ import numpy as np
 
 from quorate.core.round_checks import targets_ppm
 from quorate.loop.round_floor import Floor, Member
-from quorate.loop.round_pairs import pairs_of
+from quorate.loop.round_pairs import PAIRS_MAX, pairs_of
 from quorate.model.amounts import PPM, SECOND_MS
 from quorate.model.rounds_bounds import RATE_MAX, WEIGHT_MAX, WEIGHT_MIN
 from quorate.model.specs import Pool, Run
@@ -44,6 +44,11 @@ class PoolPolicy(Asked, Protocol):
         ...
 
     @property
+    def pairs_max(self) -> int | None:
+        """For how many pairs a pool asks it at most; None where it takes as many as any."""
+        ...
+
+    @property
     def jobs_max(self) -> int | None:
         """For how many runs a pool asks it at most."""
         ...
@@ -75,6 +80,7 @@ def problem_of(
     fastest = rates.max(axis=1)
     scales = np.array([spec.gpus for spec in specs], dtype=np.int64)
     gpus = np.array(floor.gpus, dtype=np.int64)
+    most = PAIRS_MAX if policy.pairs_max is None else policy.pairs_max
     return Problem(
         flavors=floor.flavors,
         gpus=gpus,
@@ -88,7 +94,7 @@ def problem_of(
         deadlines_s=np.array([_deadline_s(m, now_ms) for m in members]),
         entities=tuple(Entity(name=owner, weight=targets[owner]) for owner in owners),
         entity_of=of,
-        pairs=pairs_of(view, floor, members) if policy.reads_pairs else None,
+        pairs=pairs_of(view, floor, members, most) if policy.reads_pairs else None,
         work_max=WORK_MAX,
     )
 

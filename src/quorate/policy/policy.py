@@ -27,6 +27,8 @@ class Policy:
     reads_steps: bool = False
     """Whether it has to know how many steps each job has left."""
     reads_costs: bool = False
+    pairs_max: int | None = None
+    """For how many pairs a pool asks it at most, if fewer than usual."""
     jobs_max: int | None = None
     jobs_per_gpu_max: int | None = None
     """For how many jobs a pool asks it at most, and how many for each GPU that they can run on:

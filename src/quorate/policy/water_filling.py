@@ -344,6 +344,7 @@ WATER_FILLING: Final = (
         solve=_agnostic,
         metric="least level: scale x GPU time / weight",
         reads_entities=True,
+        jobs_max=3_000,
     ),
     Policy(
         name="max_min_fairness_water_filling_perf",
@@ -362,5 +363,6 @@ WATER_FILLING: Final = (
         reads_entities=True,
         # Every level is a program of all pairs: a thousand jobs take twenty seconds.
         jobs_max=200,
+        pairs_max=5_000,
     ),
 )

@@ -21,7 +21,7 @@ from tests.oracles.rounds import POOL, money, nodes, pool, run_of, team
 LM = TypeRates(job_type="lm", gpus=1, alone=10 * PPM, beside=(("lm", 9 * PPM, 9 * PPM),))
 
 
-def _pairs(runs: dict[str, int]) -> Counter[str]:
+def _pairs(runs: dict[str, int], pairs_max: int = PAIRS_MAX) -> Counter[str]:
     """Return how many pairs each owner has of what a policy is told; they come in this order."""
     work = RoundsWork(job_type="lm", total_steps=10**6)
     asked: list[Run] = [
@@ -40,7 +40,7 @@ def _pairs(runs: dict[str, int]) -> Counter[str]:
     assert not decision.refusals, decision.refusals
     apply_all(state, decision.events)
     floor = floor_of(state, POOL, Funds(state, POOL, START_MS), START_MS)
-    found = pairs_of(state, floor, floor.members)
+    found = pairs_of(state, floor, floor.members, pairs_max)
     assert found is not None
     owners = [member.record.spec.owner for member in floor.members]
     pairs = zip(found.first, found.second, strict=True)
@@ -54,6 +54,11 @@ def test_an_owner_with_many_runs_leaves_others_their_pairs() -> None:
     assert found["bee"] == 3
     assert found["ant"] + found["cow"] == PAIRS_MAX - 3
     assert abs(found["ant"] - found["cow"]) <= 1
+
+
+def test_a_policy_may_say_of_how_many_it_is_asked() -> None:
+    found = _pairs({"ant": 60, "bee": 60}, pairs_max=1_000)
+    assert found == {"ant": 500, "bee": 500}
 
 
 def test_an_owner_alone_has_all_of_them() -> None:
