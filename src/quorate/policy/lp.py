@@ -255,4 +255,9 @@ class Standing:
         # From a basis that somebody else has found, the primal method; from its own, the dual one.
         self._highs.setOptionValue("simplex_strategy", _CHOSEN if self._is_begun else _PRIMAL)
         self._is_begun = True
+        found = _answer(self._highs)
+        if found is not Status.FAILED:
+            return found
+        # From where it stood the method got lost in rounding; from nothing it may not.
+        self._highs.clearSolver()
         return _answer(self._highs)

@@ -92,3 +92,25 @@ def test_it_refuses_and_names_who_is_in_the_way(
     found = water_filling(problem, paired=False)
     assert isinstance(found, Unsolved)
     assert (found.code, found.subject) == (code, subject)
+
+
+def test_a_program_in_which_the_solver_gets_lost_is_begun_anew() -> None:
+    rates = [
+        *([1.0, 27.777777, 0.0], [0.0, 27.046783, 0.0], [10.0, 1.0, 27.777777]),
+        *([0.0, 27.77739, 0.0], [0.0, 0.0, 27.777464], [27.777716, 0.0, 0.0]),
+        *([27.777777, 1.0, 10.0], [27.777777, 5.0, 1.0], [0.0, 5.0, 27.587518]),
+        *([0.0, 27.046783, 0.0], [0.0, 5.0, 27.777777], [27.777656, 0.0, 0.0]),
+        *([1.0, 27.777464, 5.0], [0.0, 27.587518, 0.0], [1.0, 27.777777, 5.0]),
+        *([0.0, 27.777777, 0.0], [27.777777, 1.0, 0.0], [16.730675, 5.0, 0.0]),
+    ]
+    weights = [1, 10, 10, 1e3, 1e3, 10, 1e-3, 1e-3, 1e3, 1, 1, 1, 1e-3, 1, 1, 1e-3, 10, 1e-3]
+    scales = [1, 1, 4, 2, 4, 1, 1, 4, 2, 1, 1, 2, 4, 1, 1, 2, 2, 1]
+    fair = EntityRule.FAIRNESS
+    problem = _entities(
+        few_jobs(rates, [8, 8, 8], weights=weights, scales=scales),
+        *((0.4, fair), (0.4, fair), (0.1, fair), (0.1, fair)),
+        of=[0, 0, 1, 0, 2, 1, 1, 1, 2, 3, 2, 1, 1, 3, 3, 2, 1, 2],
+    )
+    found = water_filling(problem, paired=False)
+    assert isinstance(found, Allocation), found
+    assert found.gap <= 1e-7
