@@ -16,11 +16,9 @@ from quorate.loop.round_spare import spare_candidates
 from quorate.model.amounts import SECOND_MS
 from quorate.model.events import RoundGrant
 from quorate.policy.allocation import ALONE, Allocation
-from quorate.policy.round_choice import Candidate, choose
+from quorate.policy.round_choice import Candidate, choose, is_ahead
 from quorate.policy.rounds import Row, Rules
 
-AHEAD_MIN: Final = 0.01
-"""From which part of a round on a run that had more than its share is ahead: less is rounding."""
 SHARE_MIN: Final = 1e-6
 """What a policy gives is recorded in millionths; less is nothing."""
 
@@ -153,7 +151,7 @@ def round_candidates(
                 priority=(share * start_s + late_s) / (start_s + early_s),
                 deficit_s=owed_s,
                 share=share,
-                is_ahead=early_s > AHEAD_MIN * rules.round_s,
+                is_ahead=is_ahead(owed_s, rules),
             )
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from quorate.policy.rounds import Book, Row, Rules, deficit_s, priority, share_of
+
+AHEAD_MIN: Final = 0.01
+"""From which part of a round on a row that had more than its share is ahead: less is rounding."""
 
 
 class Candidate(NamedTuple):
@@ -32,6 +35,11 @@ class Candidate(NamedTuple):
         return (not self.is_ahead, self.priority, self.deficit_s, self.share)
 
 
+def is_ahead(owed_s: float, rules: Rules) -> bool:
+    """Return whether a row that is owed so much had more than its share, by more than rounding."""
+    return not rules.forgets_owed and owed_s < -AHEAD_MIN * rules.round_s
+
+
 def candidates(
     book: Book,
     gpus: Mapping[str, int],
@@ -47,17 +55,18 @@ def candidates(
     found = []
     for flavor in book.flavors:
         for row, size, is_allocated in rows:
-            runs = can_run(row, flavor)
+            runs, owed_s = can_run(row, flavor), deficit_s(book, row, flavor, at_s, rules)
             found.append(
                 Candidate(
                     row=row,
                     flavor=flavor,
                     gpus=size,
                     priority=priority(book, row, flavor, at_s, rules) if runs else 0.0,
-                    deficit_s=deficit_s(book, row, flavor, at_s, rules),
+                    deficit_s=owed_s,
                     share=share_of(book.shares, row, flavor),
                     can_run=runs,
                     is_allocated=is_allocated,
+                    is_ahead=is_ahead(owed_s, rules),
                 )
             )
     return found
