@@ -35,6 +35,7 @@ FOUND = replace(
     alone(np.array([[1.0, 0.0], [0.0, 1e-9]]), objective=2.0, bound=2.5, method=Method.PRICES),
     prices=np.array([0.5, 0.0]),
     dropped=(1,),
+    unfinished=(0,),
 )
 
 
@@ -47,22 +48,24 @@ POLICY = Policy(
 )
 
 
-def test_prices_the_gap_and_late_jobs_are_told() -> None:
+def test_prices_the_gap_and_late_and_unsure_jobs_are_told() -> None:
     lines = solution_text(POLICY, TWO, FOUND, show_wide=False).splitlines()
-    assert lines[:5] == [
+    assert lines[:6] == [
         "Policy:        most",
         "Objective:     2, rates (more is better)",
         "Certificate:   no allocation betters 2.5, gap 0.2 (prices)",
         "One more GPU:  a 0.5, b 0",
         "Late:          y: these deadlines cannot be kept beside the others",
+        "Unsure:        1 of 2 jobs might have up to 1 % more",
     ]
-    assert lines[8].split() == ["y", "-", "-", "0.0000", "1e-09"]
+    assert lines[9].split() == ["y", "-", "-", "0.0000", "1e-09"]
 
 
 def test_programs_get_them_by_name() -> None:
     tree = solution_tree(POLICY, TWO, FOUND)
     assert tree["prices"] == {"a": 0.5, "b": 0.0}
     assert tree["dropped"] == ["y"]
+    assert tree["unfinished"] == ["x"]
     assert tree["certificate"] == {"bound": 2.5, "gap": pytest.approx(0.2), "method": "prices"}
     assert tree["measures"]["stepsPerCost"] is None
 
