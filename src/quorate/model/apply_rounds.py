@@ -100,6 +100,10 @@ def _round_shared(state: State, event: RoundShared) -> None:
     if before is not None:
         for name, entitled_ms, _ in entitlements_ms(state, before.shared, event.at_ms):
             state.in_rounds.own(name).entitled_ms = entitled_ms
+    for share in event.shares:
+        # What was refused to somebody was refused in the round before.
+        if state.runs[share.run].refusal is not None:
+            state.runs.own(share.run).refusal = None
     for grant in event.grants:
         if grant.stays:
             run = state.runs.own(grant.run)

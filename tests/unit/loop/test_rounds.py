@@ -24,6 +24,7 @@ from quorate.core.share_out import STEPS_MAX, step_counts
 from quorate.ledger.chain import GENESIS, seal
 from quorate.loop.rounds import share_out
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
+from quorate.model.apply import apply
 from quorate.model.events import (
     EndReason,
     HoldExtended,
@@ -32,9 +33,10 @@ from quorate.model.events import (
     NodeStatus,
     RoundGrant,
     RoundShared,
+    RunRefused,
 )
 from quorate.model.records import Phase
-from quorate.model.refusal import RefusalCode
+from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Discipline, Follow, Malleable, OnQuota, Pool
 from quorate.policy.allocation import Allocation, Method, Unsolved, UnsolvedCode, alone
 from quorate.policy.problem import Problem
@@ -500,3 +502,21 @@ def test_who_worked_through_a_long_outage_is_ahead_by_no_more_than_a_round() -> 
     # Who waited has ten rounds to make up at most; after that they take turns.
     assert min(had.values()) >= 23, had
     room.look_back()
+
+
+def test_what_was_refused_in_a_round_is_not_told_of_the_next() -> None:
+    room = Room((pool(), *nodes(1, 1, ("a100",)), team("ant"), money("ant")), stop_ms=0)
+    one = work({"a100": 10.0})
+    room.submit_together(*(run(n, "ant", flavors=("a100",), rounds=one) for n in ("a", "b")))
+    waits = next(name for name in ("a", "b") if not room.view.runs[name].leases)
+    state = room.view.overlay()
+    refusal = Refusal(code=RefusalCode.INSUFFICIENT_FUNDS, subject="ant", wanted=1, short=1)
+    apply(state, RunRefused(at_ms=state.at_ms, actor="", run=waits, refusal=refusal))
+    told = between_rounds(state, state.runs[waits], state.at_ms)
+    assert told is not None
+    assert told.also == refusal
+    shared = room.view.rounds[POOL].shared
+    apply(state, replace(shared, at_ms=shared.until_ms, number=shared.number + 1))
+    told = between_rounds(state, state.runs[waits], state.at_ms)
+    assert told is not None
+    assert told.also is None
