@@ -15,6 +15,7 @@ from quorate.core.admit import Admitted, admit_round
 from quorate.core.bind import bind
 from quorate.core.promises import backfills, room_left
 from quorate.core.quota import HARD, too_many_runs, waiting
+from quorate.core.round_money import MoneyInTurn
 from quorate.core.scribe import Scribe
 from quorate.core.starts import write_leases
 from quorate.model.events import BackfillNoted, RoundGrant, RunRefused, StartReason
@@ -57,21 +58,25 @@ def _tried(
     One like another that found nothing is not tried.
     """
     free: dict[str, int] = {}
+    grants = tuple(grants)
+    money = MoneyInTurn(grants, scribe.now_ms)
     hopeless: dict[tuple[str, str, int, object], Refusal] = {}
     refused: list[tuple[RoundGrant, Refusal]] = []
-    for waiting_grant in tuple(grants):
-        grant = _startable(scribe.view, waiting_grant)
-        flavor = grant.flavor
-        if flavor not in free:
-            free[flavor] = free_gpus(scribe.view, pool, flavor)
-        if not free[flavor] and is_leaving:
-            continue
+    for waiting_grant in grants:
         view = scribe.view
-        known = view.runs[grant.run]
+        grant = _startable(view, waiting_grant)
+        flavor, known = grant.flavor, view.runs[grant.run]
         run = known.spec
-        if is_leaving and not (free[flavor] >= run.gpus and _have_come_free(view, grant.nodes)):
+        if flavor not in free:
+            free[flavor] = free_gpus(view, pool, flavor)
+        is_open = not is_leaving or (
+            free[flavor] >= run.gpus and _have_come_free(view, grant.nodes)
+        )
+        if not is_open or not _are_ready(view, grant):
+            money.waits(run, flavor)
             continue
-        if not _are_ready(view, grant):
+        if is_leaving and not money.may_start(view, run, flavor):
+            money.waits(run, flavor)
             continue
         takes = (
             run.funding,
@@ -93,6 +98,7 @@ def _tried(
         else:
             hopeless[alike] = answer
             refused.append((grant, answer))
+            money.waits(run, flavor)
     return refused
 
 

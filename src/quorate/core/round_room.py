@@ -78,7 +78,7 @@ class Room:
         if headroom.refuses_wherever(islands, run.gpus) is not None:
             return None
         for spread in spreads(yards, lambda _: True, Steps(STEPS_MAX)):
-            for kept in (None, headroom.kept):
+            for kept in (headroom.kept, None):
                 plan = pick_slots(spread, request, kept)
                 if headroom.refuses(plan.nodes) is None:
                     return plan

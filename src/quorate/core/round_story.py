@@ -84,8 +84,11 @@ def _spare(view: StateView, record: RunRecord) -> str:
     grant = next((each for each in shared.grants if each.run == record.spec.name), None)
     if grant is None or share is None or grant.partner is not None:
         return ""
-    parts = dict(zip(shared.flavors, share.shares_ppm, strict=True))
-    if parts.get(grant.flavor, 0) or not any(view.leases[n].ending is None for n in record.leases):
+    place = shared.flavors.index(grant.flavor) if grant.flavor in shared.flavors else None
+    if place is None or share.shares_ppm[place]:
+        return ""
+    is_meant = any(each.shares_ppm[place] for each in shared.shares)
+    if not is_meant or not any(view.leases[name].ending is None for name in record.leases):
         return ""
     return f"it has GPUs of {grant.flavor} in this round that nobody with a share of them could use"
 

@@ -42,27 +42,23 @@ def choose_rows(
     ]
     free = {f: floor.gpus[at] - floor.gpus_late[at] for at, f in enumerate(floor.flavors)}
 
-    def chosen(seats: Seats | None, kept: Sequence[Candidate]) -> _Desk:
-        desk = _Desk(Limits(floor.view, by_name, funds, kept), seats)
+    meant = {each.flavor: free[each.flavor] for each in found}
+
+    def chosen(seats: Seats | None) -> _Desk:
+        desk = _Desk(Limits(floor.view, by_name, funds, found), seats)
         rows = choose(found, free, floor.flavors, rules, desk.admits)
         desk.rows = sorted(chain.from_iterable(rows.values()), key=lambda c: c.rank, reverse=True)
-        placed = {(each.row, each.flavor) for each in desk.rows}
-        meant = {each.flavor for each in found if (each.row, each.flavor) not in placed}
-        desk.rows += _spare(floor, members, desk, {f: free[f] for f in meant})
+        desk.rows += _spare(floor, members, desk, meant)
         return desk
 
-    desk = chosen(None, ())
+    desk = chosen(None)
     if floor.room is not None:
         room, likely = floor.room, desk.rows
-        desk = chosen(Seats(floor.view, room.over(), by_name, likely), likely)
+        desk = chosen(Seats(floor.view, room.over(), by_name, likely))
         if desk.rows != likely:
             # Something was kept for those who found no seat after all, and nothing for those who
             # had their turn instead. Now that it is known who they are, they can stay.
-            likely = desk.rows
-            desk = chosen(Seats(floor.view, room.over(), by_name, likely), likely)
-    elif desk.moved:
-        # Now that it is known who stays, few have to be paid by others.
-        desk = chosen(None, desk.rows)
+            desk = chosen(Seats(floor.view, room.over(), by_name, desk.rows))
     return tuple(_grant(each, desk.nodes(floor, each)) for each in desk.rows)
 
 
@@ -113,7 +109,7 @@ def _spare(
     taken = {name for each in desk.rows for name in each.row} | floor.late
     found = []
     for candidate in spare_candidates(floor, members, taken, left):
-        if candidate.row[0] not in taken and desk.admits(candidate):
+        if desk.admits(candidate):
             left[candidate.flavor] -= candidate.gpus
             taken.add(candidate.row[0])
             found.append(candidate)

@@ -7,10 +7,12 @@ go. What it gives to those who are then passed over would stand idle, again and 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heapreplace
 from typing import Final
 
 from quorate.core.round_checks import targets_ppm
 from quorate.loop.round_floor import Floor, Member
+from quorate.model.specs import Run
 from quorate.policy.round_choice import Candidate
 
 RATE_MIN: Final = 0.1
@@ -22,37 +24,56 @@ def spare_candidates(
 ) -> Iterator[Candidate]:
     """Yield who could use what is ``left`` of flavors, among those who have not ``taken`` any.
 
-    Owners come in turns, by their targets; of an owner's runs those that are furthest behind, then
-    those that had least, each where it is fastest first. ``left`` is looked at as it goes.
+    The owner comes first that had least for its target so far, what it gets here included; of its
+    runs the one that is furthest behind, then the one that had least, each where it is fastest
+    first. ``taken`` and ``left`` are looked at as it goes.
     """
-    for member in _in_turns(floor, [m for m in members if m.record.spec.name not in taken]):
+    queues: dict[str, list[Member]] = {}
+    had: dict[str, int] = {}
+    for member in members:
         spec = member.record.spec
-        least = RATE_MIN * max(member.rates)
-        places = sorted(range(len(floor.flavors)), key=lambda at: -member.rates[at])
-        for place in places:
-            flavor, rate = floor.flavors[place], member.rates[place]
-            if rate > 0 and rate >= least and left.get(flavor, 0) >= spec.gpus:
-                yield Candidate(
-                    row=(spec.name,),
-                    flavor=flavor,
-                    gpus=spec.gpus,
-                    priority=0.0,
-                    deficit_s=0.0,
-                    share=0.0,
-                    is_ahead=True,
-                )
+        had[spec.owner] = had.get(spec.owner, 0) + spec.gpus * member.had_ms
+        if spec.name not in taken and _places(floor, member, left):
+            queues.setdefault(spec.owner, []).append(member)
+    targets = targets_ppm(floor.view, list(had))
+    for queue in queues.values():
+        queue.sort(key=lambda member: (sum(member.owed_ms), -member.had_ms))
+    turns = [(had[owner] / max(1, targets[owner]), owner) for owner in queues]
+    heapify(turns)
+    while turns and any(left.values()):
+        _, owner = turns[0]
+        member = queues[owner].pop()
+        spec = member.record.spec
+        for place in _places(floor, member, left):
+            if spec.name not in taken:
+                yield _candidate(spec, floor.flavors[place])
+        if spec.name in taken:
+            had[owner] += spec.gpus * floor.pool.round_ms
+        if queues[owner]:
+            heapreplace(turns, (had[owner] / max(1, targets[owner]), owner))
+        else:
+            heappop(turns)
 
 
-def _in_turns(floor: Floor, members: Sequence[Member]) -> list[Member]:
-    """Return ``members`` such that owners have GPUs by their targets, wherever one stops."""
-    behind = sorted(members, key=lambda member: (-sum(member.owed_ms), member.had_ms))
-    owners = dict.fromkeys(member.record.spec.owner for member in behind)
-    targets = targets_ppm(floor.view, list(owners))
-    had = dict.fromkeys(owners, 0)
-    turns = []
-    for member in behind:
-        spec = member.record.spec
-        had[spec.owner] += spec.gpus
-        turns.append(had[spec.owner] / max(1, targets[spec.owner]))
-    order = sorted(range(len(behind)), key=turns.__getitem__)
-    return [behind[at] for at in order]
+def _places(floor: Floor, member: Member, left: Mapping[str, int]) -> list[int]:
+    """Return the places of flavors that a run could have now, where it is fastest first."""
+    rates, gpus = member.rates, member.record.spec.gpus
+    least = RATE_MIN * max(rates)
+    found = [
+        place
+        for place, flavor in enumerate(floor.flavors)
+        if rates[place] > 0 and rates[place] >= least and left.get(flavor, 0) >= gpus
+    ]
+    return sorted(found, key=lambda place: -rates[place])
+
+
+def _candidate(run: Run, flavor: str) -> Candidate:
+    return Candidate(
+        row=(run.name,),
+        flavor=flavor,
+        gpus=run.gpus,
+        priority=0.0,
+        deficit_s=0.0,
+        share=0.0,
+        is_ahead=True,
+    )

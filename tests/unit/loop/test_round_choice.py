@@ -14,7 +14,7 @@ from quorate.core.round_story import share_words
 from quorate.loop.round_choice import choose_rows, round_candidates
 from quorate.loop.round_floor import floor_of
 from quorate.loop.round_funds import Funds
-from quorate.model.amounts import MINUTE_MS, PPM
+from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
 from quorate.model.apply_rounds import received_ms
 from quorate.model.events import RoundShared, Tier
 from quorate.model.selector import DOMAIN
@@ -22,6 +22,7 @@ from quorate.model.specs import Budget, Cap, Funding, Lending, OnQuota, Owner, R
 from quorate.policy.allocation import Method, alone
 from quorate.policy.rounds import Book, Rules, deficit_s, priority
 from quorate.policy.table import POLICIES as PUBLISHED
+from quorate.sim.executor import Truth
 from tests.oracles.rounds import (
     POOL,
     ROUND_MS,
@@ -289,3 +290,68 @@ def test_an_owner_of_many_runs_has_its_part_beside_one_of_few_from_the_start() -
         room.rounds(10)
         part = (room.had_ms(*(spec.name for spec in many)) - before) / (10 * 8 * ROUND_MS)
         assert 0.35 <= part <= 0.65, part
+
+
+def test_money_that_is_meant_for_one_is_not_taken_by_who_can_start_first() -> None:
+    """Two that may borrow hold what a wider one cannot do without."""
+    owners = (team("ant"), team("bank"), money("ant", 2), _lent(money("bank")))
+    room = Room((pool(policy=FAIR), *nodes(1, 8, ("a100",)), *owners), policies=PUBLISHED)
+    one, lent = work({"a100": 10.0}, steps=10**7), Funding(allow_borrow=True)
+    borrowers = (run(f"b{n}", "ant", flavors=("a100",), rounds=one, funding=lent) for n in range(2))
+    room.submit_together(*borrowers)
+    room.rounds(2)
+    room.did(Submit(_two("n", "ant")))
+    room.rounds(2)
+    leases = set(room.view.leases)
+    assert {lease.fact.run for lease in room.view.leases.values()} == {"n", "b0", "b1"}
+    room.rounds(5)
+    assert set(room.view.leases) == leases
+    room.look_back()
+
+
+def test_who_stays_keeps_its_only_payer_where_others_can_be_paid_elsewhere() -> None:
+    places = [replace(each, domain=f"d{n}") for n, each in enumerate(nodes(2, 1, ("a100",)))]
+    owners = (team("ant"), team("bank"), money("ant", 1), _lent(money("bank")))
+    room = Room((pool(policy=FAIR), *places, *owners), policies=PUBLISHED)
+    one, lent = work({"a100": 10.0}, steps=10**7), Funding(allow_borrow=True)
+    at = [((DOMAIN, domain),) for domain in ("d0", "d1")]
+    room.submit_together(
+        run("y", "ant", flavors=("a100",), rounds=one, selector=at[1]),
+        *(
+            run(f"x{n}", "ant", flavors=("a100",), rounds=one, selector=at[0], funding=lent)
+            for n in range(2)
+        ),
+    )
+    room.rounds(4)
+    before, lease = room.had_ms("y"), set(room.view.runs["y"].leases)
+    room.rounds(10)
+    assert room.had_ms("y") - before == 10 * ROUND_MS
+    assert set(room.view.runs["y"].leases) == lease
+    room.look_back()
+
+
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_spare_gpus_go_to_owners_by_their_targets_however_wide_their_runs_are(gpus: int) -> None:
+    owners = [team("zed", 800_000), team("ant", 100_000), team("bee", 100_000)]
+    purses = [money("zed", 1), money("ant"), money("bee")]
+    places = (*nodes(1, 2, ("a100",)), *nodes(1, 3, ("k80",)))
+    speeds = (("k80", PPM // 5),)
+    truth = Truth(work_ms=100 * HOUR_MS, checkpoint_every_ms=MINUTE_MS, speeds_ppm=speeds)
+    shared = pool(policy=FAIR)
+    room = Room((shared, *places, *owners, *purses), policies=PUBLISHED, truth=truth)
+    flavors, fast = ("a100", "k80"), work({"a100": 10.0, "k80": 2.0}, steps=10**7)
+    slow = work({"k80": 2.0}, steps=10**7)
+    # What zed is to have of k80 it cannot pay for; the others are to be on a100, and wait for it.
+    zeds = [run(f"z{n}", "zed", flavors=("k80",), rounds=slow) for n in range(6)]
+    ants = [run(f"a{n}", "ant", gpus, flavors=flavors, rounds=fast) for n in range(8 // gpus)]
+    bees = [run(f"b{n}", "bee", 2, flavors=flavors, rounds=fast) for n in range(4)]
+    room.submit_together(*zeds, *ants, *bees)
+    room.rounds(40)
+    now_ms, view = room.timeline.now_ms, room.view
+    had = [
+        sum(spec.gpus * received_ms(view, spec.name, now_ms).get("k80", 0) for spec in runs)
+        for runs in (ants, bees)
+    ]
+    assert sum(had) >= 2 * 38 * ROUND_MS
+    assert max(had) <= 1.3 * min(had), had
+    room.look_back()

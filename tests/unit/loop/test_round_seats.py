@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from quorate.core.commands import Applied, Apply, Cancel, MarkNode, Submit
 from quorate.core.round_story import between_rounds, share_words
-from quorate.model.amounts import HOUR_MS, MINUTE_MS
+from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
 from quorate.model.events import LeaseEnded, LeaseStarted, NodeStatus, RoundShared
 from quorate.model.refusal import RefusalCode
 from quorate.model.selector import DOMAIN
@@ -406,3 +406,21 @@ def test_runs_that_wait_for_one_domain_do_not_drive_others_from_place_to_place()
     # One of eight domains is theirs in turn: four narrow ones have to wait at a time.
     assert narrow_starts(0) == 0
     assert narrow_starts(6) <= 15 * 4
+
+
+def test_a_limit_on_nodes_moves_nobody_beside_an_empty_node() -> None:
+    owners = (team("ant", PPM // 5, nodes_max=1), team("bee", 4 * PPM // 5))
+    places = (*nodes(2, 4, ("a100",)), *nodes(1, 4, ("k80",)))
+    purses = (money("ant"), money("bee"))
+    found = Room((pool(policy=FAIR), *places, *owners, *purses), policies=PUBLISHED)
+    other = work({"k80": 10.0}, steps=10**7)
+    found.submit_together(
+        *(one(f"s{n}", gpus=2 - n) for n in range(2)),
+        *(one(f"t{n}", "ant") for n in range(4)),
+        one("u", "ant", gpus=4, flavors=("k80",), rounds=other),
+    )
+    found.rounds(6)
+    before = {name: set(found.view.runs[name].leases) for name in ("s0", "s1")}
+    found.rounds(12)
+    assert {name: set(found.view.runs[name].leases) for name in ("s0", "s1")} == before
+    found.look_back()
