@@ -302,6 +302,11 @@ def _tenancy(view: StateView) -> Iterator[Violation]:
     """Yield counters of hard quotas, and a queue, that are not what leases and runs are: I8."""
     recounted = view.overlay()
     recounted.recount()
+    rooms = {name: gpus for name, gpus in view.holdings.room.items() if gpus}
+    if any(gpus < 0 for gpus in rooms.values()) or rooms != {
+        name: gpus for name, gpus in recounted.holdings.room.items() if gpus
+    }:
+        yield Violation("I8", "holdings", f"leave {rooms} GPUs of their nodes to others")
     if recounted.holdings.held() != view.holdings.held():
         yield Violation("I8", "holdings", "are not what leases and runs add up to")
     yield from _crossings(view)

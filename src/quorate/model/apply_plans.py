@@ -64,9 +64,9 @@ def _pledge_closed(state: State, event: e.PledgeClosed) -> None:
 def _set_aside(state: State, pledge: PledgeRecord, sign: int) -> None:
     """Keep room and money of a filled spare on its payer, or (-1) let go of them."""
     if sign > 0:
-        state.hold_slots(pledge.run, pledge.slots)
+        state.hold_slots(pledge.run, pledge.places)
     else:
-        state.drop_slots(pledge.run, pledge.slots)
+        state.drop_slots(pledge.run, pledge.places)
     account = state.envelopes.own(pledge.payer)
     account.gpus_reserved += sign * pledge.gpus
     for key in account.caps:

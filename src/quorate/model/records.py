@@ -348,6 +348,11 @@ class PledgeRecord(Record):
     hold_gpu_ms: int
     filler: str
 
+    @property
+    def places(self) -> Slots:
+        """Its nodes, and none of their GPUs: those count for the filler, which has them."""
+        return tuple((node, 0) for node, _ in self.slots)
+
     def copy(self) -> PledgeRecord:
         """Return itself: it never changes."""
         return self

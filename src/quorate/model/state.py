@@ -315,7 +315,7 @@ class State:
             for lease in self.leases.values():
                 self._hold(found, lease.fact.run, lease.fact.slots)
             for pledge in self.pledges.values():
-                self._hold(found, pledge.run, pledge.slots)
+                self._hold(found, pledge.run, pledge.places)
             for name, node in self.unwiped.items():
                 self._hold(found, node.claim, ((name, 0),))
             for record in self.runs.values():

@@ -12,6 +12,7 @@ from quorate.core.commands import (
     Submit,
     Tick,
 )
+from quorate.core.invariants import sweep
 from quorate.model.amounts import HOUR_MS
 from quorate.model.events import NodeStatus, RunRefused
 from quorate.model.records import Phase
@@ -325,3 +326,17 @@ def test_a_filled_spare_that_is_given_up_wakes_those_who_wait_for_its_node() -> 
     assert not life.state.reservations
     life.do(MarkNode("small", NodeStatus.FAILED))
     assert (life.filled("keeper"), life.phase("w")) == (0, Phase.RUNNING)
+
+
+def test_gpus_of_a_filled_spare_count_once_where_one_owner_has_both() -> None:
+    life = Life(
+        nodes=[*fleet({"A": 16}, gpus=4), node("small", 2)],
+        owners=physics(nodes_max=4),
+        budgets=[money_of("physics"), money_of("other")],
+    )
+    life.do(Submit(run("keeper", 8, "physics", group_gpus=8, spares_per_group=2)))
+    life.do(asks("full", 8, "other"))
+    life.do(asks("filler", 2, "physics"))
+    assert (life.on("filler"), life.filled("keeper")) == ({"small": 2}, 2)
+    assert life.state.holdings.room == {"physics": 0}
+    assert sweep(life.state) == []
