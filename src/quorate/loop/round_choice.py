@@ -16,7 +16,7 @@ from quorate.loop.round_spare import spare_candidates
 from quorate.model.amounts import SECOND_MS
 from quorate.model.events import RoundGrant
 from quorate.policy.allocation import ALONE, Allocation
-from quorate.policy.round_choice import Candidate, choose, is_ahead
+from quorate.policy.round_choice import AHEAD_MIN, Candidate, choose
 from quorate.policy.rounds import Row, Rules
 
 SHARE_MIN: Final = 1e-6
@@ -35,11 +35,9 @@ def choose_rows(
     """
     by_name = {member.record.spec.name: member for member in members}
     rules = Rules(round_s=floor.pool.round_ms / SECOND_MS)
-    found = [
-        each
-        for each in round_candidates(floor, members, answer, rules)
-        if floor.late.isdisjoint(each.row)
-    ]
+    found = list(round_candidates(floor, members, answer, rules))
+    if floor.late:
+        found = [each for each in found if floor.late.isdisjoint(each.row)]
     free = {f: floor.gpus[at] - floor.gpus_late[at] for at, f in enumerate(floor.flavors)}
 
     meant = {each.flavor: free[each.flavor] for each in found}
@@ -131,14 +129,14 @@ def round_candidates(
     allocation that begins now. Among equals on a flavor, whoever is furthest behind on all of them
     together comes first, then whoever had the least so far.
     """
-    rows = sorted(_rows(members, answer), key=lambda row: (-sum(row.owed_s), row.had_ms))
-    start_s = rules.head_start_s
+    rows = sorted(_rows(members, answer), key=lambda row: (-sum(row.owed_ms), row.had_ms))
+    start_s, ahead_s = rules.head_start_s, -AHEAD_MIN * rules.round_s
     for place, flavor in enumerate(floor.flavors):
         for names, gpus, shares, runs, owed, _ in rows:
             share = shares[place]
             if share < SHARE_MIN or not runs[place]:
                 continue
-            owed_s = owed[place]
+            owed_s = owed[place] / SECOND_MS
             late_s, early_s = (owed_s, 0.0) if owed_s > 0.0 else (0.0, -owed_s)
             yield Candidate(
                 row=names,
@@ -147,7 +145,7 @@ def round_candidates(
                 priority=(share * start_s + late_s) / (start_s + early_s),
                 deficit_s=owed_s,
                 share=share,
-                is_ahead=is_ahead(owed_s, rules),
+                is_ahead=owed_s < ahead_s,
             )
 
 
@@ -158,7 +156,7 @@ class _Row(NamedTuple):
     gpus: int
     shares: Sequence[float]
     runs: Sequence[int]
-    owed_s: Sequence[float]
+    owed_ms: Sequence[float]
     had_ms: int
 
 
@@ -169,15 +167,10 @@ def _rows(members: Sequence[Member], answer: Allocation) -> Iterator[_Row]:
         one = members[first]
         spec = one.record.spec
         if second[at] == ALONE:
-            yield _Row((spec.name,), spec.gpus, shares[at], one.rates, _owed_s(one), one.had_ms)
+            yield _Row((spec.name,), spec.gpus, shares[at], one.rates, one.owed_ms, one.had_ms)
             continue
         other = members[second[at]]
         runs = [min(pair) for pair in zip(one.rates, other.rates, strict=True)]
-        owed_s = [(a + b) / 2 for a, b in zip(_owed_s(one), _owed_s(other), strict=True)]
+        owed_ms = [(a + b) / 2 for a, b in zip(one.owed_ms, other.owed_ms, strict=True)]
         names, had_ms = (spec.name, other.record.spec.name), one.had_ms + other.had_ms
-        yield _Row(names, spec.gpus, shares[at], runs, owed_s, had_ms)
-
-
-def _owed_s(member: Member) -> list[float]:
-    """Return what a run is owed of each flavor; below 0 where it is ahead."""
-    return [owed_ms / SECOND_MS for owed_ms in member.owed_ms]
+        yield _Row(names, spec.gpus, shares[at], runs, owed_ms, had_ms)

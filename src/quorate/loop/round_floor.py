@@ -106,12 +106,13 @@ def _members(
     known: Iterable[tuple[RunRecord, RoundsRun]], doors: _Doors, pool: str, now_ms: int
 ) -> Iterator[Member]:
     view, flavors = doors.view, tuple(doors.there)
+    shared = view.pools[pool]
     before = view.rounds.get(pool)
     ending = () if before is None else entitlements_ms(view, before.shared, now_ms)
     known_ms = {name: (due_ms, had_ms) for name, due_ms, had_ms in ending}
     for record, state in known:
         spec = record.spec
-        rates, measured = rates_of(spec, state, view.pools[state.pool], flavors)
+        rates, measured = rates_of(spec, state, shared, flavors)
         open_to = doors.of(spec) if doors.let_run(record) else ()
         if len(open_to) < len(flavors):
             rates = tuple([r if f in open_to else 0 for r, f in zip(rates, flavors, strict=True)])

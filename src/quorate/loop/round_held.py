@@ -13,10 +13,9 @@ def kept_leases(view: StateView, row: Row, flavor: str) -> list[Lease]:
 
     The first of a pair has them, and both have to be the same as before.
     """
-    run, *others = sorted(row)
-    record = view.runs[run]
+    record = view.runs[min(row)]
     if not record.leases or not is_sound(view, record, flavor):
         return []
     leases = [view.leases[name] for name in record.leases]
-    partners = {lease.fact.partner for lease in leases}
-    return leases if partners == {others[0] if others else None} else []
+    partner = max(row) if len(row) > 1 else None
+    return leases if all(lease.fact.partner == partner for lease in leases) else []

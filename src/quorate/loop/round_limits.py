@@ -33,8 +33,8 @@ class Bill(NamedTuple):
 class Limits:
     """What has been chosen of one round so far, by payer and by owner.
 
-    What ``kept`` have, those of it who would stay where they are, is left to their payers as long
-    as others can pay for the rest.
+    What ``kept`` have, those of them who would stay where they are, is left to their payers as long
+    as others can pay for the rest. They are all who have a share.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Limits:
         view: StateView,
         members: Mapping[str, Member],
         funds: Funds,
-        kept: Iterable[Candidate] = (),
+        kept: Iterable[Candidate],
     ) -> None:
         self._view = view
         self._members = members
@@ -64,10 +64,11 @@ class Limits:
         of cover pays, of what is kept for nobody if that is enough.
         """
         spec = self._members[chosen.row[0]].record.spec
-        present = self._present(chosen)
-        kept = self._waiting.pop((chosen.row, chosen.flavor), None)
-        if kept is not None:
-            _add(self._kept, kept, -1)
+        present = self._waiting.pop((chosen.row, chosen.flavor), None)
+        if present is not None:
+            _add(self._kept, present, -1)
+        elif not chosen.share:
+            present = self._present(chosen)
         is_moved = False
         if present is not None and fit(present, self._used):
             parts = present

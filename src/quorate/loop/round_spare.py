@@ -29,12 +29,14 @@ def spare_candidates(
     first. ``taken`` and ``left`` are looked at as it goes.
     """
     queues: dict[str, list[Member]] = {}
-    had: dict[str, int] = {}
+    most = max(left.values())
     for member in members:
         spec = member.record.spec
-        had[spec.owner] = had.get(spec.owner, 0) + spec.gpus * member.had_ms
-        if spec.name not in taken and _places(floor, member, left):
+        if spec.gpus <= most and spec.name not in taken and _places(floor, member, left):
             queues.setdefault(spec.owner, []).append(member)
+    if not queues:
+        return
+    had = _had(members)
     targets = targets_ppm(floor.view, list(had))
     for queue in queues.values():
         queue.sort(key=lambda member: (sum(member.owed_ms), -member.had_ms))
@@ -55,16 +57,24 @@ def spare_candidates(
             heappop(turns)
 
 
+def _had(members: Sequence[Member]) -> dict[str, int]:
+    """Return what every owner's runs had so far, in GPU-milliseconds."""
+    found: dict[str, int] = {}
+    for member in members:
+        spec = member.record.spec
+        found[spec.owner] = found.get(spec.owner, 0) + spec.gpus * member.had_ms
+    return found
+
+
 def _places(floor: Floor, member: Member, left: Mapping[str, int]) -> list[int]:
     """Return the places of flavors that a run could have now, where it is fastest first."""
     rates, gpus = member.rates, member.record.spec.gpus
+    found = [at for at, flavor in enumerate(floor.flavors) if left.get(flavor, 0) >= gpus]
+    if not found:
+        return found
     least = RATE_MIN * max(rates)
-    found = [
-        place
-        for place, flavor in enumerate(floor.flavors)
-        if rates[place] > 0 and rates[place] >= least and left.get(flavor, 0) >= gpus
-    ]
-    return sorted(found, key=lambda place: -rates[place])
+    found = [place for place in found if rates[place] > 0 and rates[place] >= least]
+    return sorted(found, key=lambda place: -rates[place]) if len(found) > 1 else found
 
 
 def _candidate(run: Run, flavor: str) -> Candidate:
