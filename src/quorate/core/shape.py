@@ -60,6 +60,9 @@ def check_shape(
     if run.sensitive:
         yield from _claim(run, [fact for fact in facts if fact.lease not in ending], nodes)
         return
+    if len(facts) == 1 and _is_plain(run, facts[0], nodes):
+        yield from _borrowed(run, facts)
+        return
     shape = _Shape()
     for fact in facts:
         if (fact.comp_path.startswith("spare/")) != (fact.role is Role.SPARE):
@@ -67,6 +70,28 @@ def check_shape(
         shape.add(fact, nodes, is_ending=fact.lease in ending)
     yield from _places(run, shape)
     yield from _bundles(run, shape)
+    yield from _borrowed(run, facts)
+
+
+def _is_plain(run: Run, fact: LeaseStarted, nodes: Mapping[str, Node]) -> bool:
+    """Return whether one lease is all of a run that has one width and no groups, in one domain.
+
+    Most are; there is nothing to add up then.
+    """
+    slots = fact.slots
+    return (
+        run.malleable is None
+        and run.group_gpus is None
+        and fact.bundle == 0
+        and fact.role is not Role.SPARE
+        and not fact.comp_path.startswith("spare/")
+        and lease_gpus(slots) == run.gpus
+        and (len(slots) == 1 or len({nodes[node].domain_key for node, _ in slots}) == 1)
+    )
+
+
+def _borrowed(run: Run, facts: Sequence[LeaseStarted]) -> Iterator[Violation]:
+    """Yield that a run borrows more than it may."""
     borrowed = sum(lease_gpus(fact.slots) for fact in facts if fact.tier is Tier.BORROWED)
     most = run.funding.borrow_gpus_max if run.funding.allow_borrow else 0
     if most is not None and borrowed > most:
