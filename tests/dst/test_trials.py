@@ -26,7 +26,7 @@ from quorate.testing.shrinking import failure_of, scenario_of, shrink
 
 _PROFILE: Final = os.environ.get("HYPOTHESIS_PROFILE", "ci")
 _SEEDS: Final = os.environ.get("QUORATE_SEEDS", "")
-_DEFAULT_SEEDS: Final = range(4) if _PROFILE == "quick" else range(50)
+_DEFAULT_SEEDS: Final = range(6) if _PROFILE == "quick" else range(50)
 _SOAK_SEEDS: Final = "0-499"
 _SOAK_SIZE: Final = Size(hours=90, runs=320, wishes=150)
 _ALONE_MAX: Final = 6

@@ -56,8 +56,8 @@ def answered(
         if isinstance(found, Allocation):
             if found.unfinished:
                 notes.append(
-                    f"{len(found.unfinished)} runs might have more: {policy.name} takes too long "
-                    "to say, and what they leave goes to whoever can use it"
+                    f"{len(found.unfinished)} runs might have more: how much takes {policy.name} "
+                    "too long to say, or is hidden by rounding; what is left they share by weight"
                 )
             note = "; ".join(notes)
             return Answered(policy=policy.name, members=left, allocation=found, note=note)

@@ -16,7 +16,7 @@ from quorate.loop.round_spare import spare_candidates
 from quorate.model.amounts import SECOND_MS
 from quorate.model.events import RoundGrant
 from quorate.policy.allocation import ALONE, Allocation
-from quorate.policy.round_choice import AHEAD_MIN, Candidate, choose
+from quorate.policy.round_choice import Candidate, ahead_below_s, choose
 from quorate.policy.rounds import Row, Rules
 
 SHARE_MIN: Final = 1e-6
@@ -125,12 +125,12 @@ def round_candidates(
 ) -> Iterator[Candidate]:
     """Yield every row on every flavor that it has a share of, and can run on.
 
-    Nobody else is ever chosen. Priority and deficit are those of ``policy.rounds`` for an
-    allocation that begins now. Among equals on a flavor, whoever is furthest behind on all of them
-    together comes first, then whoever had the least so far.
+    Others are chosen only for what these leave over. Priority and deficit are those of
+    ``policy.rounds`` for an allocation that begins now. Among equals on a flavor, whoever is
+    furthest behind on all of them together comes first, then whoever had the least so far.
     """
     rows = sorted(_rows(members, answer), key=lambda row: (-sum(row.owed_ms), row.had_ms))
-    start_s, ahead_s = rules.head_start_s, -AHEAD_MIN * rules.round_s
+    start_s, ahead_s = rules.head_start_s, ahead_below_s(rules)
     for place, flavor in enumerate(floor.flavors):
         for names, gpus, shares, runs, owed, _ in rows:
             share = shares[place]

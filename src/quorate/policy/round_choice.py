@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 from typing import Final, NamedTuple
 
 from quorate.policy.rounds import Book, Row, Rules, deficit_s, priority, share_of
@@ -35,9 +36,9 @@ class Candidate(NamedTuple):
         return (not self.is_ahead, self.priority, self.deficit_s, self.share)
 
 
-def is_ahead(owed_s: float, rules: Rules) -> bool:
-    """Return whether a row that is owed so much had more than its share, by more than rounding."""
-    return not rules.forgets_owed and owed_s < -AHEAD_MIN * rules.round_s
+def ahead_below_s(rules: Rules) -> float:
+    """Return what a row is owed less than that had more than its share, by more than rounding."""
+    return -inf if rules.forgets_owed else -AHEAD_MIN * rules.round_s
 
 
 def candidates(
@@ -52,7 +53,7 @@ def candidates(
     ``gpus`` says how many each job takes at a time. A row that cannot run there has no priority.
     """
     rows = [(row, gpus[row[0]], _is_allocated(book, row)) for row in book.had_s]
-    found = []
+    found, ahead_s = [], ahead_below_s(rules)
     for flavor in book.flavors:
         for row, size, is_allocated in rows:
             runs, owed_s = can_run(row, flavor), deficit_s(book, row, flavor, at_s, rules)
@@ -66,7 +67,7 @@ def candidates(
                     share=share_of(book.shares, row, flavor),
                     can_run=runs,
                     is_allocated=is_allocated,
-                    is_ahead=is_ahead(owed_s, rules),
+                    is_ahead=owed_s < ahead_s,
                 )
             )
     return found

@@ -43,12 +43,15 @@ from quorate.model.events import (
     StartReason,
 )
 from quorate.model.records import Lease, Phase, RunRecord
+from quorate.model.specs import EnvelopeId
 from quorate.model.view import StateView
 from quorate.testing.in_front import stand_in_front
 
 _DRAW: Final = b"quorate-lottery-draw/1\0"
 _NO_HEADROOM: Final = "no conflict: its owner's hard quota is what it waits for"
 _TOO_DEAR: Final = "GPU-hours to conflicts within a day, and this would cost"
+EXCUSED: Final = -1
+"""In place of how often things had been shaken: something has happened to this promise alone."""
 _CHANGES: Final = (NodeMarked, NodeApplied, PoolApplied, BudgetApplied, OwnerApplied)
 
 
@@ -67,6 +70,7 @@ class _Promise:
     by_conflict: bool
     moves: int
     place: Slice
+    payers: frozenset[EnvelopeId]
 
 
 @dataclass(slots=True)
@@ -128,6 +132,7 @@ class PromiseBooks:
                         event.by_conflict,
                         self._moves,
                         event.slice,
+                        frozenset(share.payer for share in event.payers),
                     )
                 case ReservationMoved():
                     yield from self._move(event, moved, view)
@@ -152,8 +157,22 @@ class PromiseBooks:
         """Note what has changed, is late, or takes longer than was said."""
         if any(isinstance(event, _CHANGES) for event in events) or _is_late(view):
             self.shaken()
-        elif any(_goes_on(e) or _outlasts(e, view) for e in events) or _has_overdue(view):
+        elif any(isinstance(e, HoldExtended) or _outlasts(e, view) for e in events) or (
+            _has_overdue(view)
+        ):
             self._excuses += 1
+        for event in events:
+            if isinstance(event, LeaseStarted) and event.reason is StartReason.HANDOVER:
+                self._hand_over(event.payer)
+
+    def _hand_over(self, payer: EnvelopeId) -> None:
+        """Note that work goes on at the cost of ``payer``, which may miss it where it promised it.
+
+        It is asked for what it has promised last, and only where the work would end otherwise.
+        """
+        for promise in self._promises.values():
+            if payer in promise.payers:
+                promise.excuses = EXCUSED
 
     def _move(self, event: ReservationMoved, moved: set[str], view: StateView) -> Iterator[str]:
         promise = self._promises[event.reservation]
@@ -182,6 +201,7 @@ class PromiseBooks:
         promise.planned_ms, promise.excuses = start_ms, self._excuses
         promise.by_conflict, promise.moves = event.by_conflict, self._moves
         promise.place = event.slice
+        promise.payers = frozenset(share.payer for share in event.payers)
 
     def _is_firm(self, promise: _Promise) -> bool:
         """Return whether nothing has happened since that would excuse a promise that is broken."""
@@ -275,15 +295,6 @@ def _is_late(view: StateView) -> bool:
         lease.ending is not None and lease.ending.deadline_ms < view.at_ms
         for lease in view.leases.values()
     )
-
-
-def _goes_on(event: Event) -> bool:
-    """Return whether work goes on for longer than was paid for: what is paid then may be missed.
-
-    By its payers, or by the next in cover order: by what they promised to nobody, if that will do.
-    """
-    is_handed = isinstance(event, LeaseStarted) and event.reason is StartReason.HANDOVER
-    return is_handed or isinstance(event, HoldExtended)
 
 
 def _outlasts(event: Event, view: StateView) -> bool:
