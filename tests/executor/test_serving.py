@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,15 +19,15 @@ from quorate.adapters.logs_local import LocalLogs
 from quorate.answers.exits import CommandError
 from quorate.service.config import configured
 from quorate.service.daemon import Daemon, Extras
+from tests.bounds import WAIT_S, until
 from tests.cli.shell import process
 from tests.executor.room import PYTHON, is_alive, marked, sweep
 from tests.executor.test_ends import SAVING
 from tests.executor.test_training import documents
+from tests.service.program import client, program
 from tests.service.serving import Served, new_ledger, serving
-from tests.service.test_daemon import client, program
 from tests.service.worlds import run_tree
 
-WAIT_S = 20.0
 STUBBORN = ["sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done"]
 T = TypeVar("T")
 
@@ -72,11 +71,7 @@ class Asking:
 
     def until(self, look: Callable[[], T], what: str, wait_s: float = WAIT_S) -> T:
         """Return what ``look`` finds, as soon as it finds anything."""
-        end_s = time.monotonic() + wait_s
-        while not (found := look()):
-            assert time.monotonic() < end_s, what
-            time.sleep(0.01)
-        return found
+        return until(look, what, wait_s)
 
     def is_up(self, name: str, count: int) -> bool:
         """Return whether so many processes of a run have begun."""
@@ -236,7 +231,7 @@ def test_a_service_is_replaced_while_its_work_goes_on(tmp_path: Path) -> None:
             if name.is_file():
                 name.unlink()
         with program(tmp_path, *words) as third:
-            assert third.process.wait(30) == 4
+            assert third.wait() == 4
             assert "has the work of another ledger" in third.err
             assert "move it away, or name another one with --work-folder" in third.err
     finally:

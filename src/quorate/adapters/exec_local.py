@@ -21,6 +21,7 @@ from typing import Final
 from quorate.adapters.keepers import Keepers, run_folder
 from quorate.adapters.local_book import Book, nothing_wanted
 from quorate.adapters.local_steps import last_step
+from quorate.adapters.takeover import TAKEOVER_S
 from quorate.keeper.wanted import (
     ROOM_FIFO,
     Exited,
@@ -47,9 +48,13 @@ CODE_NOT_KEPT: Final = 126
 
 
 class LocalExecutor:
-    """Runs work below ``folder``; its orders are taken on one thread, and done on another."""
+    """Runs work below ``folder``; its orders are taken on one thread, and done on another.
 
-    def __init__(self, folder: Path) -> None:
+    The folder is tried for ``takeover_s`` while another service holds it.
+    """
+
+    def __init__(self, folder: Path, *, takeover_s: float = TAKEOVER_S) -> None:
+        self._takeover_s = takeover_s
         self._folder = folder.absolute()
         self._keepers = Keepers(self._folder)
         self._book = Book(self._folder)
@@ -94,7 +99,7 @@ class LocalExecutor:
     def _open(self) -> None:
         """Have the folder for oneself, until ``close``."""
         self._keepers.open()
-        if not self._keepers.be_alone():
+        if not self._keepers.be_alone(self._takeover_s):
             raise WorkFolderError(
                 f"{self._folder} is used by another service, which is running; stop that one, or "
                 "name another folder with --work-folder"

@@ -78,18 +78,19 @@ class Keepers:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _make_fifo(self._root / ROOM_FIFO)
 
-    def be_alone(self) -> bool:
+    def be_alone(self, wait_s: float) -> bool:
         """Hold the folder against other services until it is let go; return whether that is so.
 
-        A service that was killed may leave the lock to a keeper it was just starting, for an
-        instant.
+        It is tried for ``wait_s`` while another service, or what is left of one, holds it.
         """
         if self._lock >= 0:
             return True
         lock = os.open(self._root / SERVICE_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if not locked(lock):
-            os.close(lock)
-            return False
+            _LOG.warning("%s is used by another service; trying for %g s", self._root, wait_s)
+            if not locked(lock, wait_s):
+                os.close(lock)
+                return False
         self._lock = lock
         return True
 

@@ -110,7 +110,7 @@ class Daemon:
         check_tls(configuration)
         _check_kept(configuration)
         hooks = sealed(configuration.webhooks)
-        listening = bind(configuration.listen)
+        listening = await bind(configuration.listen)
         clock = self._extras.clock
         path = Path(configuration.ledger)
         room = self._room()

@@ -7,6 +7,7 @@ who asks and that they may, so that nobody costs more than that before.
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass
@@ -18,16 +19,19 @@ from grpc_reflection.v1alpha import reflection
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from quorate.adapters.takeover import TAKEOVER_S
 from quorate.answers.exits import CommandError, Exit
 from quorate.operations.answering import check_role
 from quorate.operations.asked import PAGE_MAX
 from quorate.operations.caller import Caller
 from quorate.operations.operation import EVENT_STREAM, Operation
 from quorate.operations.statuses import UNAVAILABLE
+from quorate.service.config_values import Address
 from quorate.service.grpc_call import DONE, Call, called, told
 from quorate.service.grpc_codec import read_request, write_answer
 from quorate.service.grpc_problem import cut
 from quorate.service.grpc_schema import PACKAGE, Method, schema
+from quorate.service.listening import check_free, when_free
 from quorate.service.metrics import Metrics, service_metrics
 from quorate.service.shares import KEPT_PART, Share, Shares
 
@@ -138,10 +142,12 @@ class GrpcServer:
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._server: grpc.aio.Server | None = None
 
-    async def start(self, address: str, tls: GrpcTls | None = None) -> int:
-        """Return the port that is listened on; ``address`` is ``HOST:PORT``, port 0 any free one.
+    async def start(
+        self, address: Address, tls: GrpcTls | None = None, *, wait_s: float = TAKEOVER_S
+    ) -> int:
+        """Return the port that is listened on, tried for ``wait_s`` while ``address`` is in use.
 
-        Raises ``CommandError`` when the address cannot be had.
+        Raises ``CommandError`` when that cannot be.
         """
         server = grpc.aio.server(
             options=self._options(), maximum_concurrent_rpcs=self._limits.rpcs_max
@@ -152,15 +158,9 @@ class GrpcServer:
             server.add_generic_rpc_handlers((handler,))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection(self._names(), server)
-        try:
-            if tls is None:
-                port = server.add_insecure_port(address)
-            else:
-                port = server.add_secure_port(address, tls.credentials())
-        except RuntimeError:
-            raise CommandError(
-                Exit.UNUSABLE, f"gRPC cannot listen on {address}; is something else there?"
-            ) from None
+        port = await when_free(
+            lambda: _listen(server, address, tls), address, "grpc.listen", wait_s
+        )
         await server.start()
         self._server = server
         await self.tell_health(serving=True)
@@ -291,6 +291,19 @@ class GrpcServer:
         left = context.time_remaining()
         most = self._limits.answer_s_max
         return most if left is None else min(max(left, 0.0), most)
+
+
+def _listen(server: grpc.aio.Server, address: Address, tls: GrpcTls | None) -> int:
+    """Return the port that ``server`` listens on; raises OSError when it cannot."""
+    # gRPC does not say why it cannot, and is content with one of the addresses that a name has.
+    check_free(address)
+    credentials = None if tls is None else tls.credentials()
+    try:
+        if credentials is None:
+            return server.add_insecure_port(str(address))
+        return server.add_secure_port(str(address), credentials)
+    except RuntimeError as error:
+        raise OSError(errno.EADDRINUSE, "gRPC cannot listen there") from error
 
 
 def _of_streams(limits: GrpcLimits) -> Share:

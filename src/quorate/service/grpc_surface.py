@@ -94,7 +94,7 @@ def grpc_surface(
     async def surface(office: Office, doorkeeper: Doorkeeper) -> AsyncIterator[str]:
         gate = Gate(doorkeeper, settings.requests_per_s_max)
         server = GrpcServer(OfficeAnswers(office), gate, settings.limits, office.metrics)
-        port = await server.start(str(settings.listen), settings.tls)
+        port = await server.start(settings.listen, settings.tls)
         health = asyncio.create_task(_keep_health(server, office))
         try:
             yield f"grpc://{Address(host=settings.listen.host, port=port)}"

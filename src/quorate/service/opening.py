@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from quorate.adapters.clock_system import SystemClock
 from quorate.adapters.key_file import load_lottery_secret, lottery_path
 from quorate.adapters.salvage import sound_head
 from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.takeover import TAKEOVER_S
 from quorate.answers.exits import CommandError, Exit
 from quorate.core.commands import IssueToken
 from quorate.ledger.chain import GENESIS, Broken, open_block, verify_blocks
@@ -32,7 +33,12 @@ RESTORE: Final = (
 )
 
 
-OpenStore = Callable[[Path], EventStore]
+class OpenStore(Protocol):
+    """Opens the store of a ledger, tried for ``wait_s`` while another process writes to it."""
+
+    def __call__(self, path: Path, /, *, wait_s: float) -> EventStore:
+        """Return the store; raises ``StoreError``."""
+        ...
 
 
 def _opened(
@@ -42,7 +48,7 @@ def _opened(
     clock: Clock,
     belong_to: Callable[[str], None],
 ) -> Engine:
-    store = open_store(path)
+    store = open_store(path, wait_s=TAKEOVER_S)
     try:
         _verify(path, store)
         belong_to(_ledger_id(store))
