@@ -27,6 +27,7 @@ from quorate.service import oidc as oidc_module
 from quorate.service.auth import Doorkeeper
 from quorate.service.oidc import Oidc, OidcKeys, OidcTrust
 from quorate.testing.engines import HandClock
+from tests.bounds import WAIT_S
 from tests.service.conftest import Stage
 from tests.service.serving import new_ledger, serving
 from tests.service.worlds import run_tree
@@ -376,7 +377,8 @@ def key_server() -> Iterator[KeyServer]:
     thread.start()
     yield found
     found.http.shutdown()
-    thread.join()
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
     found.http.server_close()
 
 

@@ -74,7 +74,9 @@ def _read(connection: socket.socket) -> bytes:
     """Return a whole request: whoever closes before that cuts the answer off, too."""
     found = b""
     while not found.endswith(b"{}"):
-        found += connection.recv(65_536)
+        part = connection.recv(65_536)
+        assert part, f"the request breaks off: {found!r}"
+        found += part
     return found
 
 
