@@ -54,7 +54,8 @@ bench: $(DEV) ## measure, print beside the targets, fail below one
 	$(BIN)/python -m benchmarks $(ARGS)
 
 soak: $(DEV) ## long and random: many more examples, SEEDS=0-499 of the simulation
-	HYPOTHESIS_PROFILE=soak QUORATE_SEEDS=$(SEEDS) $(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	HYPOTHESIS_PROFILE=soak QUORATE_SEEDS=$(SEEDS) $(BIN)/python -m pytest -n $(JOBS) \
+		-o faulthandler_timeout=0 $(ARGS)
 
 mutate: $(DEV) ## change core and ledger in small ways, and fail when the tests notice too few
 	$(BIN)/python -m tools.mutation --mutants $(MUTANTS) --jobs $(JOBS) \
