@@ -1,0 +1,53 @@
+"""Whether the service may run work as the configured system users, told before it listens."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+from quorate.adapters.local_isolation import faults_of
+from quorate.adapters.run_as import RunAs
+from quorate.answers.exits import CommandError, Exit
+from quorate.service.config import Configuration
+
+_LOG = logging.getLogger(__name__)
+
+
+def check_job_users(configuration: Configuration) -> None:
+    """Raise ``CommandError`` where work would have no system user, or root unasked."""
+    if configuration.executor != "local":
+        return
+    is_root = os.geteuid() == 0
+    if isinstance(configuration.run_as, RunAs):
+        _check_run_as(configuration.run_as, is_root=is_root)
+    elif is_root and not configuration.allow_root:
+        raise CommandError(
+            Exit.REFUSED,
+            "executor: this service is root, and so would be all work: every run could read the "
+            "signing key and every tenant's output, and change this machine",
+            "give each owner a system user with executor.run_as (docs/jobs.md), or start the "
+            "service as another user",
+            "where all who submit runs may do everything here, say so: --executor-allow-root",
+        )
+    elif is_root:
+        _LOG.warning(
+            "work runs as root, as executor.allow_root says: every run can read the signing key "
+            "and other tenants' output, and change this machine"
+        )
+
+
+def _check_run_as(run_as: RunAs, *, is_root: bool) -> None:
+    if sys.platform != "linux":
+        raise CommandError(
+            Exit.REFUSED, "executor.run_as: works on Linux alone; leave it out on this machine"
+        )
+    if not is_root:
+        raise CommandError(
+            Exit.REFUSED,
+            f"executor.run_as: only root can start work as another user, and this service is uid "
+            f"{os.geteuid()}; start it as root, or leave executor.run_as out",
+        )
+    wrong = faults_of(run_as)
+    if wrong:
+        raise CommandError(Exit.INVALID, *wrong)
