@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -97,6 +98,20 @@ libc = ctypes.CDLL(None, use_errno=True)
 for right in (19, 21):  # CAP_SYS_PTRACE and CAP_SYS_ADMIN, which containers seldom have.
     assert libc.prctl(24, right, 0, 0, 0) == 0
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+KEYED = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.syscall(250, 1, None) > 0
+assert libc.syscall(248, b"user", b"quorate-test", b"secret", 6, -3) > 0
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+FINDING = """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+print("found" if libc.syscall(250, 10, -3, b"user", b"quorate-test", 0) > 0 else "nothing")
 """
 
 
@@ -249,6 +264,24 @@ def test_in_a_container_without_all_rights_a_job_sees_command_lines_and_no_more(
             os.kill(site.keeper("hidden"), signal.SIGKILL)
             site.until(lambda: site.is_up("hidden", 2), "it starts again")
             assert not any(is_alive(pid) for pid in before)
+
+
+@pytest.mark.skipif(
+    os.uname().machine != "x86_64" or not Path("/proc/keys").exists(),
+    reason="numbers of system calls are those of x86-64, and kernels may have no keys",
+)
+def test_a_job_finds_no_key_of_the_session_that_the_service_is_in() -> None:
+    with open_folder() as folder:
+        config(folder, MAP)
+        keyed = folder / "keyed.py"
+        keyed.write_text(KEYED)
+        alone = [sys.executable, str(keyed), "-c", FINDING]
+        assert subprocess.run(alone, stdout=subprocess.PIPE, check=True).stdout == b"found\n"
+        with asking(folder, (str(keyed),)) as site:
+            site.post("apply", {"documents": documents()})
+            site.submit("r", 1, [site.python, "-c", FINDING])
+            site.completes("r")
+            assert site.lines("r")[-1] == "nothing"
 
 
 def intruded(site: Site) -> tuple[dict[str, str], dict[str, Any]]:
@@ -411,13 +444,20 @@ def test_work_that_cannot_have_its_user_or_folder_fails_and_says_why(site: Site)
 
 def test_owners_without_a_system_user_start_nothing() -> None:
     with open_folder() as folder:
+        named = next(each for each in pwd.getpwall() if each.pw_uid and each.pw_gid)
         config(
-            folder, f'[executor.run_as]\ntemplate = "quorate-{{owner}}"\nmap = {{ours = {OURS}}}'
+            folder,
+            f'[executor.run_as]\ntemplate = "quorate-{{owner}}"\nmap = {{ours = "{named.pw_name}"}}',
         )
         with asking(folder) as site:
             site.post("apply", {"documents": documents()})
-            site.submit("mapped", 1, ["true"])
+            site.submit("mapped", 1, ["sh", "-c", "id -u; id -g; echo $HOME $USER $LOGNAME"])
             site.completes("mapped")
+            assert site.lines("mapped")[-3:] == [
+                str(named.pw_uid),
+                str(named.pw_gid),
+                f"{named.pw_dir} {named.pw_name} {named.pw_name}",
+            ]
             site.submit("made", 1, ["true"], owner="theirs")
             told = site.why_failed("made")
             assert "owner theirs: there is no system user 'quorate-theirs'" in told
@@ -474,6 +514,11 @@ def test_a_service_says_what_keeps_it_from_running_work() -> None:
                 assert refused.process.wait(30) == 3
                 assert f"executor.run_as: map.ours: {told}" in refused.err
         config(folder, MAP)
+        (folder / "l.db").chmod(0o640)
+        with program(folder, "--config", "q.toml") as refused:
+            assert refused.process.wait(30) == 1
+            assert "l.db: open to other users, and so to jobs; run: chmod 600 l.db" in refused.err
+        (folder / "l.db").chmod(0o600)
         folder.chmod(0o700)
         with program(folder, "--init", "--config", "q.toml") as refused:
             assert refused.process.wait(30) != 0

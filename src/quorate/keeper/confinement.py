@@ -31,6 +31,9 @@ _CLONE_NEWNS: Final = 0x20000
 _MS_NOSUID_NODEV_NOEXEC: Final = 2 | 4 | 8
 _MS_REC_SLAVE: Final = 0x4000 | 1 << 19
 _PR_SET_NO_NEW_PRIVS: Final = 38
+_KEYCTL: Final = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
+"""The number of a system call that the C library does not have, by machine."""
+_KEYCTL_JOIN_SESSION_KEYRING: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +99,7 @@ class Confinement:
             os.setgroups(own.groups)
             os.setresgid(own.gid, own.gid, own.gid)
             os.setresuid(own.uid, own.uid, own.uid)
+            _leave_keyring()
             _called("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
             if {*os.getresuid(), *os.getresgid()} != {own.uid, own.gid}:
                 raise PermissionError(errno.EPERM, "it is still another user")
@@ -138,6 +142,8 @@ def confined(isolation: Isolation, run_folder: Path) -> Confinement:
         raise StartError(
             CODE_NOT_STARTED, f"a folder of its own cannot be made in {place}: {_words(error)}"
         ) from None
+    if os.uname().machine not in _KEYCTL:
+        gaps.append("keys in the session keyring of the service are not kept from it")
     why_not = why_others_show()
     if why_not:
         gaps.append(f"other users' processes are not hidden: {why_not}")
@@ -232,6 +238,19 @@ def hide_others() -> None:
     # What is mounted on the machine later is seen here, and what is mounted here is not seen there.
     _called("mount", b"none", b"/", None, slave, None)
     _called("mount", b"proc", b"/proc", b"proc", hardened, b"hidepid=invisible")
+
+
+def _leave_keyring() -> None:
+    """Have this process find no key in the session of the service; raises OSError."""
+    number = _KEYCTL.get(os.uname().machine)
+    if number is None:
+        return  # Said when the run starts.
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall(number, _KEYCTL_JOIN_SESSION_KEYRING, None) < 0:
+        code = ctypes.get_errno()
+        # A kernel without keys, or a container that lets nothing in it use them.
+        if code not in (errno.ENOSYS, errno.EPERM):
+            raise OSError(code, os.strerror(code))
 
 
 def _called(name: str, *arguments: int | bytes | ctypes.c_ulong | None) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 import sys
+from pathlib import Path
+from typing import Final
 
 from quorate.adapters.local_isolation import faults_of
 from quorate.adapters.run_as import RunAs
@@ -12,6 +15,10 @@ from quorate.answers.exits import CommandError, Exit
 from quorate.service.config import Configuration
 
 _LOG = logging.getLogger(__name__)
+
+_SUFFIXES: Final = ("", "-wal", "-shm", "-journal")
+"""What SQLite adds to the name of the ledger for the files that it keeps beside it."""
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 def check_job_users(configuration: Configuration) -> None:
@@ -21,6 +28,7 @@ def check_job_users(configuration: Configuration) -> None:
     is_root = os.geteuid() == 0
     if isinstance(configuration.run_as, RunAs):
         _check_run_as(configuration.run_as, is_root=is_root)
+        _check_shut(Path(configuration.ledger))
     elif is_root and not configuration.allow_root:
         raise CommandError(
             Exit.REFUSED,
@@ -51,3 +59,16 @@ def _check_run_as(run_as: RunAs, *, is_root: bool) -> None:
     wrong = faults_of(run_as)
     if wrong:
         raise CommandError(Exit.INVALID, *wrong)
+
+
+def _check_shut(ledger: Path) -> None:
+    """Raise ``CommandError`` where other users may read or change the ledger's own files."""
+    names = [ledger.with_name(ledger.name + suffix) for suffix in _SUFFIXES]
+    wide = [path for path in names if path.exists() and path.stat().st_mode & _OTHERS]
+    if wide:
+        files = " ".join(map(str, wide))
+        raise CommandError(
+            Exit.REFUSED,
+            f"executor.run_as: {files}: open to other users, and so to jobs; run: chmod 600 "
+            f"{files}",
+        )
