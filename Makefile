@@ -38,8 +38,8 @@ serve: $(RUNTIME) ## install, then serve quorate.db, made if there is none, and 
 	@echo "  . $(BIN)/activate && quorate context set here --server http://127.0.0.1:8414 --token-file $(TOKEN)"
 	@echo "  quorate apply -f examples/fleet.yaml -f examples/teams.yaml"
 	@echo "  quorate submit --gpus 4 --team rai --flavor H100 -- python -c 'print(\"it runs\")'"
-	$(if $(AS_ROOT),@echo "WARNING: you are root, and so is all work of this service ($(AS_ROOT));")
-	$(if $(AS_ROOT),@echo "  to serve others, give each team a system user instead: docs/jobs.md")
+	@[ -z "$(AS_ROOT)" ] || echo "WARNING: you are root, and so is all work of this service:" \
+		"$(AS_ROOT). To serve others, give each team a system user instead: docs/jobs.md"
 	$(BIN)/quorate serve --executor local --token-file $(TOKEN) $(AS_ROOT) $(ARGS)
 
 test: $(DEV) ## every test, repeatable

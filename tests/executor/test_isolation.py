@@ -447,7 +447,8 @@ def test_owners_without_a_system_user_start_nothing() -> None:
         named = next(each for each in pwd.getpwall() if each.pw_uid and each.pw_gid)
         config(
             folder,
-            f'[executor.run_as]\ntemplate = "quorate-{{owner}}"\nmap = {{ours = "{named.pw_name}"}}',
+            '[executor.run_as]\ntemplate = "quorate-{owner}"\n'
+            f'map = {{ours = "{named.pw_name}"}}',
         )
         with asking(folder) as site:
             site.post("apply", {"documents": documents()})
