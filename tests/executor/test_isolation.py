@@ -506,6 +506,7 @@ def test_a_service_says_what_keeps_it_from_running_work() -> None:
             with program(folder, "--init", "--ledger", "l.db", *words) as refused:
                 assert refused.process.wait(30) == code, refused.err
                 assert told in refused.err
+                assert not (folder / "l.db").exists()
         for line, told in (
             ('ours = "no-such-user-here"', "there is no system user 'no-such-user-here'"),
             ('ours = "root"', "system user 'root' is root"),
@@ -515,11 +516,12 @@ def test_a_service_says_what_keeps_it_from_running_work() -> None:
                 assert refused.process.wait(30) == 3
                 assert f"executor.run_as: map.ours: {told}" in refused.err
         config(folder, MAP)
+        (folder / "l.db").touch(0o640)
         (folder / "l.db").chmod(0o640)
         with program(folder, "--config", "q.toml") as refused:
             assert refused.process.wait(30) == 1
             assert "l.db: open to other users, and so to jobs; run: chmod 600 l.db" in refused.err
-        (folder / "l.db").chmod(0o600)
+        (folder / "l.db").unlink()
         folder.chmod(0o700)
         with program(folder, "--init", "--config", "q.toml") as refused:
             assert refused.process.wait(30) != 0

@@ -112,6 +112,7 @@ def serve(
     from quorate.answers.exits import CommandError, Exit
     from quorate.cli.session import on_file
     from quorate.service.config import configured
+    from quorate.service.job_users import check_job_users
 
     on_file(settings, "serve")
     if not __debug__:
@@ -134,6 +135,7 @@ def serve(
     if show:
         _show(settings, made)
         return
+    check_job_users(made)
     _make_ledger(settings, made.ledger, make=make)
     _serve(made, token_file)
 

@@ -36,7 +36,7 @@ from quorate.service.config import Configuration
 from quorate.service.config_values import Address
 from quorate.service.connection import GuardedProtocol
 from quorate.service.guard import Guard, Limits
-from quorate.service.job_users import check_job_users
+from quorate.service.job_users import check_job_users, warn_of_root
 from quorate.service.listening import BACKLOG, bind, check_tls
 from quorate.service.metrics import service_metrics
 from quorate.service.office import Office
@@ -123,6 +123,7 @@ class Daemon:
         configuration = self._configuration
         check_tls(configuration)
         check_job_users(configuration)
+        warn_of_root(configuration)
         _check_kept(configuration)
         hooks = sealed(configuration.webhooks)
         listening = bind(configuration.listen)

@@ -38,7 +38,11 @@ def check_job_users(configuration: Configuration) -> None:
             "service as another user",
             "where all who submit runs may do everything here, say so: --executor-allow-root",
         )
-    elif is_root:
+
+
+def warn_of_root(configuration: Configuration) -> None:
+    """Log that work runs as root, where it does."""
+    if configuration.executor == "local" and configuration.allow_root and os.geteuid() == 0:
         _LOG.warning(
             "work runs as root, as executor.allow_root says: every run can read the signing key "
             "and other tenants' output, and change this machine"
