@@ -123,7 +123,7 @@ def main(file: Path) -> None:
     end_s = time.monotonic() + WAIT_S
     while not file.exists():
         if time.monotonic() > end_s:
-            sys.exit("nobody names a target")
+            sys.exit("the file of targets does not come")
         time.sleep(0.02)
     found = {name: tried(attempt) for name, attempt in attempts(json.loads(file.read_text()))}
     print(json.dumps({"seen": seen(), "tried": found}), flush=True)  # noqa: T201 - its output

@@ -161,7 +161,7 @@ class Site(Asking):
         assert self.phase(name) == "Completed", self.lines(name)
 
     def why_failed(self, name: str) -> str:
-        """Return what is told of a run that fails."""
+        """Return the description and the status of a run that fails."""
         self.until(lambda: self.phase(name) == "Failed", f"{name} fails: {self.lines(name)}")
         return self.client.get(f"/api/v1/runs/{name}/describe").text + str(self.status(name))
 
@@ -368,7 +368,7 @@ def check_seen(site: Site, seen: dict[str, Any]) -> None:
         assert any(
             line.endswith(cgroups.name_of(run_folder(site.work, "bad"))) for line in seen["cgroup"]
         )
-    # What was not had is told to the tenant, and to the operator.
+    # The run and the log of the service both say what could not be had.
     assert ("not bounded" in said) == ("are not bounded" in site.served.err)
 
 

@@ -26,7 +26,7 @@ from quorate.runtime import NOTICE, NOTICE_FILE
 PASSED_ON: Final = frozenset(
     {"PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"}
 )
-"""What a confined process is told of the service's environment, beside ``LC_*``."""
+"""What a confined process receives of the service's environment, beside ``LC_*``."""
 _CLONE_NEWNS: Final = 0x20000
 _MS_NOSUID_NODEV_NOEXEC: Final = 2 | 4 | 8
 _MS_REC_SLAVE: Final = 0x4000 | 1 << 19
@@ -52,7 +52,7 @@ class Confinement:
         """The folder in which work starts that names none."""
         return str(self.folder / HOME)
 
-    def said(self) -> str:
+    def summary(self) -> str:
         """Return what holds, in one line."""
         had = [f"work runs as {self.account}"]
         if self.hides_others:
@@ -169,7 +169,7 @@ def _account(isolation: Isolation) -> Account:
 def _own_folder(place: Path, own: Account) -> Path:
     """Return the folder that only the run's user can read, made where it is missing.
 
-    The one above it is root's, so that nobody puts another one in its place.
+    The one above it is root's, so that no job puts another one in its place.
     """
     place.mkdir(exist_ok=True)
     place.chmod(0o711)

@@ -239,7 +239,7 @@ class Keeper:
         if isolation is None:
             return processes.bare(os.environ)
         work.confinement = confined(isolation, self._folder)
-        self._say(work.confinement.said())
+        self._say(work.confinement.summary())
         return work.confinement.environment(os.environ)
 
     def _warn(self, step: Warn) -> None:

@@ -42,7 +42,7 @@ def bare(inherited: Mapping[str, str]) -> dict[str, str]:
 
 
 def environment(work: Work, rank: Rank, folder: Path, base: Mapping[str, str]) -> dict[str, str]:
-    """Return what one process is told: ``base``, the run's own, and then its place."""
+    """Return the environment of one process: ``base``, the run's own, and then its place."""
     return {
         **base,
         "PYTHONUNBUFFERED": "1",
