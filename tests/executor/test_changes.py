@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from quorate.adapters.exec_local import LocalExecutor
-from quorate.adapters.keepers import HOME, KEEPER_LOG, KEEPER_LOG_BYTES_MAX, LIVE
+from quorate.adapters.keepers import KEEPER_LOG, KEEPER_LOG_BYTES_MAX, LIVE
 from quorate.keeper.main import LOSSES_MAX, UNDISTURBED_MS
-from quorate.keeper.wanted import OUTPUT, POKE_FIFO, STATUS_FILE, WANTED_FILE, read_status
+from quorate.keeper.wanted import HOME, OUTPUT, POKE_FIFO, STATUS_FILE, WANTED_FILE, read_status
 from quorate.model.events import EndReason, Role, StartReason
 from quorate.ports.errors import WorkFolderError
 from quorate.ports.executor import EndLease, FenceNode, LeaseGone, RunExited, StopLease

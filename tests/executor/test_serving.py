@@ -25,7 +25,7 @@ from tests.executor.room import PYTHON, is_alive, marked, sweep
 from tests.executor.test_ends import SAVING
 from tests.executor.test_training import documents
 from tests.service.program import client, program
-from tests.service.serving import Served, new_ledger, serving
+from tests.service.serving import LOCAL, Served, new_ledger, serving
 from tests.service.worlds import run_tree
 
 STUBBORN = ["sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done"]
@@ -90,7 +90,7 @@ def asked(tmp_path: Path) -> Iterator[Asking]:
     """Return somebody who asks a service with eight GPUs on four nodes."""
     ledger = new_ledger(tmp_path)
     try:
-        with serving(ledger, {"executor": "local"}) as served, asking(served, ledger) as found:
+        with serving(ledger, LOCAL) as served, asking(served, ledger) as found:
             found.post("apply", {"documents": documents()})
             yield found
     finally:
@@ -171,8 +171,8 @@ class BreakableServed(Served):
     """Such a daemon in a thread."""
 
     def __init__(self, ledger: Path) -> None:
-        super().__init__(ledger, {"executor": "local"}, Extras())
-        flags = {"listen": "127.0.0.1:0", "ledger": str(ledger), "executor": "local"}
+        super().__init__(ledger, LOCAL, Extras())
+        flags = {"listen": "127.0.0.1:0", "ledger": str(ledger), **LOCAL}
         self.daemon = BreakableDaemon(configured(flags, {}, None))
 
 
@@ -196,7 +196,7 @@ def test_a_service_whose_executor_has_ended_by_a_bug_is_not_ready(tmp_path: Path
 
 
 def test_a_service_is_replaced_while_its_work_goes_on(tmp_path: Path) -> None:
-    words = ("--init", "--ledger", "l.db", "--executor", "local")
+    words = ("--init", "--ledger", "l.db", "--executor", "local", "--executor-allow-root")
     work = tmp_path / "l.db.work"
     try:
         with program(tmp_path, *words) as first:

@@ -28,7 +28,7 @@ from quorate.service.daemon import Extras
 from tests.bounds import until
 from tests.executor import toy_train
 from tests.executor.room import PYTHON, sweep
-from tests.service.serving import Served, new_ledger, serving
+from tests.service.serving import LOCAL, Served, new_ledger, serving
 from tests.service.worlds import run_tree
 
 TRAIN = "train"
@@ -151,7 +151,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     extras = Extras(signer=file_signer(ledger), clock=clock)
     try:
         with (
-            serving(ledger, {"executor": "local"}, extras) as served,
+            serving(ledger, LOCAL, extras) as served,
             served.client(served.token) as client,
         ):
             found = Stage(served, client, ledger, clock, tmp_path / "goal")

@@ -20,6 +20,8 @@ from quorate.service.config_values import Address
 from quorate.service.daemon import Daemon, Extras
 
 START_S = 30.0
+LOCAL = {"executor": "local", "executor.allow_root": "true"}
+"""Work runs on this machine as the user who runs the tests, also where that is root."""
 
 
 class Served:

@@ -18,8 +18,9 @@ from threading import Lock, Thread
 from time import monotonic
 from typing import Final
 
-from quorate.adapters.keepers import Keepers, run_folder
+from quorate.adapters.keepers import Keepers, job_folder, run_folder
 from quorate.adapters.local_book import Book, nothing_wanted
+from quorate.adapters.local_isolation import JobUsers
 from quorate.adapters.local_steps import last_step
 from quorate.adapters.takeover import TAKEOVER_S
 from quorate.keeper.wanted import (
@@ -50,14 +51,19 @@ CODE_NOT_KEPT: Final = 126
 class LocalExecutor:
     """Runs work below ``folder``; its orders are taken on one thread, and done on another.
 
+    With ``users`` each run has the system user of its owner or submitter; without, the service's.
     The folder is tried for ``takeover_s`` while another service holds it.
     """
 
-    def __init__(self, folder: Path, *, takeover_s: float = TAKEOVER_S) -> None:
+    def __init__(
+        self, folder: Path, users: JobUsers | None = None, *, takeover_s: float = TAKEOVER_S
+    ) -> None:
         self._takeover_s = takeover_s
         self._folder = folder.absolute()
         self._keepers = Keepers(self._folder)
-        self._book = Book(self._folder)
+        self._users = users
+        isolate = None if users is None else users.isolation(self._folder)
+        self._book = Book(self._folder, isolate)
         self._told: dict[str, Wanted] = {}
         self._status: dict[str, Status] = {}
         self._exited: dict[str, None] = {}
@@ -104,6 +110,9 @@ class LocalExecutor:
                 f"{self._folder} is used by another service, which is running; stop that one, or "
                 "name another folder with --work-folder"
             )
+        if self._users is not None and not self._users.is_open:
+            self._keepers.open_to_jobs()
+            self._users.open(self._folder)
 
     @property
     def trouble(self) -> str:
@@ -182,7 +191,7 @@ class LocalExecutor:
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
         """Return the last step that each of ``runs`` has reported to its keeper's folder."""
-        found = {run: last_step(run_folder(self._folder, run)) for run in runs}
+        found = {run: last_step(job_folder(self._folder, run)) for run in runs}
         return {run: step for run, step in found.items() if step is not None}
 
     def _news(self, run: str) -> tuple[list[RunExited], list[str]]:

@@ -22,7 +22,9 @@ import uvicorn
 from quorate.adapters.clock_system import SystemClock
 from quorate.adapters.exec_local import LocalExecutor
 from quorate.adapters.keepers import kept_runs, work_folder
+from quorate.adapters.local_isolation import JobUsers
 from quorate.adapters.logs_local import LocalLogs
+from quorate.adapters.run_as import RunAs
 from quorate.adapters.store_pages import PagedReader
 from quorate.adapters.store_sqlite import SqliteStore
 from quorate.answers.exits import CommandError, Exit
@@ -34,6 +36,7 @@ from quorate.service.config import Configuration
 from quorate.service.config_values import Address
 from quorate.service.connection import GuardedProtocol
 from quorate.service.guard import Guard, Limits
+from quorate.service.job_users import check_job_users, warn_of_root
 from quorate.service.listening import BACKLOG, bind, check_tls
 from quorate.service.metrics import service_metrics
 from quorate.service.office import Office
@@ -72,6 +75,17 @@ def _work_folder(configuration: Configuration) -> Path:
     return work_folder(configuration.ledger)
 
 
+def _job_users(configuration: Configuration) -> JobUsers | None:
+    """Return who runs what; None where all work is the service's own user's."""
+    if not isinstance(configuration.run_as, RunAs):
+        return None
+    return JobUsers(
+        configuration.run_as,
+        memory_bytes=configuration.run_memory_bytes,
+        processes=configuration.run_processes_max,
+    )
+
+
 def _check_kept(configuration: Configuration) -> None:
     """Raise ``CommandError`` where work goes on that nobody would look after."""
     kept = kept_runs(_work_folder(configuration))
@@ -108,6 +122,8 @@ class Daemon:
         """Serve until told to stop; ``tell`` is given the address and the first token, if any."""
         configuration = self._configuration
         check_tls(configuration)
+        check_job_users(configuration)
+        warn_of_root(configuration)
         _check_kept(configuration)
         hooks = sealed(configuration.webhooks)
         listening = await bind(configuration.listen)
@@ -159,7 +175,7 @@ class Daemon:
         if configuration.executor == "simulated":
             return SimulatedRoom(self._extras.clock)
         if configuration.executor == "local":
-            return LocalExecutor(_work_folder(configuration))
+            return LocalExecutor(_work_folder(configuration), _job_users(configuration))
         return None
 
     async def _serve(self, server: _Server, listening: socket.socket, office: Office) -> None:

@@ -89,8 +89,42 @@ SETTINGS: Final = (
         read=values.one_of("none", "simulated", "local"),
         default="none",
         text="who runs the work: nobody, a simulation that takes as long as was declared, or this "
-        "machine, as processes of the service's user",
+        "machine; `kind` of the table `executor` in a file that has one",
         kind="none, simulated or local",
+    ),
+    Setting(
+        key="executor.run_as",
+        read=values.run_as,
+        default="",
+        field="run_as",
+        text="which system user `local` work runs as: a template for owners, or a table; left out, "
+        "the user of the service",
+        kind="template or table",
+    ),
+    Setting(
+        key="executor.allow_root",
+        read=values.flag,
+        default=False,
+        field="allow_root",
+        text="run `local` work as root where the service is root and `executor.run_as` is left out",
+        kind=_FLAG,
+    ),
+    Setting(
+        key="executor.memory_bytes",
+        read=values.count(0, 1 << 50),
+        default=0,
+        field="run_memory_bytes",
+        text="the most memory that one run of `executor.run_as` may use; 0 is nine tenths of the "
+        "machine's",
+        kind=_COUNT,
+    ),
+    Setting(
+        key="executor.processes",
+        read=values.count(16, 1 << 22),
+        default=8_192,
+        field="run_processes_max",
+        text="how many processes and threads one run of `executor.run_as` may have",
+        kind=_COUNT,
     ),
     Setting(
         key="work.folder",

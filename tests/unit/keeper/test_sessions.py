@@ -50,4 +50,4 @@ def test_a_keeper_that_leads_no_session_notes_none(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
     assert not (tmp_path / SESSION_FILE).exists()
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, start_new_session=True)
-    assert sessions.left(tmp_path) is not None
+    assert sessions.left(tmp_path)
