@@ -26,11 +26,12 @@ from quorate.adapters.key_file import key_path, lottery_path
 from quorate.adapters.local_steps import last_step
 from quorate.keeper import cgroups
 from quorate.runtime import FOLDER
+from tests.bounds import WAIT_S
 from tests.executor import intruder
 from tests.executor.room import environ, is_alive, marked, sweep
-from tests.executor.test_serving import WAIT_S, Asking
+from tests.executor.test_serving import Asking
 from tests.executor.test_training import documents
-from tests.service.test_daemon import Program, client, program
+from tests.service.program import Program, client, program
 from tests.service.worlds import run_tree
 
 pytestmark = pytest.mark.skipif(
