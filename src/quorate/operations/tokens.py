@@ -21,7 +21,7 @@ from quorate.documents.times import duration, time_text
 from quorate.model.records import TokenRecord
 from quorate.operations import asked_service as ask
 from quorate.operations.answer import Answer, Order
-from quorate.operations.caller import Role
+from quorate.operations.caller import CLAIM, Role
 from quorate.operations.desk import Desk
 from quorate.operations.listing import page
 from quorate.operations.operation import Operation
@@ -190,7 +190,7 @@ def _table(records: Sequence[TokenRecord], now_ms: int, *, is_wide: bool) -> str
             each.issued.user,
             _state(each, now_ms),
             "-" if each.issued.expires_ms is None else time_text(each.issued.expires_ms),
-            ",".join(each.issued.scopes) or "all",
+            _scopes_text(each.issued.scopes),
             time_text(each.issued.at_ms),
             each.issued.actor,
             each.issued.note,
@@ -198,6 +198,12 @@ def _table(records: Sequence[TokenRecord], now_ms: int, *, is_wide: bool) -> str
         for each in records
     ]
     return table(_COLUMNS, rows, show_wide=is_wide)
+
+
+def _scopes_text(scopes: Sequence[str]) -> str:
+    """Return what a token is for: its areas, or all of them, and the rights that it adds."""
+    areas = [scope for scope in scopes if scope != CLAIM]
+    return ",".join([*(areas or ["all"]), *([CLAIM] if CLAIM in scopes else [])])
 
 
 def _state(record: TokenRecord, now_ms: int) -> str:
@@ -225,7 +231,8 @@ def whoami(desk: Desk, asked: ask.Nothing, operation: Operation) -> Answer:
             ("User", caller.user),
             ("Role", caller.role.value),
             ("Tenant", caller.tenant or "-"),
-            ("Areas", ", ".join(sorted(caller.scopes)) or "all"),
+            ("Areas", ", ".join(sorted(caller.areas)) or "all"),
+            ("Claims", "may claim nodes" if caller.may_claim else "no: needs the scope claim"),
             ("Sees", "everything" if caller.oversees else ", ".join(tenants) or "the fleet only"),
         ]
     )
