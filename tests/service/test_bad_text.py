@@ -97,11 +97,11 @@ def test_half_of_a_character_in_a_query_or_a_path_is_a_400(doors: Doors, operati
 def test_half_of_a_character_in_a_header_is_a_400(doors: Doors, header: str) -> None:
     with doors.rest.client(doors.tokens["root"]) as client:
         for value in (b"\xed\xa0\x80", b"Bearer \xed\xa0\x80", b"\xff"):
-            headers = {"Content-Type": b"application/json", header: value}
+            headers = {b"Content-Type": b"application/json", header.encode(): value}
             told = client.post("/api/v1/tick", content=b"{}", headers=headers)
             assert (told.status_code, told.json()["code"]) == (400, "usage"), told.text
             assert header.lower() in told.json()["detail"]
-        told = client.get("/api/v1/watch", headers={"Last-Event-ID": b"\xed\xa0\x80"})
+        told = client.get("/api/v1/watch", headers={b"Last-Event-ID": b"\xed\xa0\x80"})
         assert told.status_code == 400
 
 
@@ -146,10 +146,11 @@ def test_a_limit_of_null_does_not_lift_the_limit_of_a_page(made: Families, tmp_p
     with both_doors(made, tmp_path) as doors, doors.rest.client(doors.tokens["root"]) as client:
         applied = client.post("/api/v1/apply", json={"documents": nodes})
         assert applied.status_code == 200, applied.text
-        for limit in ({}, {"limit": "null"}, {"limit": str(PAGE_MAX)}):
+        limits: list[dict[str, str]] = [{}, {"limit": "null"}, {"limit": str(PAGE_MAX)}]
+        for limit in limits:
             listed = client.get("/api/v1/nodes", params=limit).json()
             assert (len(listed["items"]), "next" in listed) == (PAGE_MAX, True), limit
-            events = client.get("/api/v1/ledger/events", params={"from": 1} | limit).json()
+            events = client.get("/api/v1/ledger/events", params={"from": "1"} | limit).json()
             assert len(events) == PAGE_MAX
         assert len(doors.call("root", "list-nodes").items) == PAGE_MAX
 
