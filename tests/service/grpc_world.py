@@ -85,8 +85,8 @@ class Counter:
         check_role(caller, operation)
         follower = operation.handle()(desk, asked, operation)
         while True:
-            for _, tree in follower.read(limit=10):
-                yield tree
+            for shown in follower.read(limit=10):
+                yield shown.tree
             if not follower.is_behind:
                 await asyncio.sleep(0.01)
 

@@ -911,7 +911,8 @@ class Methods(ABC):
         """Issue an access token; its secret is told this once.
 
         For ``user``, in ``role``, and in ``tenant`` where the role is of one. ``lifetime`` is a
-        duration such as ``90d``, or ``never``. With ``scopes`` only for those areas.
+        duration such as ``90d``, or ``never``. With areas among ``scopes`` it is for those areas
+        only. The scope ``claim`` is no area: it adds the right to claim nodes.
 
         ``POST /api/v1/tokens``, for: admin, tenant-admin.
 

@@ -11,7 +11,7 @@ from quorate.operations.given_money import Number
 class Token(Given, kw_only=True, frozen=True):
     """An access token. ``secret`` is the whole of it, and is told only when it is issued.
 
-    No ``scopes`` means all that its role may do; no ``expires`` that it does not.
+    No areas among ``scopes`` means all that its role may do; no ``expires`` that it does not.
     """
 
     id: str

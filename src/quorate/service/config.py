@@ -62,6 +62,7 @@ class Configuration:
     oidc_tenant_claim: str
     oidc_user_claim: str
     oidc_scopes_claim: str
+    oidc_lifetime_s_max: float
     waldur_url: str
     waldur_token_file: str
     waldur_timeout_s: float
@@ -86,6 +87,7 @@ class Configuration:
             user_claim=self.oidc_user_claim,
             scopes_claim=self.oidc_scopes_claim,
             roles=self.oidc_roles,
+            lifetime_s_max=self.oidc_lifetime_s_max,
         )
 
 

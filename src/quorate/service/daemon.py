@@ -151,7 +151,7 @@ class Daemon:
             token = await office.run(first_token)
             await stack.enter_async_context(webhooks_served(hooks, office, path, clock))
             hall = WatchHall(office)
-            oidc = None if configuration.oidc is None else OidcTrust(configuration.oidc)
+            oidc = None if configuration.oidc is None else OidcTrust(configuration.oidc, clock)
             doorkeeper = Doorkeeper(office.token, clock, oidc)
             if not configuration.waldur_links:
                 # Nobody will say that what was once told is too old.

@@ -17,7 +17,7 @@ from msgspec.inspect import ListType, StructType, UnionType, VarTupleType, type_
 from quorate.answers.hints import nearest_name
 from quorate.documents.json_text import read_json
 from quorate.documents.tree import Unreadable
-from quorate.operations.asked import PAGE_MAX
+from quorate.operations.asked import within_a_page
 from quorate.operations.operation import ASIDE, DRY_RUN, Effect, Operation
 from quorate.operations.statuses import INVALID, USAGE
 from quorate.service.misfits import misfit
@@ -26,7 +26,6 @@ from quorate.service.problems import problem
 UNKNOWN_MAX: Final = 20
 """How many unknown names of one request are told."""
 _WITH_BODY: Final = ("POST", "PUT", "PATCH")
-_LIMIT: Final = "limit"
 _TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False, "": True}
 
 
@@ -42,7 +41,6 @@ class Shape:
     """Those of the query that may be repeated."""
     body: frozenset[str]
     dry_run: str
-    has_limit: bool
 
 
 @cache
@@ -73,7 +71,6 @@ def shape_of(operation: Operation) -> Shape:
         many=frozenset(each.encode_name for each in rest if _is_many(each.type)),
         body=names if has_body else frozenset(),
         dry_run=dry_run,
-        has_limit=any(field.encode_name == _LIMIT and field.default is None for field in rest),
     )
 
 
@@ -102,12 +99,11 @@ def asked_of(
         values |= _body_values(shape, body, path)
     values |= {shape.path[name]: value for name, value in path.items()}
     values |= {wire: headers[name] for name, wire in shape.headers.items() if name in headers}
-    if shape.has_limit and _LIMIT not in values:
-        values[_LIMIT] = PAGE_MAX
     try:
-        return msgspec.convert(values, operation.takes, strict=has_body(operation))
+        asked = msgspec.convert(values, operation.takes, strict=has_body(operation))
     except msgspec.ValidationError as error:
         raise problem(INVALID if has_body(operation) else USAGE, _told(error)) from None
+    return within_a_page(asked)
 
 
 def _query_values(shape: Shape, query: Sequence[tuple[str, str]]) -> dict[str, Any]:

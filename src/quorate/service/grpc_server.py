@@ -16,13 +16,12 @@ from typing import Any, Final, Protocol
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
-from msgspec import UNSET, Struct
-from msgspec.structs import replace
+from msgspec import Struct
 
 from quorate.adapters.takeover import TAKEOVER_S
 from quorate.answers.exits import CommandError, Exit
 from quorate.operations.answering import check_role
-from quorate.operations.asked import PAGE_MAX
+from quorate.operations.asked import within_a_page
 from quorate.operations.caller import Caller
 from quorate.operations.operation import EVENT_STREAM, Operation
 from quorate.operations.statuses import UNAVAILABLE
@@ -41,8 +40,6 @@ ETAG: Final = "etag"
 NOTE: Final = "quorate-note-bin"
 NOTES_MAX: Final = 4
 NOTE_CHARS_MAX: Final = 200
-_LIMIT: Final = "limit"
-"""The field of what lists things; a service lists no more than a page at once."""
 SLOW_WATCHER: Final = "slow-watcher"
 
 
@@ -316,7 +313,4 @@ def _of_streams(limits: GrpcLimits) -> Share:
 
 
 def _asked(method: Method, data: bytes) -> Struct:
-    asked = read_request(method, data)
-    if getattr(asked, _LIMIT, UNSET) is None:
-        asked = replace(asked, **{_LIMIT: PAGE_MAX})
-    return asked
+    return within_a_page(read_request(method, data))

@@ -28,7 +28,7 @@ from quorate.operations.statuses import FORBIDDEN, UNAVAILABLE, USAGE
 from quorate.ports.errors import QuorateError
 from quorate.service.auth import Doorkeeper
 from quorate.service.decoding import asked_of, has_body
-from quorate.service.guard import GoneError, gone
+from quorate.service.guard import GoneError, gone, heads_of
 from quorate.service.handled import handled
 from quorate.service.metrics import CONTENT_TYPE
 from quorate.service.negotiation import MEDIA_OF, form_of
@@ -164,7 +164,7 @@ class _Asked:
         """Answer one request; raises what the guard tells."""
         operation = self._operation
         handled(scope).operation = operation.name
-        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        headers = heads_of(scope)
         caller = await self._gate.admit(scope, headers)
         check_role(caller, operation)
         with self._gate.under_way.taken(caller):
@@ -329,7 +329,7 @@ class _Own:
         if self._parts.has_public_metrics:
             self._scrapes.take(_address(scope))
         else:
-            headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+            headers = heads_of(scope)
             caller = await self._gate.admit(scope, headers)
             if caller.role not in OVERSEERS:
                 raise problem(

@@ -263,7 +263,17 @@ SETTINGS: Final = (
         read=values.text,
         default="",
         field="oidc_scopes_claim",
-        text="the claim that limits a token to areas; empty: tokens are not limited",
+        text="the claim that limits a token to areas, and grants `claim`; "
+        "empty: tokens are not limited",
+    ),
+    Setting(
+        key="oidc.lifetime_s",
+        read=values.seconds(60, 31_536_000),
+        default="86400",
+        field="oidc_lifetime_s_max",
+        text="how long a token may live from its issue to its end; "
+        "one that lives longer is not taken",
+        kind=_SECONDS,
     ),
     Setting(
         key="waldur.url",

@@ -198,7 +198,7 @@ def answered(stage: TwoTenants, caller: Caller, name: str, asked: Struct) -> str
         if operation.effect is Effect.STREAM:
             check_role(caller, operation)
             reading = operation.handle()(Desk(stage.engine, caller), asked, operation)
-            return json.dumps([tree for _, tree in reading.read(limit=10_000)])
+            return json.dumps([shown.tree for shown in reading.read(limit=10_000)])
         return text_of(stage.ask(caller, name, asked))
     except CommandError as error:
         refusals = json.dumps([repr(each) for each in error.refusals])
