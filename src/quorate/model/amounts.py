@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Final
 
 PPM: Final = 1_000_000
@@ -36,3 +37,8 @@ def hours_text(gpu_ms: int, *, up: bool = False) -> str:
     hundredths += 1 if up and rest else 0
     whole, part = divmod(hundredths, 100)
     return f"{whole}.{part:02d}" if part else str(whole)
+
+
+def fits_double(amount: Decimal) -> bool:
+    """Return whether a double, written out as short as possible, is exactly ``amount``."""
+    return amount.is_finite() and Decimal(repr(float(amount))) == amount
