@@ -16,6 +16,7 @@ from quorate.documents.parse import (
     Documents,
     Invalid,
     Parsed,
+    lines_of,
     parse_documents,
     parse_tree,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "Parsed",
     "Problem",
     "kind_of",
+    "lines_of",
     "parse_documents",
     "parse_tree",
     "render",

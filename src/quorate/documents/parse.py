@@ -136,6 +136,21 @@ def parse_documents(text: str | bytes, *, source: str, needs_owner: bool = True)
     return Invalid(problems=tuple(problems)) if problems else Documents(items=tuple(items))
 
 
+def lines_of(text: str | bytes) -> list[dict[str, int]]:
+    """Return for each document of ``text`` the lines of its values by their paths.
+
+    The empty path is that of the document itself. Of a text that cannot be read there are none.
+    """
+    read = read_source(text)
+    if isinstance(read, Unreadable):
+        return []
+    return [
+        {"": document.start.line}
+        | {path_text(path): place.line for path, place in document.places().items()}
+        for document in _unpacked(read)
+    ]
+
+
 def _unpacked(read: Iterable[SourceDocument]) -> Iterator[SourceDocument]:
     """Yield the documents, those in a ``List`` one by one."""
     for document in read:
