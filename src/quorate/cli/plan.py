@@ -54,9 +54,9 @@ def plan(settings: Settings, *, run: str | None, files: tuple[str, ...], dry_run
         ask(settings, "plan-run", AboutRun(run=run))
         return
     from quorate.cli.sources import read_sources
-    from quorate.operations.documents import check_only_runs
+    from quorate.operations.documents import RUNS, check_only_runs
 
-    sources = read_sources(files, needs_owner=settings.service() is None)
+    sources = read_sources(files, needs_owner=settings.service() is None, bare=RUNS)
     # A change that is proposed for one of several runs is not one of a file.
     source = files[0] if len(sources.documents) == 1 else "FILE"
     with sources.located():

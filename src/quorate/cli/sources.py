@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from quorate.answers.exits import CommandError, Exit
-from quorate.documents import Document, Invalid, lines_of, parse_documents, render
+from quorate.documents import Bare, Document, Invalid, lines_of, parse_documents, render
 
 if TYPE_CHECKING:
     from quorate.operations.asked_ledger import KeptCheckpoint
@@ -102,10 +102,11 @@ def _line_of(told: str, lines: Mapping[str, int]) -> int:
     return lines[max(above, key=len, default="")]
 
 
-def read_sources(files: Sequence[str], *, needs_owner: bool) -> Sources:
+def read_sources(files: Sequence[str], *, needs_owner: bool, bare: Bare | None = None) -> Sources:
     """Return the documents of all ``files`` in order, or raise with the problems of all of them.
 
-    Runs that go to a service need no owner: it knows the tenant of whoever asks.
+    Runs that go to a service need no owner: it knows the tenant of whoever asks. ``bare`` is what a
+    document without a head is taken for.
     """
     if files.count(STDIN) > 1:
         raise CommandError(Exit.USAGE, "-f - is given twice; standard input can be read once")
@@ -115,7 +116,7 @@ def read_sources(files: Sequence[str], *, needs_owner: bool) -> Sources:
     for name in files:
         source = "standard input" if name == STDIN else name
         text = read_bytes(name)
-        parsed = parse_documents(text, source=source, needs_owner=needs_owner)
+        parsed = parse_documents(text, source=source, needs_owner=needs_owner, bare=bare)
         if isinstance(parsed, Invalid):
             problems += [problem.text() for problem in parsed.problems]
             continue

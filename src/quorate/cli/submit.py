@@ -142,10 +142,10 @@ def _submit_files(
     from quorate.cli.asking import ask
     from quorate.cli.sources import read_sources, tree_of
     from quorate.operations.asked import SubmitRuns
-    from quorate.operations.documents import changed_document, check_only_runs
+    from quorate.operations.documents import RUNS, changed_document, check_only_runs
 
     needs_owner = settings.service() is None
-    sources = read_sources(files, needs_owner=needs_owner)
+    sources = read_sources(files, needs_owner=needs_owner, bare=RUNS)
     with sources.located():
         check_only_runs(sources.documents)
     trees = sources.trees

@@ -7,6 +7,7 @@ here and not by a codec: a codec stops at the first error, people want all of th
 
 from __future__ import annotations
 
+from quorate.documents.bare import Bare
 from quorate.documents.emit import to_json, to_yaml
 from quorate.documents.head import API_VERSION
 from quorate.documents.parse import (
@@ -26,6 +27,7 @@ from quorate.documents.render import kind_of, render
 __all__ = [
     "API_VERSION",
     "KINDS",
+    "Bare",
     "Declared",
     "Document",
     "Documents",
