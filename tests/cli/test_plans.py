@@ -364,6 +364,19 @@ def test_cancelling_what_others_made_room_for_bars_its_owner(cut: Shell) -> None
     assert "green may not ask for a conflict before 2027-01-15T12:15:00Z (in 2h)" in out
 
 
+def test_an_end_later_than_declared_says_why(shell: Shell) -> None:
+    words = ("--gpus", "4", "--team", "rai", "--flavor", "A100", "--name", "NAME", "--for", "TIME")
+    for name, duration in (("short", "10m"), ("long", "20m")):
+        typed = [{"NAME": name, "TIME": duration}.get(word, word) for word in words]
+        shell.ok("submit", *typed, "--", "true")
+    short, long = (
+        next(line for line in shell.ok("plan", name).splitlines() if "expected end" in line)
+        for name in ("short", "long")
+    )
+    assert short.endswith("(in 15m); 10m was declared, 15m is the least planned and held")
+    assert long.endswith("(in 20m)")
+
+
 # --- resolve ---
 
 
