@@ -1680,18 +1680,23 @@ class Methods(ABC):
 
     def resolve(
         self,
-        flavor: str,
         deficit: int,
         *,
         idempotency_key: str | None = None,
+        flavor: str | None = None,
         domains: Sequence[str] = (),
         pool: str = "default",
+        regions: Sequence[str] = (),
+        clusters: Sequence[str] = (),
+        cap: str | None = None,
         dry_run: bool = False,
     ) -> given_fleet.Resolution:
         """Make room in a scope, one notice from now.
 
         How many GPUs are to be made free, beside those that are, and where; no domains means all. A
         domain is given by its key, region/cluster/domain, or its last part where that is clear.
+        ``regions`` and ``clusters`` leave only domains that are in one of them. A ``cap``, given as
+        BUDGET/CAP, stands instead of flavor, domains and pool: then GPUs are freed that it bounds.
 
         ``POST /api/v1/resolver/conflicts``, for: admin.
 
@@ -1700,10 +1705,13 @@ class Methods(ABC):
         question = asked_fleet.Resolve(
             dry_run=dry_run,
             idempotency_key=idempotency_key,
-            flavor=flavor,
             deficit=deficit,
+            flavor=flavor,
             domains=many("domains", domains),
             pool=pool,
+            regions=many("regions", regions),
+            clusters=many("clusters", clusters),
+            cap=cap,
         )
         found: given_fleet.Resolution = self._ask("resolve", question)
         return found

@@ -15,6 +15,8 @@ from msgspec import Struct
 from msgspec.inspect import ListType, StructType, UnionType, VarTupleType, type_info
 
 from quorate.answers.hints import nearest_name
+from quorate.answers.tenant_fields import QUOTA_FIELDS, flat_fields
+from quorate.documents.bare import is_document
 from quorate.documents.json_text import read_json
 from quorate.documents.tree import Unreadable
 from quorate.operations.asked import within_a_page
@@ -126,7 +128,7 @@ def _query_values(shape: Shape, query: Sequence[tuple[str, str]]) -> dict[str, A
 
 
 def _body_values(shape: Shape, body: bytes, path: Mapping[str, str]) -> dict[str, Any]:
-    tree = _json_object(body)
+    tree = _wrapped(shape, _json_object(body))
     in_path = {shape.path[name]: value for name, value in path.items()}
     for name, value in in_path.items():
         if name in tree and tree[name] != value:
@@ -139,6 +141,24 @@ def _body_values(shape: Shape, body: bytes, path: Mapping[str, str]) -> dict[str
     if unknown:
         raise problem(INVALID, *_all_unknown(unknown, shape.body, "field"))
     return tree
+
+
+def _wrapped(shape: Shape, tree: dict[str, Any]) -> dict[str, Any]:
+    """Return a body; a document that is the whole of it becomes the field that takes one.
+
+    A tenant's becomes its fields: what ``GET /tenants/{id}`` gives, ``PUT`` takes.
+    """
+    one, many = "document", "documents"
+    if one in tree or many in tree or not is_document(tree):
+        return tree
+    if one in shape.body:
+        return {one: tree}
+    if shape.body >= QUOTA_FIELDS.keys():
+        return flat_fields(tree) or tree
+    if many not in shape.body:
+        return tree
+    items = tree.get("items") if tree.get("kind") == "List" else None
+    return {many: items if isinstance(items, list) else [tree]}
 
 
 def _json_object(body: bytes) -> dict[str, Any]:

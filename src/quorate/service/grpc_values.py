@@ -1,7 +1,8 @@
 """Free trees as ``google.protobuf.Struct``, ``Value`` and ``ListValue``.
 
-Whole numbers, where protobuf has only doubles, are whole again when they are read. One that a
-double cannot hold is carried as a string of digits, as protobuf's own JSON does with 64 bits.
+Whole numbers, where protobuf has only doubles, are whole again when they are read. A number that a
+double cannot hold is carried as a string of digits, as protobuf's own JSON does with 64 bits, and
+documents take it so.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from google.protobuf.struct_pb2 import ListValue, Value
 from google.protobuf.struct_pb2 import Struct as TreeMessage
 
 from quorate.answers.exits import CommandError, Exit
+from quorate.model.amounts import fits_double
 
 EXACT_MAX: Final = 2**53
 """A double holds every whole number up to this one."""
@@ -88,6 +90,8 @@ def fill_value(message: Value, value: Any) -> None:
             message.string_value = str(value)
         case int() | float():
             message.number_value = value
+        case Decimal() if not fits_double(value):
+            message.string_value = str(value)
         case Decimal():
             message.number_value = float(value)
         case str():
