@@ -10,6 +10,7 @@ from time import perf_counter
 
 from benchmarks import (
     beside_slurm,
+    bodies,
     command,
     cover,
     durable,
@@ -40,6 +41,7 @@ BENCHMARKS: dict[str, Callable[[Effort], list[Figure]]] = {
     "forecast": forecast.measure,
     "tenancy": tenancy.measure,
     "scrape": scrape.measure,
+    "bodies": bodies.measure,
     "service": service.measure,
     "slurm": beside_slurm.measure,
     "thrash": thrash.measure,

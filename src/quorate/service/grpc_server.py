@@ -24,6 +24,7 @@ from quorate.operations.asked import PAGE_MAX
 from quorate.operations.caller import Caller
 from quorate.operations.operation import EVENT_STREAM, Operation
 from quorate.operations.statuses import UNAVAILABLE
+from quorate.service.body_reader import BodyReader
 from quorate.service.grpc_call import DONE, Call, called, told
 from quorate.service.grpc_codec import read_request, write_answer
 from quorate.service.grpc_problem import cut
@@ -85,7 +86,8 @@ class Admits(Protocol):
 class GrpcLimits:
     """What one server, one connection and one call may take."""
 
-    message_bytes_max: int = 16 * 1024 * 1024
+    message_bytes_max: int = 4 * 1024 * 1024
+    """Protobuf reads a message in one go, which may take 25 times its length in memory."""
     metadata_bytes_max: int = 16 * 1024
     rpcs_max: int = 2_000
     """Calls at once, streams among them; one caller may have a fourth of them, and an admin all."""
@@ -126,8 +128,10 @@ class GrpcServer:
         admits: Admits,
         limits: GrpcLimits | None = None,
         metrics: Metrics | None = None,
+        bodies: BodyReader | None = None,
     ) -> None:
         self._answers = answers
+        self._bodies = bodies or BodyReader()
         self._admits = admits
         self._limits = limits or GrpcLimits()
         self._metrics = metrics or service_metrics()
@@ -217,7 +221,7 @@ class GrpcServer:
         async with asyncio.timeout(self._seconds_left(context)):
             caller = await self._admitted(call)
             with self._calls.taken(caller):
-                asked = _asked(method, data)
+                asked = await self._read(method, data)
                 found = await self._answers.ask(caller, method.operation, asked)
         notes = [cut(note, NOTE_CHARS_MAX).encode() for note in found.notes[:NOTES_MAX]]
         etag = ((ETAG, found.etag),) if found.etag else ()
@@ -228,13 +232,17 @@ class GrpcServer:
         method, context, counted = call.method, call.context, call.counted
         caller = await self._admitted(call)
         self._count_stream(caller, context)
-        asked = _asked(method, data)
+        asked = await self._read(method, data)
         trees = self._answers.follow(caller, method.operation, asked)
         async with aclosing(trees) as following:  # type: ignore[type-var]
             while (tree := await self._next(following)) is not None:
                 if counted.answered_s is None:
                     counted.answer(DONE)
                 await self._write(method, context, write_answer(method, tree))
+
+    async def _read(self, method: Method, data: bytes) -> Struct:
+        """Return what ``data`` asks for, read beside the event loop."""
+        return await self._bodies.run(len(data), lambda: _asked(method, data))
 
     async def _next(self, following: AsyncIterator[Any]) -> Any | None:
         """Return what comes next, None at the end; raises ``CommandError`` when the service stops.

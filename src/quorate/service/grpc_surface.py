@@ -93,7 +93,9 @@ def grpc_surface(
 
     async def surface(office: Office, doorkeeper: Doorkeeper) -> AsyncIterator[str]:
         gate = Gate(doorkeeper, settings.requests_per_s_max)
-        server = GrpcServer(OfficeAnswers(office), gate, settings.limits, office.metrics)
+        server = GrpcServer(
+            OfficeAnswers(office), gate, settings.limits, office.metrics, office.bodies
+        )
         port = await server.start(str(settings.listen), settings.tls)
         health = asyncio.create_task(_keep_health(server, office))
         try:
@@ -111,7 +113,7 @@ def configured_surface(
     """Return the surface that ``configuration`` asks for; raises ``CommandError``."""
     assert isinstance(configuration.grpc_listen, Address), "asked for"
     limits = GrpcLimits(
-        message_bytes_max=configuration.body_bytes_max,
+        message_bytes_max=min(GrpcLimits().message_bytes_max, configuration.body_bytes_max),
         metadata_bytes_max=configuration.header_bytes_max,
         rpcs_max=configuration.concurrent_max,
         streams_max=min(GrpcLimits().streams_max, configuration.concurrent_max),

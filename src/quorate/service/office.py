@@ -40,6 +40,7 @@ from quorate.ports.clock import Clock
 from quorate.ports.errors import QuorateError
 from quorate.ports.logs import Logs
 from quorate.ports.store import EventStore
+from quorate.service.body_reader import BodyReader
 from quorate.service.chores import Chores, Room
 from quorate.service.commits import counted
 from quorate.service.line import Line, Slip, unavailable
@@ -99,6 +100,7 @@ class Office:
         self._signer = signer
         self._logs = logs
         self.metrics = metrics or service_metrics()
+        self.bodies = BodyReader()
         self._clock = clock or SystemClock()
         self._reading = reading
         self._reading_room: ReadingRoom | None = None
@@ -143,6 +145,7 @@ class Office:
         """
         if self._reading_room is not None:
             self._reading_room.close()
+        self.bodies.close()
         self._line.close()
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join, within_s)

@@ -183,8 +183,11 @@ class _Asked:
         body = await _body_of(operation, headers, receive)
         parts = {name: unquote(value) for name, value in scope["path_params"].items()}
         path = renamed(self._path, operation, parts)
-        asked = asked_of(operation, path, _query_of(scope), headers, body)
+        query = _query_of(scope)
         office = self._gate.parts.office
+        asked = await office.bodies.run(
+            len(body), lambda: asked_of(operation, path, query, headers, body)
+        )
         if operation.effect is Effect.STREAM:
             hall = self._gate.parts.hall
             await hall.serve(scope, (caller, operation, asked), headers, (receive, send))
