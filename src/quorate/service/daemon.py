@@ -30,6 +30,7 @@ from quorate.operations.desk import Signer
 from quorate.ports.clock import Clock
 from quorate.service.accounting_link import record_news
 from quorate.service.auth import Doorkeeper
+from quorate.service.body_reader import BodyReader
 from quorate.service.config import Configuration
 from quorate.service.config_values import Address
 from quorate.service.connection import GuardedProtocol
@@ -124,6 +125,10 @@ class Daemon:
             clock=clock,
             reading=lambda: PagedReader(path),
             logs=_logs(configuration),
+            bodies=BodyReader(
+                memory_bytes_max=configuration.body_memory_bytes_max,
+                body_bytes_max=configuration.body_bytes_max,
+            ),
         )
         async with AsyncExitStack() as stack:
             stack.callback(listening.close)

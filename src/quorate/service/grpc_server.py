@@ -24,13 +24,13 @@ from quorate.operations.asked import PAGE_MAX
 from quorate.operations.caller import Caller
 from quorate.operations.operation import EVENT_STREAM, Operation
 from quorate.operations.statuses import UNAVAILABLE
-from quorate.service.body_reader import BodyReader
+from quorate.service.body_reader import BodyReader, HeldBody
 from quorate.service.grpc_call import DONE, Call, called, told
 from quorate.service.grpc_codec import read_request, write_answer
 from quorate.service.grpc_problem import cut
 from quorate.service.grpc_schema import PACKAGE, Method, schema
 from quorate.service.metrics import Metrics, service_metrics
-from quorate.service.shares import KEPT_PART, Share, Shares
+from quorate.service.shares import KEPT_PART, OF_TENANT_PART, Share, Shares
 
 _Context = grpc.aio.ServicerContext[bytes, bytes]
 
@@ -204,35 +204,37 @@ class GrpcServer:
     def _handler(self, method: Method) -> grpc.RpcMethodHandler[bytes, bytes]:
         if method.is_stream:
 
-            async def stream(data: bytes, context: _Context) -> None:
+            async def stream(sent: AsyncIterator[bytes], context: _Context) -> None:
                 with called(self._metrics, method, context) as call:
-                    await told(call, lambda: self._stream(call, data))
+                    await told(call, lambda: self._stream(call, sent))
 
-            return grpc.unary_stream_rpc_method_handler(stream)
+            return grpc.stream_stream_rpc_method_handler(stream)
 
-        async def unary(data: bytes, context: _Context) -> bytes | None:
+        async def unary(sent: AsyncIterator[bytes], context: _Context) -> bytes | None:
             with called(self._metrics, method, context) as call:
-                return await told(call, lambda: self._unary(call, data))
+                return await told(call, lambda: self._unary(call, sent))
 
-        return grpc.unary_unary_rpc_method_handler(unary)
+        # As streams of one message: it is received once the caller is known, and not before.
+        return grpc.stream_unary_rpc_method_handler(unary)
 
-    async def _unary(self, call: Call, data: bytes) -> bytes:
+    async def _unary(self, call: Call, sent: AsyncIterator[bytes]) -> bytes:
         method, context = call.method, call.context
         async with asyncio.timeout(self._seconds_left(context)):
             caller = await self._admitted(call)
-            with self._calls.taken(caller):
-                asked = await self._read(method, data)
+            with self._calls.taken(caller), self._bodies.held(caller) as held:
+                asked = await self._read(method, sent, held)
                 found = await self._answers.ask(caller, method.operation, asked)
         notes = [cut(note, NOTE_CHARS_MAX).encode() for note in found.notes[:NOTES_MAX]]
         etag = ((ETAG, found.etag),) if found.etag else ()
         context.set_trailing_metadata((*etag, *((NOTE, note) for note in notes)))
         return write_answer(method, found.tree)
 
-    async def _stream(self, call: Call, data: bytes) -> None:
+    async def _stream(self, call: Call, sent: AsyncIterator[bytes]) -> None:
         method, context, counted = call.method, call.context, call.counted
         caller = await self._admitted(call)
         self._count_stream(caller, context)
-        asked = await self._read(method, data)
+        with self._bodies.held(caller) as held:
+            asked = await self._read(method, sent, held)
         trees = self._answers.follow(caller, method.operation, asked)
         async with aclosing(trees) as following:  # type: ignore[type-var]
             while (tree := await self._next(following)) is not None:
@@ -240,8 +242,12 @@ class GrpcServer:
                     counted.answer(DONE)
                 await self._write(method, context, write_answer(method, tree))
 
-    async def _read(self, method: Method, data: bytes) -> Struct:
-        """Return what ``data`` asks for, read beside the event loop."""
+    async def _read(self, method: Method, sent: AsyncIterator[bytes], held: HeldBody) -> Struct:
+        """Return what the one message of ``sent`` asks for, read beside the event loop."""
+        data = await anext(sent, None)
+        if data is None:
+            raise CommandError(Exit.INVALID, "request: no message came; send one")
+        held.hold(len(data))
         return await self._bodies.run(len(data), lambda: _asked(method, data))
 
     async def _next(self, following: AsyncIterator[Any]) -> Any | None:
@@ -304,6 +310,7 @@ class GrpcServer:
 def _of_streams(limits: GrpcLimits) -> Share:
     return Share(
         most=limits.streams_max,
+        of_tenant_max=max(1, limits.streams_max // OF_TENANT_PART),
         of_one_max=limits.streams_per_caller_max,
         kept=limits.streams_max // KEPT_PART,
         what="streams",

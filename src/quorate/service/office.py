@@ -93,6 +93,7 @@ class Office:
         logs: Logs | None = None,
         reading: Callable[[], EventStore] | None = None,
         waiting_max: int = WAITING_MAX,
+        bodies: BodyReader | None = None,
     ) -> None:
         self._opening = opening
         self._name = name
@@ -100,7 +101,7 @@ class Office:
         self._signer = signer
         self._logs = logs
         self.metrics = metrics or service_metrics()
-        self.bodies = BodyReader()
+        self.bodies = bodies or BodyReader()
         self._clock = clock or SystemClock()
         self._reading = reading
         self._reading_room: ReadingRoom | None = None
@@ -166,6 +167,11 @@ class Office:
         return self._trouble or self._pulse.trouble or room
 
     @property
+    def crowding(self) -> str:
+        """What there is too much of, so that callers are told to come back; empty if nothing."""
+        return self._line.trouble or self.bodies.trouble
+
+    @property
     def waiting(self) -> int:
         """How many requests wait."""
         return len(self._line)
@@ -187,7 +193,7 @@ class Office:
         """
         if self._reading_room is not None and takes_long(operation, asked):
             return await self._reading_room.ask(
-                caller.whose,
+                caller,
                 lambda reader: reply_of(
                     answer(reader.desk(caller, operation), operation, asked),
                     operation,

@@ -27,6 +27,7 @@ from quorate.operations.operation import JSON, NOTES, Effect, Operation
 from quorate.operations.statuses import FORBIDDEN, UNAVAILABLE, USAGE
 from quorate.ports.errors import QuorateError
 from quorate.service.auth import Doorkeeper
+from quorate.service.body_reader import HeldBody
 from quorate.service.decoding import asked_of, has_body
 from quorate.service.guard import GoneError, gone
 from quorate.service.handled import handled
@@ -167,12 +168,15 @@ class _Asked:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         caller = await self._gate.admit(scope, headers)
         check_role(caller, operation)
-        with self._gate.under_way.taken(caller):
-            await self._answer(caller, headers, scope, (receive, send))
+        bodies = self._gate.parts.office.bodies
+        with self._gate.under_way.taken(caller), bodies.held(caller) as held:
+            body = await _body_of(operation, headers, receive, held)
+            await self._answer(caller, body, headers, scope, (receive, send))
 
     async def _answer(
         self,
         caller: Caller,
+        body: bytes,
         headers: Mapping[bytes, str],
         scope: Scope,
         ends: tuple[Receive, Send],
@@ -180,7 +184,6 @@ class _Asked:
         operation, (receive, send) = self._operation, ends
         accept = ",".join(v.decode("latin-1") for n, v in scope["headers"] if n == b"accept")
         form = form_of(accept, operation)
-        body = await _body_of(operation, headers, receive)
         parts = {name: unquote(value) for name, value in scope["path_params"].items()}
         path = renamed(self._path, operation, parts)
         query = _query_of(scope)
@@ -213,15 +216,24 @@ async def _while_there(asking: Coroutine[Any, Any, T], receive: Receive) -> T:
         leaving.cancel()
 
 
-async def _body_of(operation: Operation, headers: Mapping[bytes, str], receive: Receive) -> bytes:
-    """Return the body of a request; one that nobody reads is refused, not ignored."""
-    parts: list[bytes] = []
+async def _body_of(
+    operation: Operation, headers: Mapping[bytes, str], receive: Receive, held: HeldBody
+) -> bytes:
+    """Return the body of a request; one that nobody reads is refused, not ignored.
+
+    It is ``held`` before it is received, where its length is known: what begins can end.
+    """
+    # The guard has looked at the length: it is a number, and not too large.
+    held.hold(int(headers.get(b"content-length", "0")))
+    gathered = bytearray()
     while True:
         message = await receive()
-        parts.append(message.get("body", b""))
+        part = message.get("body", b"")
+        held.hold(len(gathered) + len(part))
+        gathered += part
         if not message.get("more_body", False):
             break
-    body = b"".join(parts)
+    body = bytes(gathered)
     if body and not has_body(operation):
         raise problem(USAGE, f"body: {operation.name} has none; send parameters in the query")
     if body:
@@ -313,7 +325,7 @@ class _Own:
 
     async def _readyz(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Say whether the ledger can be used."""
-        trouble = self._parts.office.trouble
+        trouble = self._parts.office.trouble or self._parts.office.crowding
         if trouble:
             raise problem(UNAVAILABLE, f"not ready: {trouble}")
         tree = {"status": "ready", "sequence": self._parts.office.recorded_seq}
