@@ -23,6 +23,7 @@ from quorate.adapters.clock_system import SystemClock
 from quorate.adapters.exec_local import LocalExecutor
 from quorate.adapters.keepers import kept_runs, work_folder
 from quorate.adapters.logs_local import LocalLogs
+from quorate.adapters.space import check_writable
 from quorate.adapters.store_pages import PagedReader
 from quorate.adapters.store_sqlite import SqliteStore
 from quorate.answers.exits import CommandError, Exit
@@ -125,6 +126,7 @@ class Daemon:
             clock=clock,
             reading=lambda: PagedReader(path),
             logs=_logs(configuration),
+            check_writable=lambda: check_writable(path),
             bodies=BodyReader(
                 memory_bytes_max=configuration.body_memory_bytes_max,
                 body_bytes_max=configuration.body_bytes_max,

@@ -42,7 +42,7 @@ from quorate.ports.logs import Logs
 from quorate.ports.store import EventStore
 from quorate.service.body_reader import BodyReader
 from quorate.service.chores import Chores, Room
-from quorate.service.commits import counted
+from quorate.service.commits import CommitHealth, counted
 from quorate.service.line import Line, Slip, unavailable
 from quorate.service.metrics import Metrics, service_metrics
 from quorate.service.pulse import Pulse
@@ -93,6 +93,7 @@ class Office:
         logs: Logs | None = None,
         reading: Callable[[], EventStore] | None = None,
         waiting_max: int = WAITING_MAX,
+        check_writable: Callable[[], None] | None = None,
         bodies: BodyReader | None = None,
     ) -> None:
         self._opening = opening
@@ -105,6 +106,7 @@ class Office:
         self._clock = clock or SystemClock()
         self._reading = reading
         self._reading_room: ReadingRoom | None = None
+        self._commits = CommitHealth(check_writable)
         # The blocks that all who watch read together; for the ledger's thread only.
         self._recent: Recent | None = None
         self._line = Line(waiting_max)
@@ -164,7 +166,7 @@ class Office:
         if self._thread is not None and not self._thread.is_alive():
             return "the ledger's thread has ended"
         room = "" if self._room is None else self._room.trouble
-        return self._trouble or self._pulse.trouble or room
+        return self._trouble or self._commits.trouble or self._pulse.trouble or room
 
     @property
     def crowding(self) -> str:
@@ -291,8 +293,9 @@ class Office:
 
     def _answer_all(self, engine: Engine) -> None:
         chores = Chores(engine, self._room)
-        while self._line.wait(chores.wait_s()):
+        while self._line.wait(min(chores.wait_s(), self._commits.wait_s())):
             before = engine.head
+            self._commits.check()
             self._answer_submits(engine)
             self._answer_others(engine)
             if self._line.was_nudged() or engine.head != before:
@@ -304,6 +307,8 @@ class Office:
             if chores.failures > failures:
                 self.metrics.commit_failed()
             self._trouble = chores.trouble
+            if engine.head != before:
+                self._commits.worked()
             self._pulse.rest()
 
     def _answer_submits(self, engine: Engine) -> None:
@@ -323,6 +328,7 @@ class Office:
                     self.metrics.refused(each.refusals)
                 settled.append(_replied(slip, each))
         except Exception as error:  # noqa: BLE001 - the loop's top frame: told to all who wait
+            self._commits.failed(error)
             settled = [(slip.done, None, error) for slip in slips]
         self._settle(engine, settled)
 
@@ -345,6 +351,8 @@ class Office:
             try:
                 settled.append((slip.done, slip.do(engine), None))
             except Exception as error:  # noqa: BLE001 - the loop's top frame: told to who asked
+                if slip.operation is not None and slip.operation.effect is Effect.WRITE:
+                    self._commits.failed(error)
                 settled.append((slip.done, None, error))
             if monotonic() >= until_s:
                 break
