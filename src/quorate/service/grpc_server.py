@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, aclosing
+from contextlib import ExitStack, aclosing, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -24,6 +24,7 @@ from quorate.operations.asked import PAGE_MAX
 from quorate.operations.caller import Caller
 from quorate.operations.operation import EVENT_STREAM, Operation
 from quorate.operations.statuses import UNAVAILABLE
+from quorate.service.admission import Admission
 from quorate.service.body_reader import BodyReader, HeldBody
 from quorate.service.grpc_call import DONE, Call, called, told
 from quorate.service.grpc_codec import read_request, write_answer
@@ -96,6 +97,7 @@ class GrpcLimits:
     streams_per_caller_max: int = 250
     """An admin's may be more."""
     calls_per_connection_max: int = 256
+    connections_max: int = 8_000
     answer_s_max: float = 60.0
     """A call without a deadline has this one."""
     stall_s_max: float = 30.0
@@ -122,16 +124,19 @@ class GrpcTls:
 class GrpcServer:
     """Listens when started; belongs to the event loop in which that was."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a server is made of
         self,
         answers: Answers,
         admits: Admits,
         limits: GrpcLimits | None = None,
         metrics: Metrics | None = None,
+        *,
         bodies: BodyReader | None = None,
+        admission: Admission | None = None,
     ) -> None:
         self._answers = answers
         self._bodies = bodies or BodyReader()
+        self._admission = admission or Admission()
         self._admits = admits
         self._limits = limits or GrpcLimits()
         self._metrics = metrics or service_metrics()
@@ -198,6 +203,7 @@ class GrpcServer:
             ("grpc.max_send_message_length", -1),
             ("grpc.max_metadata_size", limits.metadata_bytes_max),
             ("grpc.absolute_max_metadata_size", limits.metadata_bytes_max),
+            ("grpc.max_allowed_incoming_connections", limits.connections_max),
             ("grpc.max_concurrent_streams", limits.calls_per_connection_max),
         ]
 
@@ -221,7 +227,11 @@ class GrpcServer:
         method, context = call.method, call.context
         async with asyncio.timeout(self._seconds_left(context)):
             caller = await self._admitted(call)
-            with self._calls.taken(caller), self._bodies.held(caller) as held:
+            with (
+                self._calls.taken(caller),
+                nullcontext() if method.operation.is_long else self._admission.taken(caller),
+                self._bodies.held(caller) as held,
+            ):
                 asked = await self._read(method, sent, held)
                 found = await self._answers.ask(caller, method.operation, asked)
         notes = [cut(note, NOTE_CHARS_MAX).encode() for note in found.notes[:NOTES_MAX]]

@@ -40,6 +40,8 @@ from quorate.ports.clock import Clock
 from quorate.ports.errors import QuorateError
 from quorate.ports.logs import Logs
 from quorate.ports.store import EventStore
+from quorate.service.accepting import Connections
+from quorate.service.admission import Admission
 from quorate.service.body_reader import BodyReader
 from quorate.service.chores import Chores, Room
 from quorate.service.commits import CommitHealth, counted
@@ -103,6 +105,7 @@ class Office:
         self._logs = logs
         self.metrics = metrics or service_metrics()
         self.bodies = bodies or BodyReader()
+        self.admission = Admission()
         self._clock = clock or SystemClock()
         self._reading = reading
         self._reading_room: ReadingRoom | None = None
@@ -120,6 +123,7 @@ class Office:
         self.listeners: list[Listener] = []
         self.recorded_seq = 0
         self.accounting: LinkStatus | None = None
+        self.connections: Connections | None = None
 
     # --- In the event loop ---
 
@@ -171,7 +175,8 @@ class Office:
     @property
     def crowding(self) -> str:
         """What there is too much of, so that callers are told to come back; empty if nothing."""
-        return self._line.trouble or self.bodies.trouble
+        connections = "" if self.connections is None else self.connections.trouble
+        return self._line.trouble or self.bodies.trouble or self.admission.trouble or connections
 
     @property
     def waiting(self) -> int:

@@ -9,6 +9,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final, TypeVar
@@ -20,6 +21,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from quorate import __version__
+from quorate.answers.exits import CommandError
 from quorate.loop.engine import Engine
 from quorate.operations.answering import check_role
 from quorate.operations.caller import OVERSEERS, Caller
@@ -46,6 +48,8 @@ FAILURES_PER_S_MAX: Final = 10
 """How many requests a second from one address may fail to say who asks."""
 NOTES_BYTES_MAX: Final = 4_096
 """How much of what is said aside goes into a header."""
+DRAINED_BYTES_MAX: Final = 64 * 1024
+"""How long a body may be that is read though its request is turned away."""
 FIELDS_MAX: Final = 2_000
 """How many parameters a query may have."""
 SCRAPES_PER_S_MAX: Final = 5
@@ -168,8 +172,15 @@ class _Asked:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         caller = await self._gate.admit(scope, headers)
         check_role(caller, operation)
-        bodies = self._gate.parts.office.bodies
-        with self._gate.under_way.taken(caller), bodies.held(caller) as held:
+        with self._gate.under_way.taken(caller), ExitStack() as stack:
+            office = self._gate.parts.office
+            if operation.effect is not Effect.STREAM and not operation.is_long:
+                try:
+                    stack.enter_context(office.admission.taken(caller))
+                except CommandError:
+                    await _drained(headers, receive)
+                    raise
+            held = stack.enter_context(office.bodies.held(caller))
             body = await _body_of(operation, headers, receive, held)
             await self._answer(caller, body, headers, scope, (receive, send))
 
@@ -200,6 +211,13 @@ class _Asked:
         is_read = operation.effect is Effect.READ
         reply = await (_while_there(asking, receive) if is_read else asking)
         await _respond(office, reply, form, headers, send)
+
+
+async def _drained(headers: Mapping[bytes, str], receive: Receive) -> None:
+    """Read a short body that is of no use, so that its connection is kept."""
+    if int(headers.get(b"content-length", DRAINED_BYTES_MAX + 1)) <= DRAINED_BYTES_MAX:
+        while (await receive()).get("more_body", False):
+            pass
 
 
 async def _while_there(asking: Coroutine[Any, Any, T], receive: Receive) -> T:
