@@ -10,10 +10,12 @@ from time import perf_counter
 
 from benchmarks import (
     beside_slurm,
+    bodies,
     command,
     cover,
     durable,
     forecast,
+    overload,
     placement,
     policies,
     policies_pool,
@@ -40,7 +42,9 @@ BENCHMARKS: dict[str, Callable[[Effort], list[Figure]]] = {
     "forecast": forecast.measure,
     "tenancy": tenancy.measure,
     "scrape": scrape.measure,
+    "bodies": bodies.measure,
     "service": service.measure,
+    "overload": overload.measure,
     "slurm": beside_slurm.measure,
     "thrash": thrash.measure,
     "policies": policies.measure,

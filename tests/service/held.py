@@ -45,12 +45,12 @@ class Held:
         found.hold, found.entered, found.let_go = self.hold, self.entered, self.let_go
         return found
 
-    def head(self, request: str, body: bytes = b"") -> bytes:
-        """Return a request as it is sent by an admin."""
+    def head(self, request: str, body: bytes = b"", token: str | None = None) -> bytes:
+        """Return a request as it is sent by the holder of ``token``, or by an admin."""
         lines = [
             f"{request} HTTP/1.1",
             "Host: held",
-            f"Authorization: Bearer {self.served.token}",
+            f"Authorization: Bearer {token or self.served.token}",
             f"Content-Length: {len(body)}",
             "Content-Type: application/json",
         ]

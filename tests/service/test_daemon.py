@@ -6,16 +6,12 @@ import socket
 import sqlite3
 import ssl
 import time
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
+from tests.service.certificates import certificate
 from tests.service.program import client, program
 from tests.service.serving import new_ledger
 from tests.service.worlds import run_tree
@@ -189,36 +185,8 @@ def test_a_stop_answers_what_is_under_way(tmp_path: Path) -> None:
         assert served.wait() == 0
 
 
-def _certificate(folder: Path) -> tuple[Path, Path]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    cert_file, key_file = folder / "tls.crt", folder / "tls.key"
-    cert_file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    key_file.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    key_file.chmod(0o600)
-    return cert_file, key_file
-
-
 def test_tls_is_served_and_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
-    cert, key = _certificate(tmp_path)
+    cert, key = certificate(tmp_path)
     words = ("--tls-cert", str(cert), "--tls-key", str(key))
     with program(tmp_path, *words) as served:
         url = served.wait_ready().replace("127.0.0.1", "localhost")

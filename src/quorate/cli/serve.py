@@ -28,6 +28,7 @@ _FLAGS = (
     ("log.format", "text|json", "How the log is written to stderr.  [default: text]"),
     ("log.level", "LEVEL", "debug, info, warning or error.  [default: info]"),
     ("limits.body_bytes", "N", "The largest body of a request."),
+    ("limits.body_memory_bytes", "N", "How much all bodies take together."),
     ("limits.header_bytes", "N", "The largest head of a request."),
     ("limits.requests_per_s", "N", "How many requests a second one caller may send."),
     ("limits.concurrent", "N", "How many requests are under way at once."),

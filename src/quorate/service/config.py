@@ -49,6 +49,7 @@ class Configuration:
     log_level: str
     metrics_public: bool
     body_bytes_max: int
+    body_memory_bytes_max: int
     header_bytes_max: int
     requests_per_s_max: int
     concurrent_max: int

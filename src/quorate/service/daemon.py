@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import current_thread, main_thread
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
 
@@ -25,16 +25,20 @@ from quorate.adapters.keepers import kept_runs, work_folder
 from quorate.adapters.local_isolation import JobUsers
 from quorate.adapters.logs_local import LocalLogs
 from quorate.adapters.run_as import RunAs
+from quorate.adapters.space import check_writable
 from quorate.adapters.store_pages import PagedReader
 from quorate.adapters.store_sqlite import SqliteStore
 from quorate.answers.exits import CommandError, Exit
 from quorate.operations.desk import Signer
 from quorate.ports.clock import Clock
+from quorate.service.accepting import Acceptor, Connections
 from quorate.service.accounting_link import record_news
 from quorate.service.auth import Doorkeeper
+from quorate.service.body_reader import BodyReader
 from quorate.service.config import Configuration
 from quorate.service.config_values import Address
-from quorate.service.connection import GuardedProtocol
+from quorate.service.connection import GuardedProtocol, Shedding
+from quorate.service.descriptors import connections_within
 from quorate.service.guard import Guard, Limits
 from quorate.service.job_users import check_job_users, warn_of_root
 from quorate.service.listening import BACKLOG, bind, check_tls
@@ -140,6 +144,11 @@ class Daemon:
             clock=clock,
             reading=lambda: PagedReader(path),
             logs=_logs(configuration),
+            check_writable=lambda: check_writable(path),
+            bodies=BodyReader(
+                memory_bytes_max=configuration.body_memory_bytes_max,
+                body_bytes_max=configuration.body_bytes_max,
+            ),
         )
         async with AsyncExitStack() as stack:
             stack.callback(listening.close)
@@ -210,7 +219,7 @@ class Daemon:
         )
         config = uvicorn.Config(
             Guard(application(parts), limits, office.metrics),
-            http=_protocol(configuration),
+            http=_protocol(configuration, office),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -223,15 +232,50 @@ class Daemon:
             ssl_certfile=configuration.tls_cert or None,
             ssl_keyfile=configuration.tls_key or None,
         )
-        return _Server(config, hall)
+        surfaces = 1 + len(self._extras.surfaces)
+        connections = connections_within(configuration.connections_max, surfaces)
+        office.connections = Connections(connections)
+        return _Server(config, hall, office.connections, configuration.slow_s_max)
 
 
 class _Server(uvicorn.Server):
     """Lets watchers go first when it is told to stop: they would never end by themselves."""
 
-    def __init__(self, config: uvicorn.Config, hall: WatchHall) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        hall: WatchHall,
+        connections: Connections,
+        handshake_s_max: float,
+    ) -> None:
         super().__init__(config)
         self._hall = hall
+        self._connections = connections
+        self._handshake_s_max = handshake_s_max
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept connections at ``sockets``, each counted from its first instant."""
+        assert sockets is not None, "bound before"
+        config = self.config
+
+        def create() -> GuardedProtocol:
+            return config.http_protocol_class(  # type: ignore[call-arg, return-value]
+                config=config, server_state=self.server_state, app_state={}
+            )
+
+        acceptors: list[Any] = [
+            Acceptor(
+                each,
+                create,
+                self._connections,
+                tls=config.ssl,
+                handshake_s_max=self._handshake_s_max,
+            )
+            for each in sockets
+        ]
+        # They are closed as servers are, and asked nothing else.
+        self.servers = acceptors
+        self.started = True
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -255,14 +299,19 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _protocol(configuration: Configuration) -> type[GuardedProtocol]:
+def _protocol(configuration: Configuration, office: Office) -> type[GuardedProtocol]:
     """Return the protocol with the limits that are configured."""
+
+    def role_of(token: str) -> str:
+        record = office.token(token)
+        return "" if record is None else record.issued.role.value
+
     return type(
         "ConfiguredProtocol",
         (GuardedProtocol,),
         {
             "header_bytes_max": configuration.header_bytes_max,
             "slow_s_max": configuration.slow_s_max,
-            "connections_max": configuration.connections_max,
+            "shedding": Shedding(office.admission, role_of),
         },
     )

@@ -17,7 +17,8 @@ from msgspec.inspect import ListType, StructType, UnionType, VarTupleType, type_
 from quorate.answers.hints import nearest_name
 from quorate.answers.tenant_fields import QUOTA_FIELDS, flat_fields
 from quorate.documents.bare import is_document
-from quorate.documents.json_text import read_json
+from quorate.documents.json_object import read_object
+from quorate.documents.problem import shown
 from quorate.documents.tree import Unreadable
 from quorate.operations.asked import within_a_page
 from quorate.operations.operation import ASIDE, DRY_RUN, Effect, Operation
@@ -27,6 +28,8 @@ from quorate.service.problems import problem
 
 UNKNOWN_MAX: Final = 20
 """How many unknown names of one request are told."""
+NAME_CHARS_MAX: Final = 100
+"""How long a name may be that is told as it is."""
 _WITH_BODY: Final = ("POST", "PUT", "PATCH")
 _TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False, "": True}
 
@@ -133,7 +136,7 @@ def _body_values(shape: Shape, body: bytes, path: Mapping[str, str]) -> dict[str
     for name, value in in_path.items():
         if name in tree and tree[name] != value:
             raise problem(
-                INVALID, f"{name}: the body says {tree[name]!r}, and the path says {value!r}"
+                INVALID, f"{name}: the body says {shown(tree[name])}, and the path says {value!r}"
             )
     if shape.dry_run in tree:
         raise problem(INVALID, f"{shape.dry_run}: belongs into the query: ?{shape.dry_run}=true")
@@ -166,20 +169,12 @@ def _json_object(body: bytes) -> dict[str, Any]:
 
     Read as documents are: numbers exactly, and a key that is there twice is refused.
     """
-    try:
-        text = body.decode("utf-8")
-    except UnicodeDecodeError:
-        raise problem(USAGE, "body: must be UTF-8") from None
-    if not text.strip():
-        return {}
-    found = read_json(text)
-    if isinstance(found, Unreadable):
-        where = "" if found.line is None else f" at line {found.line}, column {found.column}"
-        raise problem(USAGE, f"body{where}: {found.message}; {found.remedy}")
-    tree = found[0].tree if len(found) == 1 else None
-    if not isinstance(tree, dict) or text.lstrip().startswith("["):
-        raise problem(USAGE, "body: must be one JSON object")
-    return tree
+    found = read_object(body)
+    if not isinstance(found, Unreadable):
+        return found
+    where = "" if found.line is None else f" at line {found.line}, column {found.column}"
+    remedy = f"; {found.remedy}" if found.remedy else ""
+    raise problem(USAGE, f"body{where}: {found.message}{remedy}")
 
 
 def _all_unknown(names: Sequence[str], known: frozenset[str], what: str) -> list[str]:
@@ -192,11 +187,12 @@ def _all_unknown(names: Sequence[str], known: frozenset[str], what: str) -> list
 
 def _unknown(name: str, known: frozenset[str], what: str) -> str:
     near = nearest_name(name, known)
-    shown = name if name.isprintable() else repr(name)
+    is_short = len(name) <= NAME_CHARS_MAX and name.isprintable()
+    told = name if is_short else shown(name)
     if near is not None:
-        return f"{shown}: there is no such {what}; did you mean {near!r}?"
+        return f"{told}: there is no such {what}; did you mean {near!r}?"
     rest = ", ".join(sorted(known)) or "none"
-    return f"{shown}: there is no such {what}; known here: {rest}"
+    return f"{told}: there is no such {what}; known here: {rest}"
 
 
 def _told(error: msgspec.ValidationError) -> str:

@@ -167,6 +167,15 @@ SETTINGS: Final = (
         kind=_COUNT,
     ),
     Setting(
+        key="limits.body_memory_bytes",
+        read=values.count(1_024, 1 << 40),
+        default=256 * 1024 * 1024,
+        field="body_memory_bytes_max",
+        text="how much all bodies together take, at least twice the largest; one tenant may have "
+        "half of it, one caller a fourth, and an admin all",
+        kind=_COUNT,
+    ),
+    Setting(
         key="limits.header_bytes",
         read=values.count(1_024, 1 << 20),
         default=32 * 1024,
@@ -187,8 +196,8 @@ SETTINGS: Final = (
         read=values.count(1, 100_000),
         default=4_000,
         field="concurrent_max",
-        text="how many requests are under way at once, watchers among them; one caller may have a "
-        "fourth of them, and an admin all",
+        text="how many requests are under way at once, watchers among them; one tenant may have "
+        "half of them, one caller a fourth, and an admin all",
         kind=_COUNT,
     ),
     Setting(

@@ -31,6 +31,8 @@ from quorate.service.shares import Share, Shares
 
 WATCHERS_MAX: Final = 2_000
 """How many watch at once."""
+WATCHES_OF_TENANT_MAX: Final = 1_000
+"""How many of them may be of one tenant's users, all together."""
 WATCHES_OF_ONE_MAX: Final = 250
 """How many of them may be one caller's, as by gRPC; an admin's may be more."""
 WATCHES_KEPT: Final = 100
@@ -123,6 +125,7 @@ class WatchHall:
         self._watches = Shares(
             Share(
                 most=WATCHERS_MAX,
+                of_tenant_max=WATCHES_OF_TENANT_MAX,
                 of_one_max=WATCHES_OF_ONE_MAX,
                 kept=WATCHES_KEPT,
                 what="watches",
