@@ -103,17 +103,21 @@ def read_funds(fields: Fields, at: At) -> Funds:
         for budget in drafts
     )
     family = _family(budgets, owners)
-    _refuse_cycle(family, at)
+    _refuse_cycle(family, at, {owner.name for owner in owners if owner.parents})
     return Funds(budgets, family)
 
 
-def _refuse_cycle(family: tuple[Owner, ...], at: At) -> None:
-    """Report the first circle in which owners are each other's parents, if there is one."""
+def _refuse_cycle(family: tuple[Owner, ...], at: At, declared: set[str]) -> None:
+    """Report the first circle in which owners are each other's parents, if there is one.
+
+    The parents of those ``declared`` are in the field ``owners``, and the others' in their budgets.
+    """
     parents = {owner.name: owner.parents for owner in family}
     for name in parents:
         cycle = cycle_through(parents, name)
         if cycle:
-            at.child("budgets").fault(
+            field = "budgets" if declared.isdisjoint(cycle) else "owners"
+            at.child(field).fault(
                 f"has parents that make a cycle: {' -> '.join(cycle)}",
                 "a family is a tree or a DAG: remove one of these parents",
             )
