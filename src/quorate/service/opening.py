@@ -13,6 +13,7 @@ from quorate.adapters.store_sqlite import SqliteStore
 from quorate.answers.exits import CommandError, Exit
 from quorate.core.commands import IssueToken
 from quorate.ledger.chain import GENESIS, Broken, open_block, verify_blocks
+from quorate.ledger.errors import RESTORE
 from quorate.loop.engine import Engine
 from quorate.model.events import LedgerOpened, TokenRole
 from quorate.model.specs import Discipline
@@ -26,10 +27,7 @@ from quorate.ports.store import EventStore
 ACTOR: Final = "quorate-serve"
 """Who issues the first token."""
 FIRST_USER: Final = "admin"
-RESTORE: Final = (
-    "look at it: quorate ledger verify; restore it from a backup, or from an export: "
-    "quorate ledger import FILE --out NEW.db"
-)
+LOOK: Final = "look at it: quorate ledger verify"
 
 
 OpenStore = Callable[[Path], EventStore]
@@ -81,7 +79,7 @@ def _verify(path: Path, store: EventStore) -> None:
         raise CommandError(
             Exit.UNSOUND,
             f"{path} does not verify: block {found.height}, sequence {found.seq}: "
-            f"{found.what}; events before sequence {found.seq} are sound; {RESTORE}",
+            f"{found.what}; events before sequence {found.seq} are sound; {LOOK}; {RESTORE}",
         )
 
 
@@ -104,7 +102,7 @@ def open_ledger(
         raise CommandError(
             Exit.UNSOUND,
             f"{path} does not verify: {error.what}; events up to sequence {sound.seq} are sound; "
-            f"{RESTORE}",
+            f"{LOOK}; {error.remedy}",
         ) from None
 
 
