@@ -9,7 +9,7 @@ from pathlib import Path
 from quorate.adapters.salvage import sound_head
 from quorate.adapters.sqlite_file import existing
 from quorate.answers.exits import CommandError, Exit
-from quorate.cli.restore import sound_part
+from quorate.cli.importing import sound_part
 from quorate.cli.settings import Settings
 from quorate.ports.errors import CorruptLedgerError
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,9 @@ from quorate.ports.clock import Clock
 from quorate.ports.errors import CorruptLedgerError
 from quorate.ports.executor import Executor
 from quorate.ports.store import EventStore
+from quorate.service.secrets import secret_troubles
+
+_LOG = logging.getLogger(__name__)
 
 ACTOR: Final = "quorate-serve"
 """Who issues the first token."""
@@ -48,6 +52,8 @@ def _opened(
         secret = load_lottery_secret(lottery) if lottery.exists() else None
         engine = Engine.open(store, clock, executor=executor, lottery_secret=secret)
         _check_parts(path, engine)
+        for line in secret_troubles(path, engine.view):
+            _LOG.warning("%s", line)
     except BaseException:
         store.close()
         raise
