@@ -6,7 +6,7 @@ at the leases, runs, payers and nodes that the events name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from quorate.core.invariants import (
@@ -44,13 +44,19 @@ def check_touched(view: StateView, events: Iterable[Event]) -> list[Violation]:
     touched = _Touched()
     for event in events:
         touched.note(view, event)
-    found = [violation for key in touched.payers for violation in _payer(view, key)]
-    found += [violation for node in touched.nodes for violation in _node(view, node)]
+    found: list[Violation] = []
+    if touched.payers:
+        excused = tightened(view)
+        for key in touched.payers:
+            found += _payer(view, key, excused)
+    if touched.nodes:
+        found += _nodes(view, touched.nodes)
+    runs, leases = view.runs, view.leases
     for name in touched.runs:
-        record = view.runs[name]
+        record = runs[name]
         found += check_run_record(view, record)
         for lease in record.leases:
-            found += check_lease(view, view.leases[lease])
+            found += check_lease(view, leases[lease])
     return found
 
 
@@ -60,14 +66,15 @@ class _Touched:
 
     runs: dict[str, None] = field(default_factory=dict)
     payers: dict[EnvelopeId, None] = field(default_factory=dict)
-    nodes: dict[str, None] = field(default_factory=dict)
+    nodes: dict[str, int] = field(default_factory=dict)
+    """Each node, and the slots of it that were taken last."""
 
     def note(self, view: StateView, event: Event) -> None:
         match event:
             case LeaseStarted():
                 self.runs[event.run] = None
                 self.payers[event.payer] = None
-                self.nodes.update((node, None) for node, _ in event.slots)
+                self.nodes.update(event.slots)
             case RunSubmitted():
                 self.runs[event.run.name] = None
             case RunStopping() | RunRequeued() | RunEnded():
@@ -84,7 +91,7 @@ class _Touched:
                 pass
 
 
-def _payer(view: StateView, key: EnvelopeId) -> Iterator[Violation]:
+def _payer(view: StateView, key: EnvelopeId, excused: set[str]) -> Iterator[Violation]:
     """Yield the limits of a payer and its caps that are exceeded: I2."""
     account = view.envelopes[key]
     tally = Tally(
@@ -96,7 +103,6 @@ def _payer(view: StateView, key: EnvelopeId) -> Iterator[Violation]:
     lent_max = account.spec.lending.concurrency_max
     if tally.gpus > account.spec.concurrency or tally.lent_gpus > (lent_max or 0):
         _tell(view, (key,), tally)
-    excused = tightened(view)
     if not account.retired:
         yield from check_envelope(key, account.spec, tally, excused)
     for cap_key in account.caps:
@@ -118,12 +124,22 @@ def _tell(view: StateView, payers: Iterable[EnvelopeId], tally: Tally) -> None:
                 tally.tell(lease.fact.tier, lease.gpus)
 
 
-def _node(view: StateView, node: str) -> Iterator[Violation]:
-    """Yield slots of a node that two leases have, or that it has not: I1."""
-    taken, there = 0, all_slots(view.nodes[node].spec.gpus)
-    for name in view.node_leases.get(node, ()):
-        for place, mask in view.leases[name].fact.slots:
-            if place == node:
-                if taken & mask or mask & ~there:
-                    yield Violation("I1", name, f"slots {mask:#x} of {node} are taken or not there")
-                taken |= mask
+def _nodes(view: StateView, touched: Mapping[str, int]) -> Iterator[Violation]:
+    """Yield slots of nodes that two leases have, or that a node has not: I1."""
+    nodes, node_leases, leases = view.nodes, view.node_leases, view.leases
+    for node, last in touched.items():
+        there = all_slots(nodes[node].spec.gpus)
+        names = node_leases.get(node, ())
+        if len(names) == 1 and not last & ~there:
+            (only,) = names
+            # Most nodes have one lease: what started there last, whose slots are its event's.
+            if (node, last) in leases[only].fact.slots:
+                continue
+        taken = 0
+        for name in names:
+            for place, mask in leases[name].fact.slots:
+                if place == node:
+                    if taken & mask or mask & ~there:
+                        text = f"slots {mask:#x} of {node} are taken or not there"
+                        yield Violation("I1", name, text)
+                    taken |= mask

@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Struct
 
+from quorate.adapters.clock_guard import ClockGuard
 from quorate.adapters.clock_system import SystemClock
 from quorate.answers.exits import CommandError, Exit
 from quorate.loop.engine import Engine
@@ -92,7 +93,10 @@ class Office:
         logs: Logs | None = None,
         reading: Callable[[], EventStore] | None = None,
         waiting_max: int = WAITING_MAX,
+        clock_guard: ClockGuard | None = None,
     ) -> None:
+        self._clock_guard = clock_guard
+        self._stopped: Callable[[], str] = lambda: ""
         self._opening = opening
         self._name = name
         self._room = room
@@ -160,7 +164,11 @@ class Office:
         if self._thread is not None and not self._thread.is_alive():
             return "the ledger's thread has ended"
         room = "" if self._room is None else self._room.trouble
-        return self._trouble or self._pulse.trouble or room
+        return self._trouble or self._stopped_text() or self._pulse.trouble or room
+
+    def _stopped_text(self) -> str:
+        stopped = self._stopped()
+        return f"nothing is decided: {stopped}" if stopped else ""
 
     @property
     def waiting(self) -> int:
@@ -251,6 +259,7 @@ class Office:
             recent=self._recent,
             logs=self._logs,
             accounting=self.accounting,
+            clock_control=self._clock_guard,
         )
 
     def _own(self, opened: ThreadFuture[bool]) -> None:
@@ -265,6 +274,7 @@ class Office:
             self.listeners.append(self.metrics.follow)
             self._look(engine)
             self._trouble = ""
+            self._stopped = lambda: engine.stopped
             opened.set_result(engine.executor is not None)
             self._answer_all(engine)
         finally:
@@ -295,6 +305,8 @@ class Office:
             if chores.failures > failures:
                 self.metrics.commit_failed()
             self._trouble = chores.trouble
+            if self._clock_guard is not None:
+                self._clock_guard.keep(engine.recorded_ms)
             self._pulse.rest()
 
     def _answer_submits(self, engine: Engine) -> None:
