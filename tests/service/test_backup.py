@@ -14,7 +14,7 @@ from quorate.adapters.backup import copy_ledger
 from quorate.adapters.head_file import head_path, read_head
 from quorate.adapters.key_file import create_key, create_lottery_secret, key_path, lottery_path
 from quorate.adapters.store_sqlite import SqliteStore
-from quorate.ledger.chain import Verified, verify_blocks
+from quorate.ledger.chain import Head, Verified, verify_blocks
 from quorate.ledger.checkpoint import verify_signature
 from quorate.ports.errors import CorruptLedgerError, KeyFileError, LedgerExistsError, StoreError
 from tests.service.lives import prepared
@@ -42,7 +42,7 @@ def test_backup_under_load_has_everything_that_was_acknowledged_before_it(tmp_pa
 
         thread = Thread(target=submit, daemon=True)
         thread.start()
-        heads = []
+        heads: list[Head] = []
         try:
             for number in range(COPIES):
                 until_s = monotonic() + 30

@@ -109,6 +109,8 @@ class Daemon:
     def __init__(self, configuration: Configuration, extras: Extras | None = None) -> None:
         self._configuration = configuration
         self._extras = extras or Extras()
+        self._guard = _guard(self._extras.clock, Path(configuration.ledger))
+        self._clock: Clock = self._guard or self._extras.clock
         self._server: _Server | None = None
         self.address: Address | None = None
 
@@ -125,9 +127,8 @@ class Daemon:
         hooks = sealed(configuration.webhooks)
         listening = bind(configuration.listen)
         path = Path(configuration.ledger)
-        guard = _guard(self._extras.clock, path)
-        clock = guard or self._extras.clock
-        room = self._room(clock)
+        guard, clock = self._guard, self._clock
+        room = self._room()
         belong_to = room.belong_to if isinstance(room, LocalExecutor) else lambda _: None
         office = Office(
             lambda: guarded(
@@ -170,11 +171,11 @@ class Daemon:
             await self._serve(self._server, listening, office)
         _LOG.info("stopped; the ledger is closed")
 
-    def _room(self, clock: Clock) -> SimulatedRoom | LocalExecutor | None:
+    def _room(self) -> SimulatedRoom | LocalExecutor | None:
         """Return who runs the work."""
         configuration = self._configuration
         if configuration.executor == "simulated":
-            return SimulatedRoom(clock)
+            return SimulatedRoom(self._clock)
         if configuration.executor == "local":
             return LocalExecutor(_work_folder(configuration))
         return None

@@ -13,13 +13,14 @@ from quorate.ledger.chain import open_blocks
 from quorate.loop.engine import Engine
 from quorate.model.amounts import DAY_MS, HOUR_MS
 from quorate.model.events import Event, Role
-from quorate.model.specs import Owner
+from quorate.model.specs import Owner, envelope_id
 from quorate.model.state import State
 from quorate.testing.engines import memory_engine
 from quorate.testing.world import budget, envelope, fleet, run
 
 PLAIN = "plain"
 WIDE = "wide"
+PAYER = envelope_id("b", "e")
 
 
 def world() -> tuple[Engine, State, list[Event]]:
@@ -77,27 +78,27 @@ def spoil_start(state: State) -> None:
 
 
 def spoil_window(state: State) -> None:
-    account = state.envelopes["b/e"]
+    account = state.envelopes[PAYER]
     account.spec = replace(account.spec, end_ms=state.at_ms + 1)
 
 
 def spoil_flavor(state: State) -> None:
-    account = state.envelopes["b/e"]
+    account = state.envelopes[PAYER]
     account.spec = replace(account.spec, flavor="A100")
 
 
 def spoil_selector(state: State) -> None:
-    account = state.envelopes["b/e"]
+    account = state.envelopes[PAYER]
     account.spec = replace(account.spec, selector=(("region", "nowhere"),))
 
 
 def spoil_concurrency(state: State) -> None:
-    account = state.envelopes["b/e"]
+    account = state.envelopes[PAYER]
     account.spec = replace(account.spec, concurrency=19)
 
 
 def spoil_retired(state: State) -> None:
-    state.envelopes["b/e"].retired = True
+    state.envelopes[PAYER].retired = True
 
 
 def spoil_ended(state: State) -> None:
