@@ -211,8 +211,8 @@ def import_(settings: Settings, file: str, out: str | None) -> None:
 
 @ledger.command(
     epilog=examples(
-        "quorate ledger backup --out backup.db",
-        "quorate --ledger /srv/quorate.db ledger backup --out backup.db --with-keys",
+        "quorate ledger backup --out tonight.db",
+        "quorate ledger backup --out full.db --with-keys",
     )
 )
 @click.option("--out", metavar="NEW.db", required=True, help="The new file of the copy.")
