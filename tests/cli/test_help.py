@@ -108,6 +108,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["submit", "-f", "run.yaml"],
         ["ledger", "export", "--out", "ledger.jsonl"],
         ["ledger", "checkpoint", "--out", "checkpoint.json"],
+        ["ledger", "backup", "--out", "backup.db", "--with-keys"],
     ):
         assert process(after, *words).code == 0
     claimed = shutil.copytree(before, folder / "claimed")

@@ -80,6 +80,8 @@ ROLES: Final = {
     "sign-checkpoint": "admin",
     "export-ledger": "admin auditor",
     "accounting-status": "admin auditor",
+    "show-clock": "admin auditor",
+    "accept-clock": "admin",
 }
 """Operation -> the roles that may ask for it."""
 HIDDEN: Final = """

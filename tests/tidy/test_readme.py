@@ -55,6 +55,16 @@ def test_the_tour_with_a_service_and_real_jobs_shows_what_the_readme_says(tmp_pa
     assert not found, "\n\n".join(found)
 
 
+@pytest.mark.slow
+def test_backup_and_recovery_go_as_their_page_says(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "backup.md"
+    with reserved_port() as port:
+        steps = [step.at(_LISTEN, f"127.0.0.1:{port}") for step in _steps(page)]
+        shown = play(steps, folder=tmp_path, environment=_newcomer(tmp_path))
+    found = faults(steps, seen_from(tmp_path, shown))
+    assert not found, "\n\n".join(found)
+
+
 def test_the_tour_with_a_service_takes_ten_commands_at_most() -> None:
     readme = _README.read_text(encoding="utf-8").partition("\n## Ten commands")[2]
     installing = fenced_blocks(readme, "sh")[0].splitlines()

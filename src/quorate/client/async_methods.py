@@ -40,6 +40,17 @@ class AsyncMethods(ABC):
     def _stream(self, name: str, asked: Struct) -> AsyncIterator[Any]:
         """Return the answers to an operation that goes on."""
 
+    async def accept_clock(
+        self,
+    ) -> given_service.ClockState:
+        """Go by the service's clock as it is now, and decide again.
+
+        ``POST /api/v1/clock``, for: admin.
+        """
+        question = asked.Nothing()
+        found: given_service.ClockState = await self._ask("accept-clock", question)
+        return found
+
     async def accounting_status(
         self,
     ) -> given_service.AccountingStatus:
@@ -1754,6 +1765,17 @@ class AsyncMethods(ABC):
         """
         question = asked_looking.RunLogs(run=run, from_=from_, limit=limit, tail=tail)
         found: given_looking.Logs = await self._ask("run-logs", question)
+        return found
+
+    async def show_clock(
+        self,
+    ) -> given_service.ClockState:
+        """Show how the service's clock stands, and whether it is believed.
+
+        ``GET /api/v1/clock``, for: admin, auditor.
+        """
+        question = asked.Nothing()
+        found: given_service.ClockState = await self._ask("show-clock", question)
         return found
 
     async def show_lottery(

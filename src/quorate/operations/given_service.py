@@ -50,6 +50,19 @@ class Whoami(Given, kw_only=True, frozen=True):
     tenants: tuple[str, ...]
 
 
+class ClockState(Given, kw_only=True, frozen=True):
+    """The wall clock, and the time that everything goes by; ``step_ms`` is between the two.
+
+    While not ``deciding``, ``why`` says what happened and what to do; reads go on.
+    """
+
+    deciding: bool
+    wall: str
+    trusted: str
+    step_ms: int
+    why: str
+
+
 class LinkedTenant(Given, kw_only=True, frozen=True):
     """A tenant that is linked to an accounting system, and whose figure of its budget counts.
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import uvicorn
 
+from quorate.adapters.clock_guard import ClockGuard
 from quorate.adapters.clock_system import SystemClock
 from quorate.adapters.exec_local import LocalExecutor
 from quorate.adapters.keepers import kept_runs, work_folder
@@ -29,8 +30,9 @@ from quorate.adapters.space import check_writable
 from quorate.adapters.store_pages import PagedReader
 from quorate.adapters.store_sqlite import SqliteStore
 from quorate.answers.exits import CommandError, Exit
+from quorate.loop.engine import Engine
 from quorate.operations.desk import Signer
-from quorate.ports.clock import Clock
+from quorate.ports.clock import Clock, SteadyClock
 from quorate.service.accepting import Acceptor, Connections
 from quorate.service.accounting_link import record_news
 from quorate.service.auth import Doorkeeper
@@ -48,6 +50,7 @@ from quorate.service.oidc import OidcTrust
 from quorate.service.opening import OpenStore, first_token, open_ledger
 from quorate.service.rest import Parts, application
 from quorate.service.room import SimulatedRoom
+from quorate.service.violations import guarded
 from quorate.service.watch import WatchHall
 from quorate.service.webhooks import sealed, webhooks_served
 
@@ -108,12 +111,24 @@ def _logs(configuration: Configuration) -> LocalLogs | None:
     return LocalLogs(folder) if has_any else None
 
 
+def _guard(clock: Clock, path: Path) -> ClockGuard | None:
+    """Return what compares ``clock`` with a steady one; None where a caller drives the time."""
+    return ClockGuard(clock, path) if isinstance(clock, SteadyClock) else None
+
+
+def _first_token(engine: Engine) -> str | None:
+    """Return the first token where one is needed and anything can be recorded."""
+    return None if engine.stopped else first_token(engine)
+
+
 class Daemon:
     """One ledger, served as ``configuration`` says."""
 
     def __init__(self, configuration: Configuration, extras: Extras | None = None) -> None:
         self._configuration = configuration
         self._extras = extras or Extras()
+        self._guard = _guard(self._extras.clock, Path(configuration.ledger))
+        self._clock: Clock = self._guard or self._extras.clock
         self._server: _Server | None = None
         self.address: Address | None = None
 
@@ -131,17 +146,20 @@ class Daemon:
         _check_kept(configuration)
         hooks = sealed(configuration.webhooks)
         listening = await bind(configuration.listen)
-        clock = self._extras.clock
         path = Path(configuration.ledger)
+        guard, clock = self._guard, self._clock
         room = self._room()
         belong_to = room.belong_to if isinstance(room, LocalExecutor) else lambda _: None
         office = Office(
-            lambda: open_ledger(path, room, self._extras.open_store, clock, belong_to),
+            lambda: guarded(
+                open_ledger(path, room, self._extras.open_store, clock, belong_to), path, guard
+            ),
             name=configuration.ledger,
             room=room,
             signer=self._extras.signer,
             metrics=service_metrics(path),
             clock=clock,
+            clock_guard=guard,
             reading=lambda: PagedReader(path),
             logs=_logs(configuration),
             check_writable=lambda: check_writable(path),
@@ -157,12 +175,12 @@ class Daemon:
                 stack.callback(room.close)
             await office.start()
             stack.push_async_callback(office.stop)
-            token = await office.run(first_token)
+            token = await office.run(_first_token)
             await stack.enter_async_context(webhooks_served(hooks, office, path, clock))
             hall = WatchHall(office)
             oidc = None if configuration.oidc is None else OidcTrust(configuration.oidc, clock)
             doorkeeper = Doorkeeper(office.token, clock, oidc)
-            if not configuration.waldur_links:
+            if not configuration.waldur_links and not office.trouble:
                 # Nobody will say that what was once told is too old.
                 await office.run(lambda engine: record_news(engine, (), {}))
             self._server = self._http(office, doorkeeper, hall)
@@ -182,7 +200,7 @@ class Daemon:
         """Return who runs the work."""
         configuration = self._configuration
         if configuration.executor == "simulated":
-            return SimulatedRoom(self._extras.clock)
+            return SimulatedRoom(self._clock)
         if configuration.executor == "local":
             return LocalExecutor(_work_folder(configuration), _job_users(configuration))
         return None

@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Struct
 
+from quorate.adapters.clock_guard import ClockGuard
 from quorate.adapters.clock_system import SystemClock
 from quorate.answers.exits import CommandError, Exit
 from quorate.loop.engine import Engine
@@ -97,7 +98,10 @@ class Office:
         waiting_max: int = WAITING_MAX,
         check_writable: Callable[[], None] | None = None,
         bodies: BodyReader | None = None,
+        clock_guard: ClockGuard | None = None,
     ) -> None:
+        self._clock_guard = clock_guard
+        self._stopped: Callable[[], str] = lambda: ""
         self._opening = opening
         self._name = name
         self._room = room
@@ -170,13 +174,23 @@ class Office:
         if self._thread is not None and not self._thread.is_alive():
             return "the ledger's thread has ended"
         room = "" if self._room is None else self._room.trouble
-        return self._trouble or self._commits.trouble or self._pulse.trouble or room
+        return (
+            self._trouble
+            or self._stopped_text()
+            or self._commits.trouble
+            or self._pulse.trouble
+            or room
+        )
 
     @property
     def crowding(self) -> str:
         """What there is too much of, so that callers are told to come back; empty if nothing."""
         connections = "" if self.connections is None else self.connections.trouble
         return self._line.trouble or self.bodies.trouble or self.admission.trouble or connections
+
+    def _stopped_text(self) -> str:
+        stopped = self._stopped()
+        return f"nothing is decided: {stopped}" if stopped else ""
 
     @property
     def waiting(self) -> int:
@@ -267,6 +281,7 @@ class Office:
             recent=self._recent,
             logs=self._logs,
             accounting=self.accounting,
+            clock_control=self._clock_guard,
         )
 
     def _own(self, opened: ThreadFuture[bool]) -> None:
@@ -281,6 +296,7 @@ class Office:
             self.listeners.append(self.metrics.follow)
             self._look(engine)
             self._trouble = ""
+            self._stopped = lambda: engine.stopped
             opened.set_result(engine.executor is not None)
             self._answer_all(engine)
         finally:
@@ -314,6 +330,8 @@ class Office:
             self._trouble = chores.trouble
             if engine.head != before:
                 self._commits.worked()
+            if self._clock_guard is not None:
+                self._clock_guard.keep(engine.recorded_ms)
             self._pulse.rest()
 
     def _answer_submits(self, engine: Engine) -> None:

@@ -156,7 +156,7 @@ NOT_FOR_TENANTS: Final = """
     put-node patch-node put-pool patch-pool put-owner patch-owner put-system patch-system
     create-tenant delete-tenant fail-node recover-node cordon-node uncordon-node drain-node
     mark-node-wiped resolve tick sign-checkpoint export-ledger verify-ledger-against
-    accounting-status
+    accounting-status show-clock accept-clock
 """
 """Operations that nobody of a tenant may ask for, and one that takes a checkpoint of them."""
 
