@@ -1,8 +1,9 @@
 """What a service still does when it is asked for more than it can do.
 
-What it can do is found by clients that wait for their answers. Then as much, twice and five times
-as much is sent at fixed instants by users of many tenants, answered or not. Good is an answer
-that comes within the time that a request may wait; what is turned away is counted apart.
+What it can do is found by clients that wait for their answers. Then half as much, as much, twice
+and five times as much is sent at fixed instants by users of many tenants, answered or not. Good is
+an answer that comes within the time that a request may wait; what is turned away is counted apart.
+Of half as much nothing may be.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ CLIENTS: Final = 16
 CONNECTIONS: Final = 1_200
 GOOD_S_MAX: Final = 5.0
 KEPT_PERCENT: Final = 80
-TIMES: Final = (1, 2, 5)
+TIMES: Final = (0.5, 1, 2, 5)
 
 
 @dataclass(slots=True)
@@ -47,7 +48,7 @@ class Outcome:
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return the good answers a second at 1, 2 and 5 times what the service can do."""
+    """Return the good answers a second at 0.5, 1, 2 and 5 times what the service can do."""
     OUT.mkdir(exist_ok=True)
     trees = documents()
     seconds = effort.of(10, 2)
@@ -66,13 +67,23 @@ def measure(effort: Effort) -> list[Figure]:
             )
             for times in TIMES
         }
-    once = found[TIMES[0]].good_per_s
-    return [_figure(times, outcome, can_per_s, once) for times, outcome in found.items()]
+    once = found[1].good_per_s
+    least = found[TIMES[0]]
+    return [
+        Figure(
+            name=f"turned away at {TIMES[0]:g}x",
+            unit="requests",
+            value=least.turned_away,
+            better="less",
+            target=0,
+        ),
+        *(_figure(times, outcome, can_per_s, once) for times, outcome in found.items()),
+    ]
 
 
-def _figure(times: int, outcome: Outcome, can_per_s: float, once: float) -> Figure:
+def _figure(times: float, outcome: Outcome, can_per_s: float, once: float) -> Figure:
     return Figure(
-        name=f"goodput at {times}x",
+        name=f"goodput at {times:g}x",
         unit="/s",
         value=outcome.good_per_s,
         better="more",
