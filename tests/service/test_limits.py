@@ -345,8 +345,14 @@ def test_a_client_that_does_not_read_is_cut_off(tmp_path: Path) -> None:
                 b"GET /api/v1/ledger/export HTTP/1.1\r\nHost: x\r\n"
                 b"Authorization: Bearer %s\r\n\r\n" % str(served.token).encode()
             )
-            time.sleep(4)
+            with served.client(served.token) as client:
+                until(
+                    lambda: 'operation="export-ledger"' in client.get("/metrics").text,
+                    "the export is over",
+                    every_s=0.5,
+                )
             found = read_all(connection)
+        assert found.startswith(b"HTTP/1.1 200 ")
         assert not found.endswith(b"0\r\n\r\n")
 
 
