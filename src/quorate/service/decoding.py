@@ -136,7 +136,8 @@ def _body_values(shape: Shape, body: bytes, path: Mapping[str, str]) -> dict[str
     for name, value in in_path.items():
         if name in tree and tree[name] != value:
             raise problem(
-                INVALID, f"{name}: the body says {shown(tree[name])}, and the path says {value!r}"
+                INVALID,
+                f"{name}: the body says {shown(tree[name])}, and the path says {shown(value)}",
             )
     if shape.dry_run in tree:
         raise problem(INVALID, f"{shape.dry_run}: belongs into the query: ?{shape.dry_run}=true")
