@@ -24,13 +24,13 @@ _LOG = logging.getLogger(__name__)
 
 ANSWER_S_MAX: Final = 2.0
 """How long an answer may take; a queue in which most take longer is too long."""
-INTERVAL_S: Final = 1.0
+INTERVAL_S: Final = 0.5
 """How long answers are gathered, at least, before they are looked at."""
 SLOW_INTERVALS_MAX: Final = 3
 """In how many intervals in a row most answers are slow before fewer requests are let in."""
 LIMIT_MIN: Final = 128
 """So many are let in, however long answers take."""
-LIMIT_MAX: Final = 1_000
+LIMIT_MAX: Final = 512
 TOLD_S: Final = 1.0
 _RISE_PART: Final = 1.25
 
