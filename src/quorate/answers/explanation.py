@@ -16,6 +16,7 @@ from quorate.calc.answers import refusal_tree
 from quorate.core.commands import Submit
 from quorate.core.explain import Explanation, Remedy
 from quorate.documents.times import time_text
+from quorate.model.causes import cause_text
 from quorate.model.events import ReservationMoved
 from quorate.model.records import Phase, ReservationRecord
 from quorate.model.refusal import sentence
@@ -82,7 +83,8 @@ def promise_lines(
     """Return the start that a run was promised, and how it came about."""
     name, made = f"reservation/{record.made.reservation}", record.made
     if record.planned_start_ms is None:
-        lines = [f"promised no start at the moment: {name} is {record.status}: {record.cause}"]
+        why = f"{record.status}: {cause_text(record.cause)}"
+        lines = [f"promised no start at the moment: {name} is {why}"]
     else:
         how = how_words(by_conflict=record.by_conflict)
         when = until(record.planned_start_ms, now_ms)
@@ -99,7 +101,9 @@ def promise_lines(
         )
     for move in moves:
         when = "none" if move.planned_start_ms is None else time_text(move.planned_start_ms)
-        lines.append(f"  {time_text(move.at_ms)} moved to {when}, {move.status}: {move.cause}")
+        lines.append(
+            f"  {time_text(move.at_ms)} moved to {when}, {move.status}: {cause_text(move.cause)}"
+        )
     return [*lines, f"  more: quorate plan {made.run}"]
 
 

@@ -26,6 +26,7 @@ from quorate.core.grounds import Confidence, Danger
 from quorate.core.plan import Forecast
 from quorate.core.remedy import setting
 from quorate.documents.times import time_text
+from quorate.model.causes import cause_text
 from quorate.model.events import Slice
 from quorate.model.records import TERMINAL, Phase
 from quorate.model.refusal import Refusal, sentence
@@ -114,7 +115,7 @@ def _promise(found: Forecast) -> list[tuple[str, str]]:
     if found.made_ms is not None and found.recorded_phase is not None:
         made = f", made {since(found.made_ms, found.now_ms)}"
     facts = [("promise", f"reservation/{found.reservation}, {found.status}{made}")]
-    return [*facts, ("moved", found.cause)] if found.cause else facts
+    return [*facts, ("moved", cause_text(found.cause))] if found.cause else facts
 
 
 def _how(found: Forecast) -> list[tuple[str, str]]:
@@ -224,7 +225,7 @@ def forecast_tree(found: Forecast, prefix: Sequence[str], *, source: str = "") -
         "queueLength": found.queue_length,
         "reservation": found.reservation or None,
         "status": None if found.status is None else found.status.value,
-        "cause": found.cause or None,
+        "cause": cause_text(found.cause) or None,
         "parked": found.parked or None,
         "plannedStart": time_or_none(found.planned_start_ms),
         "naturalStart": time_or_none(found.natural_start_ms),

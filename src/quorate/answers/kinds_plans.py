@@ -12,6 +12,7 @@ from quorate.answers.words import countdown, hours, names, until
 from quorate.core.cuts import Candidate
 from quorate.core.lottery import first_draw_odds, run_odds, tokens_by_owner
 from quorate.documents.times import time_text
+from quorate.model.causes import cause_text
 from quorate.model.events import Cut, Scope, Share, Slice
 from quorate.model.records import ConflictRecord, ReservationRecord
 
@@ -103,7 +104,7 @@ def _reservation_row(moment: Moment, name: str) -> Row:
         str(record.slice.gpus),
         record.slice.flavor,
         place_text(record.slice, most=2),
-        moment.veil.text(record.cause) or "-",
+        cause_text(moment.veil.promise(record).cause) or "-",
         shares_text(record.payers, most=2),
         "-" if natural_ms is None else time_text(natural_ms),
         time_text(record.made.at_ms),
@@ -122,7 +123,7 @@ def reservation_status(moment: Moment, record: ReservationRecord) -> Tree:
         "byConflict": record.by_conflict,
         "slice": place_tree(record.slice),
         "payers": shares_tree(record.payers),
-        "cause": moment.veil.text(record.cause) or None,
+        "cause": cause_text(moment.veil.promise(record).cause) or None,
         "conflict": record.conflict or None,
         "attempts": record.attempts,
     }

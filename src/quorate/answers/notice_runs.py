@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from quorate.answers.notice import Known, NoticeKind, Told
 from quorate.answers.reason_words import ended
-from quorate.answers.veil import unnamed
 from quorate.answers.words import gpus, percent, slots
 from quorate.documents.times import time_text
 from quorate.model.amounts import PPM
+from quorate.model.causes import cause_text
 from quorate.model.events import (
     ConflictResolved,
     EndReason,
@@ -148,7 +150,7 @@ def _started(run: str, tale: _Tale, known: Known) -> Told:
 
 def _moved(seq: int, event: ReservationMoved, known: Known) -> Told:
     run = event.reservation.rpartition("@")[0]
-    start_ms, cause = event.planned_start_ms, unnamed(event.cause)
+    start_ms, cause = event.planned_start_ms, cause_text(replace(event.cause, objects=()))
     if start_ms is None:
         what = f"run/{run} has no promised start any more"
         look = f"What would start it: quorate explain {run}"

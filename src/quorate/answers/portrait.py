@@ -47,6 +47,7 @@ from quorate.answers.words import (
     until,
 )
 from quorate.core.contest import ordeals_of
+from quorate.core.expected import declared_end_ms
 from quorate.core.round_story import next_round_ms, share_words
 from quorate.documents import render, to_yaml
 from quorate.documents.times import time_text
@@ -136,13 +137,11 @@ def _run_facts(moment: Moment, record: RunRecord) -> list[tuple[str, str]]:
         facts.append(("Stops", f"{stopping(record.stopping)}; told {told}"))
     if record.started_ms is not None:
         facts.append(("First started", since(record.started_ms, now_ms)))
-    facts += [
-        (
-            "Must be gone",
-            f"{until(at_ms, now_ms)}: room is kept for reservation/{moment.veil.run(promised_to)}",
+    if record.backfills:
+        end_ms = declared_end_ms(moment.view, record)
+        facts.append(
+            ("Backfill", f"past {until(end_ms, now_ms)} it may be stopped for a firm start")
         )
-        for _, at_ms, promised_to in record.backfills
-    ]
     if record.via_conflict:
         facts.append(("Started by", f"conflict/{record.via_conflict}"))
     if record.ended_ms is not None:

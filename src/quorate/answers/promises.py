@@ -6,6 +6,7 @@ from quorate.answers.explanation import how_words
 from quorate.answers.kinds_plans import place_text, scope_text, shares_text
 from quorate.answers.moment import Moment
 from quorate.answers.words import gpus, hours, until
+from quorate.model.causes import cause_text
 from quorate.model.events import (
     BackfillNoted,
     ConflictDeclared,
@@ -75,9 +76,9 @@ def _made(event: ReservationMade, now_ms: int, *, ask: bool) -> list[str]:
 def _moved(event: ReservationMoved, now_ms: int) -> list[str]:
     name = f"reservation/{event.reservation}"
     if event.planned_start_ms is None:
-        return [f"{name} has no start any more, {event.status}: {event.cause}"]
+        return [f"{name} has no start any more, {event.status}: {cause_text(event.cause)}"]
     when = until(event.planned_start_ms, now_ms)
-    return [f"{name} moves to {when}, {event.status}: {event.cause}"]
+    return [f"{name} moves to {when}, {event.status}: {cause_text(event.cause)}"]
 
 
 def _conflict(event: ConflictDeclared | ConflictResolved, now_ms: int) -> list[str]:

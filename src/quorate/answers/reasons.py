@@ -12,7 +12,7 @@ from typing import Final
 
 from quorate.answers.moment import Moment
 from quorate.core.explain import refused_now
-from quorate.core.lifecycle import is_news
+from quorate.core.planning.walk import is_news
 from quorate.core.round_story import between_rounds
 from quorate.core.stops import leases_under
 from quorate.documents.times import time_text

@@ -12,6 +12,7 @@ from quorate.answers.words import gpus, hours, slots, told_text
 from quorate.documents.times import time_text
 from quorate.ledger.chain import GENESIS, Block, Head, open_blocks
 from quorate.ledger.codec import event_to_json
+from quorate.model.causes import cause_text
 from quorate.model.events import (
     BackfillNoted,
     BudgetApplied,
@@ -332,7 +333,9 @@ def _said_of_plans(  # noqa: PLR0911 - one line per event, nothing else
                 if event.planned_start_ms is None
                 else f"to {time_text(event.planned_start_ms)}"
             )
-            return f"reservation/{event.reservation} {event.status}, {when}: {event.cause}"
+            return (
+                f"reservation/{event.reservation} {event.status}, {when}: {cause_text(event.cause)}"
+            )
         case ReservationClosed():
             return f"reservation/{event.reservation} {event.outcome}"
         case ConflictDeclared():

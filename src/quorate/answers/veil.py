@@ -19,6 +19,7 @@ from quorate.model.events import (
     Event,
     LeaseEnded,
     LeaseEnding,
+    MoveCause,
     ReservationMoved,
     RunRefused,
     SpareFilled,
@@ -36,16 +37,6 @@ _OVERDUE: Final = re.compile(r"(overdue: )([^;]+)()")
 _MOVED: Final = re.compile(r"(reservation )(\S+)(, made before it, has moved)")
 """Where names stand in the causes that ``core/replan.py`` records, and in ``sentence``."""
 _TAKEN: Final = re.compile(r"Run/([^ ]+): (.+) \([A-Za-z]+\)")
-
-
-def unnamed(cause: str) -> str:
-    """Return why a promised start moved without any name: how many there are is told in its place.
-
-    For what is read where nobody knows who reads it.
-    """
-    cause = _KEPT.sub(lambda m: f"{m[1]}{_how_many(m[2], 'reservation')}{m[3]}", cause)
-    cause = _OVERDUE.sub(lambda m: f"{m[1]}{_how_many(m[2], 'run')}", cause)
-    return _MOVED.sub("a reservation that was made before it has moved", cause)
 
 
 def _how_many(names: str, what: str) -> str:
@@ -118,11 +109,32 @@ class Veil:
 
     def promise(self, record: ReservationRecord) -> ReservationRecord:
         """Return a reservation with the names that may be told."""
-        if self.seen is None or not record.cause:
+        if self.seen is None or record.cause is None:
             return record
         told = record.copy()
-        told.cause = self.text(record.cause)
+        told.cause = self.cause(record.cause)
         return told
+
+    def cause(self, cause: MoveCause) -> MoveCause:
+        """Return why a start was moved with the names that may be told."""
+        if self.seen is None:
+            return cause
+        objects = tuple(dict.fromkeys((kind, self._object(kind, n)) for kind, n in cause.objects))
+        return replace(cause, objects=objects, note=self.text(cause.note))
+
+    def _object(self, kind: str, name: str) -> str:
+        match kind:
+            case "lease" | "run" | "reservation":
+                return self.run(name)
+            case "owner":
+                return self.owner(name)
+            case "envelope" | "cap":
+                budget = self.view.budgets.get(name.partition("/")[0])
+                return (
+                    OTHERS if budget is None else name if self.shows_owner(budget.owner) else OTHERS
+                )
+            case _:
+                return name
 
     def event(self, event: Event) -> Event:
         """Return ``event``, which may be seen, with the names that may be told.
@@ -141,7 +153,7 @@ class Veil:
                 refusal = self.refusal(event.refusal)
                 return event if refusal == event.refusal else replace(event, refusal=refusal)
             case ReservationMoved():
-                cause = self.text(event.cause)
+                cause = self.cause(event.cause)
                 return event if cause == event.cause else replace(event, cause=cause)
             case BackfillNoted() if self.run(event.reservation) == OTHERS:
                 return replace(event, reservation=OTHERS)

@@ -68,7 +68,7 @@ def veiled_forecast(found: Forecast, veil: Veil) -> Forecast:
         contest = veil.refusal(contest)
     return replace(
         found,
-        cause=veil.text(found.cause),
+        cause=None if found.cause is None else veil.cause(found.cause),
         parked=veil.text(found.parked),
         overdue=tuple(veil.runs(found.overdue)),
         refusal=None if found.refusal is None else veil.refusal(found.refusal),

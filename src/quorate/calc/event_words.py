@@ -6,6 +6,7 @@ from typing import assert_never
 
 from quorate.documents.times import time_text
 from quorate.model import events as e
+from quorate.model.causes import cause_text
 from quorate.model.events import Event, lease_gpus
 from quorate.model.refusal import sentence
 from quorate.model.words import counted
@@ -117,7 +118,8 @@ def _told_of_plans(  # noqa: PLR0911 - one line per event, nothing else
         case e.ReservationMoved():
             start_ms = event.planned_start_ms
             when = "has no start" if start_ms is None else f"moved to {time_text(start_ms)}"
-            return f"reservation {event.reservation} {when} ({event.status}): {event.cause}"
+            why = cause_text(event.cause)
+            return f"reservation {event.reservation} {when} ({event.status}): {why}"
         case e.ReservationClosed():
             return f"reservation {event.reservation} is {event.outcome}"
         case e.ConflictDeclared():

@@ -16,6 +16,7 @@ from quorate.calc.missing import missing_now
 from quorate.core.explain import refused_now
 from quorate.documents.times import time_text
 from quorate.model.amounts import SECOND_MS
+from quorate.model.causes import cause_text
 from quorate.model.events import (
     EndReason,
     Event,
@@ -269,7 +270,7 @@ def _promise(view: StateView, promise: ReservationRecord, now_ms: int) -> dict[s
         "countdownSeconds": None if start_ms is None else -(-(start_ms - now_ms) // SECOND_MS),
         "byConflict": promise.by_conflict,
         "conflict": promise.conflict,
-        "cause": promise.cause,
+        "cause": cause_text(promise.cause),
         "deficit": deficit,
         "domain": labels_of(scope),
         "domains": dict(promise.slice.domains),

@@ -1,6 +1,6 @@
 """Cuts: what could be ended to make room, and in which order.
 
-1 backfilled bundles that had to be gone by now; 2 spares; 3 steps of malleable runs, the highest
+1 overstaying backfill; 2 spares; 3 steps of malleable runs, the highest
 first; 4 bundles that are burst; 5 the lottery. Within a step the newest start comes first, then the
 later submission, never a name. A run's minimum goes with the whole run, and so is in step 1, 4 or 5
 only: nothing is ever cut below it.
@@ -14,6 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from quorate.core.expected import declared_end_ms
 from quorate.core.goals import Room
 from quorate.core.survey import Survey
 from quorate.model.events import CutStep, Role
@@ -53,12 +54,24 @@ class Cutter:
         self._taken: set[str] = set()
 
     def backfills(self, reservation: str, now_ms: int) -> Iterator[Candidate]:
-        """Yield the bundles that stand in front of ``reservation``, or had to be gone by now."""
+        """Yield the bundles that overstay: out of order, and past their declared ends.
+
+        They started after the run of ``reservation`` began to wait; where there is none, after that
+        of any firm reservation did.
+        """
         view, runs = self._view, self._survey.runs
-        noted = [name for name in view.backfilled if name in runs]
-        for name in self._survey.newest_first(noted):
-            for bundle, vacate_ms, promised_to in sorted(view.runs[name].backfills, reverse=True):
-                if vacate_ms <= now_ms or (reservation and promised_to == reservation):
+        firm = (reservation,) if reservation in view.reservations else tuple(view.reservations)
+        waiting = (view.runs[view.reservations[name].made.run].waiting_seq for name in firm)
+        first_seq = min(waiting, default=None)
+        if first_seq is None:
+            return
+        marked = [name for name in view.backfilled if name in runs]
+        for name in self._survey.newest_first(marked):
+            record = view.runs[name]
+            if declared_end_ms(view, record) > now_ms:
+                continue
+            for bundle, started_seq in sorted(record.backfills, reverse=True):
+                if started_seq > first_seq:
                     yield from self._make(CutStep.BACKFILL, name, bundle)
 
     def spares(self) -> Iterator[Candidate]:

@@ -13,9 +13,9 @@ from typing import Final
 
 from quorate.core.admit import Admitted, admit
 from quorate.core.conflicts import lost_gpu_ms
-from quorate.core.forecast import shares_of, slice_of
 from quorate.core.goals import Start
 from quorate.core.lottery import dummy_seed
+from quorate.core.planning.entry import shares_of, slice_of
 from quorate.core.question import Prepared, matured
 from quorate.core.quota import HARD, refuses_ever_so
 from quorate.core.resolver import Resolver
@@ -104,13 +104,12 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
     now_ms: int,
     has_executor: bool = False,
     reservation: str = "",
-    before_seq: int | None = None,
 ) -> Foreseen | None:
     """Return the first conflict from ``now_ms`` on that would make room for ``run`` in ``place``.
 
     None where ending all that may be ended is never enough. What runs now counts, as if it went on:
     it may be drawn from when it has run for its pool's minimum, or at once if it began past
-    ``made_ms``. ``reservation`` is the run's own, and those from ``before_seq`` on give way.
+    ``made_ms``. ``reservation`` is the run's own.
     """
     survey, goal, resolver = _asked(
         view,
@@ -119,7 +118,6 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
         now_ms,
         has_executor=has_executor,
         reservation=reservation,
-        before_seq=before_seq,
     )
     at_ms = _first_enough(view, survey, resolver, made_ms, now_ms)
     if at_ms is None:
@@ -133,7 +131,7 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
     answer = admit(goal.left_in(emptied, at_ms), goal.run, at_ms, has_executor=has_executor)
     if not isinstance(answer, Admitted):
         return None
-    paid = shares_of(answer)
+    paid = shares_of(answer.legs)
     return Foreseen(at_ms, resolver.deficit, resolver.short, lost, slice_of(answer), paid)
 
 
@@ -145,7 +143,6 @@ def _asked(  # noqa: PLR0913 - as foresee_conflict
     *,
     has_executor: bool,
     reservation: str,
-    before_seq: int | None,
 ) -> tuple[Survey, Start, Resolver]:
     """Return what runs in ``place``, the start that is wanted there, and how it stands."""
     domains = tuple(sorted(domain for domain, _ in place.domains))
@@ -158,7 +155,6 @@ def _asked(  # noqa: PLR0913 - as foresee_conflict
         place.flavor,
         domains,
         now_ms,
-        before_seq=before_seq,
         has_executor=has_executor,
     )
     return (
@@ -176,7 +172,6 @@ def is_for_headroom(  # noqa: PLR0913 - as foresee_conflict
     now_ms: int,
     has_executor: bool = False,
     reservation: str = "",
-    before_seq: int | None = None,
 ) -> bool:
     """Return whether a hard quota forbids ``run`` in ``place`` even if all there had ended.
 
@@ -190,7 +185,6 @@ def is_for_headroom(  # noqa: PLR0913 - as foresee_conflict
         now_ms,
         has_executor=has_executor,
         reservation=reservation,
-        before_seq=before_seq,
     )
     emptied = resolver.view_without(resolver.tokens(lambda _: True))
     answer = admit(goal.left_in(emptied, now_ms), goal.run, now_ms, has_executor=has_executor)
@@ -206,7 +200,6 @@ def conflict_start_ms(  # noqa: PLR0913 - as foresee_conflict
     now_ms: int,
     has_executor: bool = False,
     reservation: str = "",
-    before_seq: int | None = None,
 ) -> int | None:
     """Return when the first conflict that would work is, from ``now_ms`` on."""
     found = foresee_conflict(
@@ -217,7 +210,6 @@ def conflict_start_ms(  # noqa: PLR0913 - as foresee_conflict
         now_ms=now_ms,
         has_executor=has_executor,
         reservation=reservation,
-        before_seq=before_seq,
     )
     return None if found is None else found.start_ms
 

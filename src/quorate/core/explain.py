@@ -9,19 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from quorate.core.admit import Admitted
-from quorate.core.beside import admit_beside
 from quorate.core.budget_remedies import budget_remedies
 from quorate.core.commands import Tick
 from quorate.core.contest import Ordeal, ordeals_of
 from quorate.core.decide import decide
 from quorate.core.end_remedies import end_remedies
-from quorate.core.fill import fill_beside
-from quorate.core.follow import waits_for_upstream
-from quorate.core.held_back import held_back
-from quorate.core.lifecycle import is_news
+from quorate.core.planning.forecast import Foresight
+from quorate.core.planning.walk import is_news
 from quorate.core.queue import queue_order
-from quorate.core.quota import HARD, waiting
 from quorate.core.quota_holders import Obstacles, QuotaInTheWay, obstacles, quotas_in_the_way
 from quorate.core.quota_remedies import quota_remedies
 from quorate.core.remedy import ACTOR, Remedy, RemedyKind
@@ -160,28 +155,11 @@ def _refusal_now(settled: StateView, record: RunRecord, now_ms: int) -> Refusal:
 def refused_now(
     view: StateView, record: RunRecord, now_ms: int, *, has_executor: bool = False
 ) -> Refusal | None:
-    """Return why a waiting run cannot start at ``now_ms`` beside what others were promised.
+    """Return why a waiting run cannot start at ``now_ms`` beside what is planned before it.
 
-    None when nothing holds it. Its own reservation does not stand in its way; one that is due goes
-    before those made later.
+    None when nothing holds it.
     """
-    run, own = record.spec, record.reservation
-    waits = waits_for_upstream(view, run) or held_back(view, run.name, now_ms)
-    if waits is not None:
-        return waits
-    before_seq = None
-    if own is not None:
-        promise = view.reservations[own]
-        if promise.planned_start_ms is not None and promise.planned_start_ms <= now_ms:
-            before_seq = promise.seq
-        view = without(view, own, now_ms)
-    answer = admit_beside(view, run, now_ms, before_seq=before_seq, has_executor=has_executor)
-    if isinstance(answer, Admitted):
-        return None
-    if answer.code in HARD:
-        return waiting(view, run, answer)
-    filled = fill_beside(view, run, now_ms, before_seq=before_seq, has_executor=has_executor)
-    return answer if filled is None else None
+    return Foresight.of(view, now_ms, has_executor=has_executor).refusal_of(record)
 
 
 def without(view: StateView, reservation: str, now_ms: int) -> State:

@@ -17,7 +17,7 @@ from quorate.core.admit import Admitted, admit, cover_request
 from quorate.core.cover import payer_phases
 from quorate.core.holds import hold_duration_ms
 from quorate.core.layout import pack_request
-from quorate.core.promises import room_left
+from quorate.core.planning.room import room_left
 from quorate.core.purse import names_racks
 from quorate.core.spread import items_of
 from quorate.model.island import Island
@@ -87,7 +87,6 @@ class Start:
     run: Run
     is_plain: bool
     at_ms: int
-    before_seq: int | None
     has_executor: bool
     groups: int
     group_gpus: int
@@ -108,13 +107,11 @@ class Start:
         domains: Iterable[str],
         at_ms: int,
         *,
-        before_seq: int | None,
         has_executor: bool,
     ) -> Start:
         """Return the goal of starting ``run`` at ``at_ms`` with cuts in ``domains`` only.
 
-        What is free in ``view`` and promised to others does not count, unless they were promised it
-        from ``before_seq`` on.
+        What is free in ``view`` and firm for others does not count.
         """
         width = run.gpus if run.malleable is None else run.malleable.gpus_min
         run = replace(run, gpus=width, flavors=(flavor,))
@@ -125,7 +122,7 @@ class Start:
         size = 0 if first.divisible else first.gpus + spares
         scope = set(domains)
         until_ms = needed_until_ms(view, run, at_ms, has_executor=has_executor)
-        left = room_left(view, run, at_ms, before_seq=before_seq, until_ms=until_ms)
+        left = room_left(view, run, at_ms, until_ms=until_ms)
         islands = _payable(left, run, flavor, at_ms)
         inside = [island for island in islands if island.key.domain in scope]
         outside = [i.gpus_free for i in islands if i.key.domain not in scope]
@@ -133,7 +130,6 @@ class Start:
             run,
             not (request.whole_nodes or _asks_for_racks(view, run, flavor, at_ms)),
             at_ms,
-            before_seq,
             has_executor,
             first.count if size else 0,
             size,
@@ -202,7 +198,7 @@ class Start:
     def left_in(self, view: StateView, at_ms: int) -> StateView:
         """Return ``view`` without what others are promised while the run, cut for then, runs."""
         until_ms = needed_until_ms(view, self.run, at_ms, has_executor=self.has_executor)
-        return room_left(view, self.run, at_ms, before_seq=self.before_seq, until_ms=until_ms)
+        return room_left(view, self.run, at_ms, until_ms=until_ms)
 
     def _short(self, view: StateView) -> int:
         answer = admit(view, self.run, self.at_ms, has_executor=self.has_executor)

@@ -15,9 +15,10 @@ from quorate.core.contest import Contest, foresee, foresee_declared
 from quorate.core.disruption import foresee_conflict, may_call
 from quorate.core.expected import is_overdue
 from quorate.core.explain import without
-from quorate.core.forecast import Found
 from quorate.core.layout import pack_request
-from quorate.core.outlook import Level, Outlook
+from quorate.core.planning.entry import Entry
+from quorate.core.planning.pins import firm_profile
+from quorate.core.planning.resource import Resource
 from quorate.core.question import for_reservation
 from quorate.core.quota_holders import family_of, obstacles
 from quorate.core.slices import SlicePart, best_slice
@@ -85,7 +86,7 @@ def unpromised(seen: Seen, promise: ReservationRecord | None) -> State:
 
 
 def planned(
-    promise: ReservationRecord | None, natural: Found | None
+    promise: ReservationRecord | None, natural: Entry | None
 ) -> tuple[int | None, Slice | None, tuple[Share, ...]]:
     """Return the start that is promised, else the natural one, with its place and payers."""
     if promise is not None and promise.planned_start_ms is not None:
@@ -114,7 +115,7 @@ def least_short(view: StateView, run: Run) -> tuple[int, Slice | None]:
 
 
 def waits_for(
-    seen: Seen, run: Run, promise: ReservationRecord | None, natural: Found | None
+    seen: Seen, run: Run, promise: ReservationRecord | None, natural: Entry | None
 ) -> Iterator[str]:
     """Yield the leases whose expected ends a start counts on: where what is free is not enough.
 
@@ -125,36 +126,36 @@ def waits_for(
     if start_ms is None or place is None or (promise is not None and promise.by_conflict):
         return
     state = unpromised(seen, promise)
-    outlook = Outlook.of(state, seen.now_ms, before_seq=None if promise is None else promise.seq)
+    profile = firm_profile(state, seen.now_ms)
     names: dict[str, None] = {}
     for domain, gpus in place.domains:
         key = IslandKey(run.pool, place.flavor, domain)
-        there = {name: end_ms for end_ms, _, name in outlook.island_ends(key)}
-        names |= _counted_on(seen, outlook.island(key), start_ms, gpus, there)
+        there = {name: end_ms for end_ms, _, name in profile.island_ends(key)}
+        names |= _counted_on(seen, profile.room(key), start_ms, gpus, there)
     for share in payers:
-        theirs = {n: outlook.lease_end_ms(n) for n in state.payer_leases.get(share.payer, ())}
-        names |= _counted_on(seen, outlook.payer(share.payer), start_ms, share.gpus, theirs)
+        theirs = {n: profile.lease_end_ms(n) for n in state.payer_leases.get(share.payer, ())}
+        names |= _counted_on(seen, profile.payer(share.payer), start_ms, share.gpus, theirs)
     for quota in obstacles(state, run, seen.now_ms).quotas:
         held = (n for o in family_of(state, quota.subject) for n in state.owner_leases.get(o, ()))
-        names |= {name: None for name in held if outlook.lease_end_ms(name) <= start_ms}
+        names |= {name: None for name in held if profile.lease_end_ms(name) <= start_ms}
     yield from names
 
 
 def _counted_on(
-    seen: Seen, level: Level, at_ms: int, gpus: int, ends_ms: Mapping[str, int]
+    seen: Seen, resource: Resource, at_ms: int, gpus: int, ends_ms: Mapping[str, int]
 ) -> dict[str, None]:
     """Return the leases that have to end so that ``gpus`` are free at ``at_ms``.
 
     None where that many are free though nothing ends. What is late may not be expected until then
     any more, and is counted on all the same where nothing else is enough.
     """
-    if Level(level.base, (), (), level.takings).at(at_ms) >= gpus:
+    free = resource.value(at_ms)
+    if free - (resource.unplanned(at_ms) - resource.free_now) >= gpus:
         return {}
-    enough = level.at(at_ms) >= gpus
     return {
         name: None
         for name, end_ms in ends_ms.items()
-        if end_ms <= at_ms or (not enough and _is_late(seen, name))
+        if end_ms <= at_ms or (free < gpus and _is_late(seen, name))
     }
 
 
@@ -190,7 +191,7 @@ def confidence_of(
 
 
 def recourse_of(
-    seen: Seen, record: RunRecord, promise: ReservationRecord | None, natural: Found | None
+    seen: Seen, record: RunRecord, promise: ReservationRecord | None, natural: Entry | None
 ) -> Recourse | None:
     """Return whether the run may ask for a conflict, and when that would start it.
 
@@ -218,7 +219,6 @@ def recourse_of(
         now_ms=first_ms,
         has_executor=seen.has_executor,
         reservation="" if promise is None else promise.made.reservation,
-        before_seq=None if promise is None else promise.seq,
     )
     if found is None:
         return Recourse(why_not="ending all that may be ended there is not enough")

@@ -13,9 +13,8 @@ from quorate.core.commands import Submit, Tick
 from quorate.core.contest import Contest
 from quorate.core.decide import decide
 from quorate.core.expected import is_overdue, run_end_ms
-from quorate.core.explain import Explanation, Remedy, explain, refused_now
+from quorate.core.explain import Explanation, Remedy, explain
 from quorate.core.follow import waits_for_upstream
-from quorate.core.forecast import Found, find_start
 from quorate.core.grounds import (
     Confidence,
     Danger,
@@ -28,17 +27,17 @@ from quorate.core.grounds import (
     overdue_runs,
     planned,
     recourse_of,
-    unpromised,
     waits_for,
 )
-from quorate.core.held_back import held_back, held_until_ms
+from quorate.core.held_back import held_back
 from quorate.core.holds import expected_ms
+from quorate.core.planning.forecast import Foreseen, Foresight, PlanState
 from quorate.core.queue import queue_order
 from quorate.core.remedy import ACTOR
 from quorate.core.round_story import between_rounds, next_round_ms, share_words
 from quorate.model.apply import apply_all
-from quorate.model.events import ReservationStatus, Share, Slice
-from quorate.model.records import TERMINAL, Phase, ReservationRecord, RunRecord
+from quorate.model.events import MoveCause, ReservationStatus, Share, Slice
+from quorate.model.records import TERMINAL, Phase, RunRecord
 from quorate.model.refusal import Refusal, RefusalCode, sentence
 from quorate.model.specs import Run
 from quorate.model.state import State
@@ -67,7 +66,8 @@ class Forecast:
     status: ReservationStatus | None = None
     made_ms: int | None = None
     conflict: str = ""
-    cause: str = ""
+    cause: MoveCause | None = None
+    plan_state: PlanState | None = None
     parked: str = ""
     planned_start_ms: int | None = None
     natural_start_ms: int | None = None
@@ -188,7 +188,9 @@ def _waiting(seen: Seen, view: StateView, record: RunRecord, recorded: Phase | N
     """Return the forecast of a run that waits."""
     state, now_ms, run = seen.state, seen.now_ms, record.spec
     promise = None if record.reservation is None else state.reservations[record.reservation]
-    natural = _natural(seen, record, promise)
+    foresight = Foresight.of(state, now_ms, has_executor=seen.has_executor)
+    foreseen = foresight.start_of(record)
+    natural = foreseen.entry
     start_ms, place, payers = planned(promise, natural)
     leases = list(waits_for(seen, run, promise, natural))
     explained = explain(view, run.name, now_ms)
@@ -206,8 +208,9 @@ def _waiting(seen: Seen, view: StateView, record: RunRecord, recorded: Phase | N
         status=None if promise is None else promise.status,
         made_ms=None if promise is None else promise.made.at_ms,
         conflict="" if promise is None else promise.conflict,
-        cause="" if promise is None else promise.cause,
-        parked=_parked(seen, run, natural) if promise is None else "",
+        cause=None if promise is None else promise.cause,
+        plan_state=foreseen.state,
+        parked=_parked(seen, run, foreseen) if promise is None else "",
         planned_start_ms=None if promise is None else promise.planned_start_ms,
         natural_start_ms=None if natural is None else natural.start_ms,
         by_conflict=promise is not None and promise.by_conflict,
@@ -221,8 +224,7 @@ def _waiting(seen: Seen, view: StateView, record: RunRecord, recorded: Phase | N
         overdue=tuple(overdue_runs(seen, leases)),
         deficit=deficit,
         scope=scope,
-        refusal=refused_now(state, record, now_ms, has_executor=seen.has_executor)
-        or record.refusal,
+        refusal=foresight.refusal_of(record) or record.refusal,
         remedies=explained.remedies,
         contest=contest_for(seen, promise),
     )
@@ -231,23 +233,7 @@ def _waiting(seen: Seen, view: StateView, record: RunRecord, recorded: Phase | N
 # --- When, where, paid by whom --------------------------------------------------------------------
 
 
-def _natural(seen: Seen, record: RunRecord, promise: ReservationRecord | None) -> Found | None:
-    """Return when the run could start by itself, its own hold let go; None while nothing tells."""
-    state = seen.state
-    if waits_for_upstream(state, record.spec) is not None:
-        return None
-    return find_start(
-        unpromised(seen, promise),
-        record.spec,
-        seen.now_ms,
-        exempt="" if promise is None else promise.made.reservation,
-        before_seq=None if promise is None else promise.seq,
-        not_before_ms=held_until_ms(state, record) or 0,
-        has_executor=seen.has_executor,
-    )
-
-
-def _parked(seen: Seen, run: Run, natural: Found | None) -> str:
+def _parked(seen: Seen, run: Run, foreseen: Foreseen) -> str:
     """Return why a waiting run has no reservation."""
     state = seen.state
     waits = waits_for_upstream(state, run)
@@ -257,12 +243,14 @@ def _parked(seen: Seen, run: Run, natural: Found | None) -> str:
     if held is not None:
         return f"it is planned once it is not held back: {sentence(held)}"
     known = state.runs[run.name].refusal
-    if known is not None and known.code is RefusalCode.WAITING_FOR_QUOTA:
+    if foreseen.entry is None and known is not None and known.code is RefusalCode.WAITING_FOR_QUOTA:
         return f"it is tried when the quota of {known.subject} has headroom"
-    if natural is None:
+    if foreseen.state is PlanState.NONE:
         return "nothing that is known to come leads to a start: waiting alone does not help"
     depth = state.pools[run.pool].reservation_depth
-    return f"the first {depth} waiting runs of pool {run.pool} have reservations; it is not one yet"
+    if foreseen.state is PlanState.NOT_BEFORE:
+        return f"the first {depth} waiting runs of pool {run.pool} are planned; it is not one yet"
+    return "its start follows the queue until it is near enough to become firm"
 
 
 def _held_place(state: StateView, record: RunRecord) -> Slice | None:

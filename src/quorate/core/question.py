@@ -63,7 +63,6 @@ class Question:
             scope.flavor,
             scope.domains,
             now_ms,
-            before_seq=record.seq,
             has_executor=has_executor,
         )
         return Resolver(

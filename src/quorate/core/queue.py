@@ -12,7 +12,6 @@ from heapq import heapify, heappop, heappush
 
 from quorate.core.follow import eligible_since_ms
 from quorate.core.score import ONE, Terms, deficit, effective, penalty
-from quorate.core.scribe import Scribe
 from quorate.model.amounts import DAY_MS, PPM
 from quorate.model.crossings import Counted, counted, metered
 from quorate.model.records import RunRecord
@@ -31,20 +30,29 @@ _LOG2_E_PPB = 1_442_695_041
 class Scores:
     """The scores of owners in a view, each found once.
 
-    ``reserved``: GPUs that are promised to an owner count as its share.
+    GPUs that the plan gives to an owner (``plan``) count as its share.
     """
 
-    __slots__ = ("_gpus", "_known", "_now_ms", "_promised", "_view")
+    __slots__ = ("_gpus", "_known", "_now_ms", "_planned", "_versions", "_view")
 
-    def __init__(self, view: StateView, now_ms: int, *, reserved: bool = False) -> None:
+    def __init__(self, view: StateView, now_ms: int) -> None:
         self._view = view
         self._now_ms = now_ms
         self._known: dict[tuple[str, str], Terms] = {}
         self._gpus: dict[str, tuple[int, int]] = {}
-        self._promised: dict[tuple[str, str], int] = {}
-        for record in view.reservations.values() if reserved else ():
-            whose = (view.runs[record.made.run].spec.owner, record.slice.flavor)
-            self._promised[whose] = self._promised.get(whose, 0) + record.slice.gpus
+        self._planned: dict[tuple[str, str], int] = {}
+        self._versions: dict[str, int] = {}
+
+    def plan(self, owner: str, flavor: str, gpus: int) -> None:
+        """Count ``gpus`` more as the share of ``owner``: it will have them before others start."""
+        whose = (owner, flavor)
+        self._planned[whose] = self._planned.get(whose, 0) + gpus
+        self._versions[owner] = self._versions.get(owner, 0) + 1
+        self._known.pop(whose, None)
+
+    def version(self, owner: str) -> int:
+        """Return how often something was planned for ``owner``."""
+        return self._versions.get(owner, 0)
 
     def of(self, owner: str, flavor: str) -> Terms:
         """Return what makes up the score of ``owner`` in ``flavor``."""
@@ -65,7 +73,7 @@ class Scores:
         spec = view.owners.get(owner, Owner(name=owner))
         total, free = self._flavor_gpus(flavor)
         meter = view.meters.get((owner, flavor))
-        gpus = self._promised.get((owner, flavor), 0)
+        gpus = self._planned.get((owner, flavor), 0)
         decayed = 0
         if meter is not None:
             gpus += meter.amount
@@ -155,13 +163,12 @@ def line_of(record: RunRecord) -> Line:
     return record.spec.owner, record.spec.flavors
 
 
-def in_turn(scribe: Scribe, names: Iterable[str], *, reserved: bool = False) -> Iterator[str]:
+def in_turn(view: StateView, names: Iterable[str], scores: Scores) -> Iterator[str]:
     """Yield ``names`` in the order in which they are to be tried.
 
-    Whoever asks may write what comes of each before the next is asked for: an owner that was given
-    something stands further back then.
+    The caller may plan GPUs for the owner of each (``Scores.plan``) before it asks for the next:
+    then that owner stands further back.
     """
-    view = scribe.view
     runs, lines = view.runs, dict[Line, list[tuple[int, int, str]]]()
     for name in names:
         record = runs[name]
@@ -175,31 +182,24 @@ def in_turn(scribe: Scribe, names: Iterable[str], *, reserved: bool = False) -> 
             while waiting:
                 yield waiting.pop()[2]
         return
-    scores = Scores(view, scribe.now_ms, reserved=reserved)
     queue = [(scores.rank(line), waiting[-1], line) for line, waiting in lines.items()]
     heapify(queue)
-    served: dict[str, int] = {}
-    ranked: dict[Line, int] = {}
+    ranked = {line: scores.version(line[0]) for line in lines}
     while queue:
         _, place, line = heappop(queue)
-        if served.get(line[0], 0) != ranked.get(line, 0):
-            # Its owner was given something since this was ranked.
-            ranked[line] = served[line[0]]
+        if scores.version(line[0]) != ranked[line]:
+            # Something was planned for its owner since this was ranked.
+            ranked[line] = scores.version(line[0])
             heappush(queue, (scores.rank(line), place, line))
             continue
         waiting = lines[line]
         waiting.pop()
-        written = len(scribe.events)
         yield place[2]
-        if len(scribe.events) != written:
-            served[line[0]] = served.get(line[0], 0) + 1
-            scores = Scores(scribe.view, scribe.now_ms, reserved=reserved)
         if waiting:
-            ranked[line] = served.get(line[0], 0)
+            ranked[line] = scores.version(line[0])
             heappush(queue, (scores.rank(line), waiting[-1], line))
 
 
 def queue_order(view: StateView, now_ms: int) -> list[str]:
     """Return the waiting runs in the order in which they stand now."""
-    scribe = Scribe(view, now_ms=now_ms, actor="")
-    return list(in_turn(scribe, view.pending))
+    return list(in_turn(view, view.pending, Scores(view, now_ms)))

@@ -30,6 +30,7 @@ _POOL: Final = frozenset(
         "maxCollateral",
         "defaultExpectedDuration",
         "reservationDepth",
+        "firmHorizon",
         "throughputs",
     }
 )
@@ -74,6 +75,7 @@ def read_pool(spec: object, at: At, head: Head) -> Pool | None:
         reservation_depth=fields.optional(
             "reservationDepth", values.count, unset.reservation_depth
         ),
+        firm_horizon_ms=fields.optional("firmHorizon", any_duration, unset.firm_horizon_ms),
         throughputs=fields.optional("throughputs", throughputs, ()),
     )
 

@@ -213,6 +213,7 @@ def _pool(pool: Pool) -> Tree:
         maxCollateral=_unless(pool.collateral_max, unset.collateral_max),
         defaultExpectedDuration=_duration(pool.expected_duration_ms, unset.expected_duration_ms),
         reservationDepth=_unless(pool.reservation_depth, unset.reservation_depth),
+        firmHorizon=_duration(pool.firm_horizon_ms, unset.firm_horizon_ms),
         throughputs={each.flavor: _type_rates(each) for each in pool.throughputs},
     )
 

@@ -21,6 +21,7 @@ from quorate.model.events import (
     ConflictResolved,
     LeaseEnding,
     LeaseStarted,
+    MoveCause,
     NodeStatus,
     ReservationMade,
     ReservationStatus,
@@ -64,7 +65,7 @@ from quorate.model.specs import (
 )
 from quorate.model.state import State
 
-SNAPSHOT_FORMAT: Final = 8
+SNAPSHOT_FORMAT: Final = 9
 """Raised whenever the shape below or the meaning of a counter changes."""
 
 
@@ -110,7 +111,8 @@ class _Run(Struct, array_like=True, gc=False):
     since_ms: int | None
     reservation: str | None
     reservations_ever: int
-    backfills: tuple[tuple[int, int, str], ...]
+    backfills: tuple[tuple[int, int], ...]
+    waiting_seq: int
     cut_ms: int | None
     cut_by: str
     via_conflict: str
@@ -126,7 +128,7 @@ class _Reservation(Struct, array_like=True, gc=False):
     planned_start_ms: int | None
     natural_start_ms: int | None
     by_conflict: bool
-    cause: str
+    cause: MoveCause | None
     conflict: str
     attempts: int
 
@@ -417,6 +419,7 @@ def _pack_run(record: RunRecord) -> _Run:
         record.reservation,
         record.reservations_ever,
         record.backfills,
+        record.waiting_seq,
         record.cut_ms,
         record.cut_by,
         record.via_conflict,
@@ -445,6 +448,7 @@ def _restore_run(state: State, run: _Run) -> None:
         run.reservation,
         run.reservations_ever,
         run.backfills,
+        run.waiting_seq,
         run.cut_ms,
         run.cut_by,
         run.via_conflict,

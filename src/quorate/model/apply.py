@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from quorate.model import events as e
-from quorate.model.apply_plans import PLANS, hold_money, leave_running
+from quorate.model.apply_plans import PLANS, hold_money, leave_running, mark_backfill
 from quorate.model.apply_requests import REQUESTS
 from quorate.model.apply_rounds import ROUNDS, round_began, round_ended, round_ending
 from quorate.model.crossings import PERCENTS
@@ -273,6 +273,7 @@ def _run_submitted(state: State, event: e.RunSubmitted) -> None:
     record = RunRecord(
         run, seq, event.at_ms, _PENDING, None, event.at_ms, {}, 0, {}, None, None, ""
     )
+    record.waiting_seq = seq
     known = state.runs.setdefault(run.name, record)
     assert known is record, run.name
     if run.rounds is not None:
@@ -313,6 +314,8 @@ def _lease_started(  # noqa: C901 - a replay comes here for every second event: 
     run.leases_ever += 1
     if run.backfills and event.reason is _GROW:
         _begin_bundle(state, run, event.bundle)
+    if event.backfill:
+        mark_backfill(state, run, event.bundle)
     if event.role is _SPARE:
         state.spares[name] = None
     elif event.role is _CLAIM:
@@ -340,7 +343,7 @@ def _lease_started(  # noqa: C901 - a replay comes here for every second event: 
 
 
 def _begin_bundle(state: State, run: RunRecord, bundle: int) -> None:
-    """Forget what another bundle of that number, which has gone since, stood in front of."""
+    """Forget that another bundle of that number, which has gone since, started out of order."""
     run.backfills = tuple(entry for entry in run.backfills if entry[0] != bundle)
     if not run.backfills:
         state.backfilled.pop(run.spec.name, None)
@@ -443,6 +446,7 @@ def _run_requeued(state: State, event: e.RunRequeued) -> None:
     run.phase, run.stopping = _PENDING, None
     leave_running(state, run, event)
     run.since_ms = None
+    run.waiting_seq = state.seq + 1
     state.growable.pop(event.run, None)
     state.count_run(run.spec.owner, -1)
     state.enqueue(run)

@@ -32,10 +32,14 @@ def _lottery_committed(state: State, event: e.LotteryCommitted) -> None:
 
 
 def _backfill_noted(state: State, event: e.BackfillNoted) -> None:
-    run = state.runs.own(event.run)
-    others = tuple(entry for entry in run.backfills if entry[0] != event.bundle)
-    run.backfills = (*others, (event.bundle, event.vacate_ms, event.reservation))
-    state.backfilled[event.run] = None
+    mark_backfill(state, state.runs.own(event.run), event.bundle)
+
+
+def mark_backfill(state: State, run: RunRecord, bundle: int) -> None:
+    """Note that a bundle of ``run`` started out of order, by the event that is applied."""
+    if all(known != bundle for known, _ in run.backfills):
+        run.backfills = (*run.backfills, (bundle, state.seq + 1))
+        state.backfilled[run.spec.name] = None
 
 
 def _spare_filled(state: State, event: e.SpareFilled) -> None:

@@ -205,8 +205,9 @@ class Pool(Spec, frozen=True, kw_only=True):
     disruption_gpu_ms_per_day: int | None = None
     collateral_max: int = 4
     expected_duration_ms: int = HOUR_MS
-    reservation_depth: int = 100
+    reservation_depth: int = 20
     throughputs: tuple[FlavorRates, ...] = ()
+    firm_horizon_ms: int = HOUR_MS
 
     @property
     def least_runtime_ms(self) -> int:
