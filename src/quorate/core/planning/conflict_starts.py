@@ -14,6 +14,7 @@ from quorate.core.admit import cover_request
 from quorate.core.conflicts import declare_conflict
 from quorate.core.cover import payer_phases
 from quorate.core.disruption import NO_HEADROOM, foresee_conflict, is_for_headroom, may_call
+from quorate.core.expected import lease_end_ms
 from quorate.core.layout import pack_request
 from quorate.core.planning.entry import Entry
 from quorate.core.planning.pins import place_of
@@ -165,8 +166,8 @@ def _why_no_room(scribe: Scribe, record: ReservationRecord) -> str:
     return "none would make room now"
 
 
-def cleared_ms(view: StateView, record: ReservationRecord) -> int | None:
-    """Return when the last lease that was cut for a reservation has to be gone.
+def cleared_ms(view: StateView, record: ReservationRecord, now_ms: int) -> int | None:
+    """Return when the last lease that was cut for a reservation is expected to be gone.
 
     None where nothing was cut for it, or all of that has gone.
     """
@@ -187,5 +188,8 @@ def cleared_ms(view: StateView, record: ReservationRecord) -> int | None:
         for node in view.island(IslandKey(pool, flavor, domain)).nodes
         for name in view.node_leases.get(node.name, ())
     )
-    endings = (view.leases[name].ending for name in {*cut, *beside})
-    return max((ending.deadline_ms for ending in endings if ending is not None), default=None)
+    going = (view.leases[name] for name in {*cut, *beside})
+    return max(
+        (lease_end_ms(view, lease, now_ms) for lease in going if lease.ending is not None),
+        default=None,
+    )

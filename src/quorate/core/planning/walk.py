@@ -135,7 +135,7 @@ class Walk:
     def _place(self, record: ReservationRecord) -> Entry | None:
         """Return the place of a reservation; one for which others were cut waits for them to go."""
         pin = pin_of(self.view, record, self.scribe.now_ms)
-        gone_ms = cleared_ms(self.view, record)
+        gone_ms = cleared_ms(self.view, record, self.scribe.now_ms)
         if pin is None or gone_ms is None or gone_ms <= pin.start_ms:
             return pin
         run = self.view.runs[record.made.run].spec
@@ -155,13 +155,16 @@ class Walk:
     def _move(self, record: ReservationRecord, pin: Entry, cause: MoveCause) -> None:
         """Give a reservation that cannot stand its next start around all that is put in."""
         self._hold_hours(pin, -1)
+        self._move_to(record, pin.start_ms, cause)
+
+    def _move_to(self, record: ReservationRecord, from_ms: int | None, cause: MoveCause) -> None:
+        """Give a reservation, of which nothing is put in, its first start from ``from_ms`` on."""
         run = self.view.runs[record.made.run].spec
-        entry = self.search.find(run, pin.start_ms)
+        entry = None if from_ms is None else self.search.find(run, from_ms)
         status = ReservationStatus.BLOCKED if entry is None else ReservationStatus.DEFERRED
         move_firm(self.scribe, record, entry, status, cause)
         if entry is not None:
-            self.profile.put(entry)
-            self.pins[entry.run] = entry
+            self._put_pin(entry)
 
     def _put_pin(self, pin: Entry) -> None:
         self.profile.put(pin)
@@ -185,7 +188,7 @@ class Walk:
             look = look_ms(self.scribe.view, record, has_executor=self.scribe.has_executor)
             if look is None or look > self.scribe.now_ms:
                 continue
-            if cleared_ms(self.scribe.view, record) is not None:
+            if cleared_ms(self.scribe.view, record, self.scribe.now_ms) is not None:
                 continue
             lacking = call_conflict(self.scribe, record)
             if lacking is not None:
@@ -225,13 +228,19 @@ class Walk:
             return
         self._lift_pin(pin)
         self._hold_hours(pin, -1)
-        is_due = promise.planned_start_ms is not None and pin.start_ms <= self.scribe.now_ms
+        is_due = pin.start_ms <= self.scribe.now_ms
         room = self._room(record, promise.made.reservation)
         answer = self._admit(record.spec, room, pin.slice if is_due else None)
         if isinstance(answer, Admitted):
             self._start(record, answer)
             return
         if self._fill(record, room, answer):
+            return
+        if not promise.by_conflict and (promise.planned_start_ms or 0) < self.scribe.now_ms:
+            # Counting allows its place, and more than counting is needed there.
+            later_ms = self.search.next_change_ms(record.spec, self.scribe.now_ms)
+            self._move_to(promise, later_ms, cause_of(self.profile, pin))
+            self._refuse(record)
             return
         self._hold_hours(pin, 1)
         self._put_pin(pin)
