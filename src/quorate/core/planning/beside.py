@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from quorate.core.admit import Admitted, admit
 from quorate.core.planning.resource import FOREVER_MS
 from quorate.core.planning.room import room_left
@@ -29,16 +31,18 @@ def admit_beside(
     beside = admit(room, run, now_ms, has_executor=has_executor)
     if isinstance(beside, Admitted) or beside.code in HARD:
         return beside
-    return reserved(view, run, beside, exempt)
+    return reserved(run, beside, _promised(view, run, exempt))
 
 
-def reserved(view: StateView, run: Run, short: Refusal, exempt: str = "") -> Refusal:
-    """Return ``short``, which is what is missing beside the plan, as room that others will have."""
-    subject = ", ".join(_promised(view, run, exempt)[:SHORTAGES_MAX])
+def reserved(run: Run, short: Refusal, planned: Sequence[str]) -> Refusal:
+    """Return ``short``, which is what ``run`` lacks beside the plan, as room that others will have.
+
+    ``planned`` names them: reservations, and runs whose start is not firm.
+    """
     return Refusal(
         code=RefusalCode.RESERVED,
-        subject=subject,
-        wanted=short.wanted,
+        subject=", ".join(planned[:SHORTAGES_MAX]),
+        wanted=short.wanted or run.widths()[-1],
         short=short.short,
         shortages=short.shortages,
     )

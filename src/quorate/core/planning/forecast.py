@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from quorate.core.follow import waits_for_upstream
 from quorate.core.planning.entry import Entry
 from quorate.core.planning.walk import Walk
 from quorate.core.scribe import Scribe
@@ -62,6 +63,8 @@ class Foresight:
     def start_of(self, record: RunRecord) -> Foreseen:
         """Return when a waiting run starts, and what that is worth."""
         name, walk = record.spec.name, self.walk
+        if waits_for_upstream(walk.view, record.spec) is not None:
+            return Foreseen(PlanState.NONE, None)
         pin = walk.pins.get(name)
         if pin is not None:
             # One that became firm in this very walk is a forecast until a decision writes it.

@@ -10,7 +10,7 @@ quota of nodes that are shared), the start is tried in the state expected then.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from msgspec import Struct
@@ -136,7 +136,7 @@ class Searcher:
         """Return whether there is room for ``run`` from now on for a while, whoever pays."""
         now_ms, least = self.profile.now_ms, run.widths()[-1]
         return any(
-            _placed(ask, ask.domains, now_ms, now_ms + duration_ms) is not None
+            next(_placements(ask, ask.domains, now_ms, now_ms + duration_ms), None) is not None
             for ask in (self.ask(run, flavor, least) for flavor in run.flavors)
         )
 
@@ -340,14 +340,14 @@ class Searcher:
         """Return where ``ask`` goes at ``at_ms`` and who pays, by counting; None if it does not."""
         until_ms = at_ms + ask.cover.duration_ms
         for domains in _alike(ask):
-            placement = _placed(ask, domains, at_ms, until_ms)
-            if placement is None:
-                continue
-            if any(q.least(at_ms, until_ms) < n for q, n in self._quotas(ask, placement)):
-                return None
-            legs = self._pay(ask, _demands(placement), at_ms, steps)
-            if legs is not None:
-                return placement, legs
+            for placement in _placements(ask, domains, at_ms, until_ms):
+                if any(q.least(at_ms, until_ms) < n for q, n in self._quotas(ask, placement)):
+                    continue
+                legs = self._pay(ask, _demands(placement), at_ms, steps)
+                if legs is not None:
+                    return placement, legs
+                if len(placement) == 1:
+                    break  # Another domain of the same payers costs them the same.
         return None
 
     def _pay(
@@ -433,15 +433,20 @@ def _alike(ask: Ask) -> list[Sequence[Domain]]:
     return found
 
 
-def _placed(ask: Ask, domains: Sequence[Domain], from_ms: int, until_ms: int) -> Placement | None:
-    """Return a placement by counting: all in the first domain that holds it, else filled by key."""
+def _placements(
+    ask: Ask, domains: Sequence[Domain], from_ms: int, until_ms: int
+) -> Iterator[Placement]:
+    """Yield placements by counting: all in one of the domains that hold it, then filled by key."""
     free = []
     for domain in domains:
         left = domain.room.least(from_ms, until_ms)
         if left >= ask.gpus:
-            return ((domain, ask.gpus),)
+            yield ((domain, ask.gpus),)
         free.append(left)
-    return None if ask.in_one else _filled(ask, domains, free)
+    if not ask.in_one and all(left < ask.gpus for left in free):
+        filled = _filled(ask, domains, free)
+        if filled is not None:
+            yield filled
 
 
 def _filled(ask: Ask, domains: Sequence[Domain], free: list[int]) -> Placement | None:

@@ -15,7 +15,7 @@ from typing import Final
 from quorate.core.admit import Admitted, admit
 from quorate.core.fill import admit_on_spares, kept_from_fill, write_fill
 from quorate.core.follow import waits_for_upstream
-from quorate.core.held_back import held_back
+from quorate.core.held_back import held_back, held_until_ms
 from quorate.core.holds import hold_duration_ms
 from quorate.core.lifecycle import grant_claim
 from quorate.core.planning.beside import reserved
@@ -206,9 +206,7 @@ class Walk:
             if run.sensitive:
                 grant_claim(self.scribe, run)  # It is granted when it is asked for, or not at all.
                 continue
-            waits = waits_for_upstream(self.view, run) or held_back(
-                self.view, name, self.scribe.now_ms
-            )
+            waits = waits_for_upstream(self.view, run)
             if waits is not None:
                 self._tell(record, waits)
                 continue
@@ -225,6 +223,11 @@ class Walk:
         pin = self.pins.get(record.spec.name)
         if pin is None:
             self._next(record)
+            return
+        held = held_back(self.view, record.spec.name, self.scribe.now_ms)
+        if held is not None:
+            self._counted(pin)
+            self._tell(record, held)
             return
         self._lift_pin(pin)
         self._hold_hours(pin, -1)
@@ -251,6 +254,11 @@ class Walk:
         """Start a run now, or plan it for the earliest start that it has."""
         run, now_ms = record.spec, self.scribe.now_ms
         if self._fruitless.get(run.owner, 0) >= FRUITLESS_MAX:
+            return
+        held = held_back(self.view, run.name, now_ms)
+        if held is not None:
+            self._plan(record, self.search.find(run, held_until_ms(self.view, record) or now_ms))
+            self._tell(record, held)
             return
         entry = self.search.find(run, now_ms)
         refusal: Refusal | None = None
@@ -311,6 +319,10 @@ class Walk:
     def _beyond(self, record: RunRecord) -> None:
         """Start a run beyond the depth if it fits into what is left."""
         run = record.spec
+        held = held_back(self.view, run.name, self.scribe.now_ms)
+        if held is not None:
+            self._tell(record, held)
+            return
         if self._tail > 0:
             least = run.widths()[-1]
             shape = (
@@ -463,10 +475,23 @@ class Walk:
             return answer
         answer = self._admit(run, self._room(record, own))
         if isinstance(answer, Refusal):
-            return answer if answer.code in HARD else reserved(scribe.view, run, answer, own)
+            return (
+                answer if answer.code in HARD else reserved(run, answer, self._planned_before(run))
+            )
         # What is left would do, and its turn was before something made that room.
         short = Refusal(code=RefusalCode.RESERVED, wanted=run.widths()[-1])
-        return reserved(scribe.view, run, short, own)
+        return reserved(run, short, self._planned_before(run))
+
+    def _planned_before(self, run: Run) -> list[str]:
+        """Return what keeps room or money that ``run`` could use: reservations, then runs."""
+        view = self.scribe.view
+        return [
+            view.runs[entry.run].reservation or entry.run
+            for entry in (*self.pins.values(), *self.entries.values())
+            if entry.run != run.name
+            and entry.pool == run.pool
+            and entry.slice.flavor in run.flavors
+        ]
 
 
 def is_news(known: Refusal | None, refusal: Refusal) -> bool:
