@@ -11,15 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from quorate.core.expected import declared_end_ms
+from quorate.core.expected import declared_end_ms, run_end_ms
 from quorate.core.planning.entry import Entry
 from quorate.core.planning.pins import firm_profile, in_order, pin_of
 from quorate.core.planning.profile import Profile
-from quorate.core.planning.resource import Resource
+from quorate.core.planning.resource import FOREVER_MS
 from quorate.core.scribe import Scribe
 from quorate.core.stops import stop_bundle
 from quorate.model.events import EndReason, Tier
-from quorate.model.records import Phase, ReservationRecord
+from quorate.model.island import IslandKey
+from quorate.model.records import Phase, PledgeRecord, ReservationRecord
 from quorate.model.specs import CapId
 from quorate.model.view import StateView
 
@@ -91,15 +92,45 @@ def stop_overstayed(scribe: Scribe) -> bool:
     for record in sorted(due, key=lambda each: (each.planned_start_ms, each.seq)):
         pin = pin_of(view, record, now_ms)
         assert pin is not None, record
-        for each in relief(profile, record, pin, late) or ():
-            told_ms = pin.start_ms - (each.grace_ms if scribe.has_executor else 0)
-            if told_ms <= now_ms and (each.run, each.bundle) not in stopped:
+        for each in _in_the_way(profile, record, pin, late):
+            lead_ms = each.grace_ms if scribe.has_executor else 0
+            if pin.start_ms - lead_ms <= now_ms:
                 stopped[each.run, each.bundle] = None
-                _give_back(profile, each, now_ms + (each.grace_ms if scribe.has_executor else 0))
+                late.remove(each)
+                _take(profile, pin, each, now_ms + lead_ms, _end_ms(profile, each), -1)
     for run, bundle in stopped:
         if scribe.view.runs[run].phase is Phase.RUNNING:
             stop_bundle(scribe, run, bundle, EndReason.OVERSTAYED)
     return bool(stopped)
+
+
+def _in_the_way(
+    profile: Profile, record: ReservationRecord, pin: Entry, late: Sequence[Overstayer]
+) -> list[Overstayer]:
+    """Return the bundles of ``late`` that have to go for ``pin``, newest first.
+
+    That they are expected to end before it, on a rung of the ladder, does not count: they have
+    broken their word, and a grace later it is too late to tell them.
+    """
+    may_go = _stoppable(profile, record, pin, late)
+    for each in may_go:
+        _take(profile, pin, each, _end_ms(profile, each), FOREVER_MS, 1)
+    needed = relief(profile, record, pin, may_go)
+    for each in may_go:
+        _take(profile, pin, each, _end_ms(profile, each), FOREVER_MS, -1)
+    return needed or []
+
+
+def _stoppable(
+    profile: Profile, record: ReservationRecord, pin: Entry, late: Sequence[Overstayer]
+) -> list[Overstayer]:
+    """Return the bundles of ``late`` that may be stopped for ``pin``."""
+    waiting_seq = profile.view.runs[record.made.run].waiting_seq
+    return [
+        each
+        for each in late
+        if each.started_seq >= waiting_seq and each.declared_end_ms <= pin.start_ms - each.grace_ms
+    ]
 
 
 def relief(
@@ -113,11 +144,8 @@ def relief(
     short = _short(profile, pin)
     if not short:
         return []
-    waiting_seq = profile.view.runs[record.made.run].waiting_seq
     needed: list[Overstayer] = []
-    for each in late:
-        if each.started_seq < waiting_seq or each.declared_end_ms > pin.start_ms - each.grace_ms:
-            continue
+    for each in _stoppable(profile, record, pin, late):
         freed = [(at, gpus) for at, gpus in _held(profile, pin, each, short) if gpus]
         if not freed:
             continue
@@ -147,22 +175,52 @@ def _held(
 ) -> Iterator[tuple[int, int]]:
     """Yield (number of the shortage, how much of it the bundle holds)."""
     for at, (kind, name, _) in enumerate(short):
-        yield at, sum(_holds(profile.view, pin, lease, kind, name) for lease in each.leases)
+        if kind == "domain":
+            key = IslandKey(pin.pool, pin.slice.flavor, name)
+            yield at, _room_of(profile, pin, each).get(key, 0)
+        else:
+            yield at, sum(_pays(profile.view, lease, kind, name) for lease in each.leases)
 
 
-def _holds(view: StateView, pin: Entry, lease: str, kind: str, name: str) -> int:
-    """Return how much of a shortage one lease holds. Nothing is stopped for the sake of a quota."""
+def _room_of(profile: Profile, pin: Entry, each: Overstayer) -> dict[IslandKey, int]:
+    """Return the GPUs that a bundle leaves to ``pin``, by island.
+
+    Whole nodes where the pool gives those; no slots that a spare takes back for longer than that.
+    """
+    view, masks = profile.view, dict[str, int]()
+    for name in each.leases:
+        for node, mask in view.leases[name].fact.slots:
+            if node not in view.node_status:
+                masks[node] = masks.get(node, 0) | mask
+    for pledge in view.pledges.values():
+        if pledge.filler == each.run and _outlasts(profile, pledge, pin.start_ms):
+            for node, mask in pledge.slots:
+                masks[node] = masks.get(node, 0) & ~mask
+    found: dict[IslandKey, int] = {}
+    for node, mask in masks.items():
+        known = view.nodes[node]
+        whole = mask and view.pools[known.island.pool].whole_nodes
+        gpus = known.spec.gpus if whole else mask.bit_count()
+        found[known.island] = found.get(known.island, 0) + gpus
+    return found
+
+
+def _outlasts(profile: Profile, pledge: PledgeRecord, at_ms: int) -> bool:
+    """Return whether the run whose spare is filled is expected to run at ``at_ms``."""
+    record = profile.view.runs[pledge.run]
+    return (
+        record.phase is Phase.RUNNING and run_end_ms(profile.view, record, profile.now_ms) > at_ms
+    )
+
+
+def _pays(view: StateView, lease: str, kind: str, name: str) -> int:
+    """Return how much of a payer's or a cap's width a lease has.
+
+    Nothing of a quota: no bundle is stopped for the sake of one.
+    """
     known = view.leases[lease]
     fact = known.fact
     match kind:
-        case "domain":
-            return sum(
-                mask.bit_count()
-                for node, mask in fact.slots
-                if (place := view.nodes[node].island).domain == name
-                and (place.pool, place.flavor) == (pin.pool, pin.slice.flavor)
-                and node not in view.node_status
-            )
         case "envelope":
             return known.gpus if fact.payer == name else 0
         case "lending":
@@ -173,25 +231,26 @@ def _holds(view: StateView, pin: Entry, lease: str, kind: str, name: str) -> int
             return 0
 
 
-def _give_back(profile: Profile, each: Overstayer, gone_ms: int) -> None:
-    """Count what a bundle holds as free from ``gone_ms`` on, instead of from its expected end."""
+def _end_ms(profile: Profile, each: Overstayer) -> int:
+    """Return when a bundle, which was not told to stop, is expected to end."""
+    return profile.lease_end_ms(each.leases[0])
+
+
+def _take(  # noqa: PLR0913, PLR0917 - what, for which start, when, and whether it is given back
+    profile: Profile, pin: Entry, each: Overstayer, from_ms: int, until_ms: int, sign: int
+) -> None:
+    """Take what a bundle holds out of ``profile`` for a while too, or (-1) count it as free."""
     view = profile.view
+    for key, gpus in _room_of(profile, pin, each).items():
+        profile.room(key).take(from_ms, until_ms, sign * gpus)
     for name in each.leases:
         lease = view.leases[name]
-        end_ms = profile.lease_end_ms(name)
-
-        def give(resource: Resource, gpus: int, end_ms: int = end_ms) -> None:
-            resource.take(gone_ms, end_ms, -gpus)
-
-        for node, mask in lease.fact.slots:
-            if node not in view.node_status:
-                give(profile.room(view.nodes[node].island), mask.bit_count())
-        payer = lease.fact.payer
-        give(profile.payer(payer), lease.gpus)
+        payer, gpus = lease.fact.payer, sign * lease.gpus
+        profile.payer(payer).take(from_ms, until_ms, gpus)
         if lease.fact.tier is Tier.BORROWED:
-            give(profile.lent(payer), lease.gpus)
+            profile.lent(payer).take(from_ms, until_ms, gpus)
         for cap in view.envelopes[payer].caps:
-            give(profile.cap(cap), lease.gpus)
+            profile.cap(cap).take(from_ms, until_ms, gpus)
 
 
 def stop_instants_ms(view: StateView, *, has_executor: bool) -> Iterator[int]:
