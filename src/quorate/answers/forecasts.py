@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from quorate.answers.contests import contest_lines, contest_tree, shares_table
 from quorate.answers.explanation import commands, remedy_lines, remedy_trees
 from quorate.answers.kind import Tree
-from quorate.answers.kinds_plans import place_text, place_tree, shares_tree, time_or_none
+from quorate.answers.kinds_plans import (
+    cause_tree,
+    place_text,
+    place_tree,
+    shares_tree,
+    time_or_none,
+)
+from quorate.answers.plan_words import IF_DECLARED, PLAN_WORDS, start_words
 from quorate.answers.table import indented, pairs
 from quorate.answers.words import (
     gpus,
@@ -24,6 +31,7 @@ from quorate.core.contest import Contest
 from quorate.core.explain import Remedy
 from quorate.core.grounds import Confidence, Danger
 from quorate.core.plan import Forecast
+from quorate.core.planning.forecast import PlanState
 from quorate.core.remedy import setting
 from quorate.documents.times import time_text
 from quorate.model.causes import cause_text
@@ -33,11 +41,11 @@ from quorate.model.refusal import Refusal, sentence
 from quorate.model.words import counted
 
 _MEANS = {
-    Confidence.CERTAIN: "it counts on nobody to end",
-    Confidence.EXPECTED: "as long as what runs takes no longer than it said",
-    Confidence.ROUGH: "what it waits for is late already",
+    Confidence.CERTAIN: "it waits for no running work",
+    Confidence.EXPECTED: IF_DECLARED,
+    Confidence.ROUGH: "work that it waits for is overdue",
 }
-_BY_CONFLICT = "as long as the pool's disruption budget bears the conflict then"
+_BY_CONFLICT = "if the pool's disruption budget covers the conflict then"
 
 
 def forecast_lines(
@@ -75,16 +83,15 @@ def _headline(found: Forecast) -> str:
         is_over = found.phase in TERMINAL
         return f"{name} is {found.phase}{'; nothing is planned' if is_over else ''}"
     will = "would wait" if found.recorded_phase is None else "waits"
-    if found.start_ms is None:
-        return f"{name} {will}, and no start is known"
-    if found.planned_start_ms is None:
-        return f"{name} {will}; it could start {until(found.start_ms, now_ms)}, not promised yet"
-    return f"{name} {will}; it starts {until(found.start_ms, now_ms)}"
+    if found.plan_state is None and found.start_ms is not None:
+        return f"{name} {will}; it could start {until(found.start_ms, now_ms)}"
+    state = found.plan_state or PlanState.NONE
+    return f"{name} {will}; it {start_words(state, found.start_ms, now_ms)}"
 
 
 def _facts(found: Forecast) -> list[tuple[str, str]]:
     now_ms = found.now_ms
-    facts = _promise(found)
+    facts = _plan(found)
     if found.phase is Phase.PENDING and found.start_ms is not None:
         facts += _how(found)
     if found.place is not None:
@@ -105,23 +112,24 @@ def _facts(found: Forecast) -> list[tuple[str, str]]:
     return facts
 
 
-def _promise(found: Forecast) -> list[tuple[str, str]]:
-    """Return the reservation and what moved it last, or why there is none."""
+def _plan(found: Forecast) -> list[tuple[str, str]]:
+    """Return what the start is worth: the reservation and what moved it last, or why none."""
+    words = PLAN_WORDS[found.plan_state or PlanState.NONE]
     if found.parked:
-        return [("promise", f"none: {found.parked}")]
+        return [("plan", f"{words}: {found.parked}")]
     if not found.reservation:
         return []
     made = ""
     if found.made_ms is not None and found.recorded_phase is not None:
         made = f", made {since(found.made_ms, found.now_ms)}"
-    facts = [("promise", f"reservation/{found.reservation}, {found.status}{made}")]
+    facts = [("plan", f"{words}: reservation/{found.reservation}, {found.status}{made}")]
     return [*facts, ("moved", cause_text(found.cause))] if found.cause else facts
 
 
 def _how(found: Forecast) -> list[tuple[str, str]]:
     """Return whether it starts by itself or by a conflict, and what the other one would give."""
     now_ms, natural_ms, recourse = found.now_ms, found.natural_start_ms, found.recourse
-    alone = "no start is known" if natural_ms is None else until(natural_ms, now_ms)
+    alone = "no planned start" if natural_ms is None else until(natural_ms, now_ms)
     if found.by_conflict:
         return [
             ("how", "by a conflict: what runs there is cut if room is not free by then"),
@@ -225,9 +233,10 @@ def forecast_tree(found: Forecast, prefix: Sequence[str], *, source: str = "") -
         "queueLength": found.queue_length,
         "reservation": found.reservation or None,
         "status": None if found.status is None else found.status.value,
-        "cause": cause_text(found.cause) or None,
+        "planState": None if found.plan_state is None else found.plan_state.value,
+        "cause": cause_tree(found.cause),
         "parked": found.parked or None,
-        "plannedStart": time_or_none(found.planned_start_ms),
+        "plannedStart": time_or_none(found.plan_start_ms),
         "naturalStart": time_or_none(found.natural_start_ms),
         "startsInMs": None if start_ms is None else max(0, start_ms - found.now_ms),
         "byConflict": found.by_conflict,

@@ -6,14 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from msgspec.structs import replace
-
 from quorate.answers.notice import Known, NoticeKind, Told
 from quorate.answers.reason_words import ended
+from quorate.answers.veil import unnamed
 from quorate.answers.words import gpus, percent, slots
 from quorate.documents.times import time_text
 from quorate.model.amounts import PPM
-from quorate.model.causes import cause_text
 from quorate.model.events import (
     ConflictResolved,
     EndReason,
@@ -150,12 +148,12 @@ def _started(run: str, tale: _Tale, known: Known) -> Told:
 
 def _moved(seq: int, event: ReservationMoved, known: Known) -> Told:
     run = event.reservation.rpartition("@")[0]
-    start_ms, cause = event.planned_start_ms, cause_text(replace(event.cause, objects=()))
+    start_ms, cause = event.planned_start_ms, unnamed(event.cause)
     if start_ms is None:
-        what = f"run/{run} has no promised start any more"
+        what = f"run/{run} has no planned start any more"
         look = f"What would start it: quorate explain {run}"
     else:
-        what = f"the promised start of run/{run} is now {time_text(start_ms)}"
+        what = f"the firm start of run/{run} is now {time_text(start_ms)}"
         look = f"What that rests on: quorate plan {run}"
     return Told(
         seq=seq,

@@ -1,4 +1,4 @@
-"""What a decision did about promised starts, filled spares and conflicts, as lines. Pure."""
+"""What a decision did about firm starts, filled spares and conflicts, as lines. Pure."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def plan_lines(  # noqa: PLR0911 - one answer per event
 def _made(event: ReservationMade, now_ms: int, *, ask: bool) -> list[str]:
     when, natural_ms = until(event.planned_start_ms, now_ms), event.natural_start_ms
     how = how_words(by_conflict=event.by_conflict)
-    lines = [f"run/{event.run} is promised to start {when}, {how}"]
+    lines = [f"run/{event.run} has a firm start {when}, {how}"]
     if event.by_conflict and natural_ms is not None:
         lines.append(f"  by itself it would start {until(natural_ms, now_ms)}")
     where = f"{event.slice.gpus} {event.slice.flavor}: {place_text(event.slice, most=4)}"

@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from quorate.model.causes import cause_text
 from quorate.model.events import (
     BackfillNoted,
     EndReason,
@@ -35,8 +36,25 @@ OTHERS: Final = "(others)"
 _KEPT: Final = re.compile(r"(room is kept for )(.+?)(, [0-9]+ of [0-9]+ GPUs? short)")
 _OVERDUE: Final = re.compile(r"(overdue: )([^;]+)()")
 _MOVED: Final = re.compile(r"(reservation )(\S+)(, made before it, has moved)")
-"""Where names stand in the causes that ``core/replan.py`` records, and in ``sentence``."""
+"""Where names stand in causes that old ledgers give as a text, and in ``sentence``."""
 _TAKEN: Final = re.compile(r"Run/([^ ]+): (.+) \([A-Za-z]+\)")
+
+
+def unnamed(cause: MoveCause) -> str:
+    """Return why a firm start was moved with counts in the place of names.
+
+    For texts whose readers are not known. A cause of an old ledger is a text (``note``).
+    """
+    kinds: dict[str, int] = {}
+    for kind, _ in cause.objects:
+        kinds[kind] = kinds.get(kind, 0) + 1
+    note = _KEPT.sub(lambda m: f"{m[1]}{_how_many(m[2], 'reservation')}{m[3]}", cause.note)
+    note = _OVERDUE.sub(lambda m: f"{m[1]}{_how_many(m[2], 'run')}", note)
+    note = _MOVED.sub("a reservation that was made before it has moved", note)
+    counts = tuple(
+        (str(count), kind if count == 1 else f"{kind}s") for kind, count in kinds.items()
+    )
+    return cause_text(replace(cause, objects=counts, note=note))
 
 
 def _how_many(names: str, what: str) -> str:

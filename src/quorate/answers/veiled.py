@@ -29,6 +29,7 @@ def veiled_explanation(found: Explanation, veil: Veil) -> Explanation:
         standing=None if found.standing is None else _standing(found.standing, veil),
         quotas=tuple(_quota(each, veil) for each in found.quotas),
         reservation=None if found.reservation is None else veil.promise(found.reservation),
+        parked=veil.text(found.parked),
         remedies=tuple(_remedy(each, veil) for each in found.remedies),
     )
 

@@ -29,16 +29,17 @@ from quorate.core.grounds import (
     recourse_of,
     waits_for,
 )
-from quorate.core.held_back import held_back
 from quorate.core.holds import expected_ms
-from quorate.core.planning.forecast import Foreseen, Foresight, PlanState
+from quorate.core.parked import parked_words
+from quorate.core.planning.entry import Entry
+from quorate.core.planning.forecast import Foresight, PlanState
 from quorate.core.queue import queue_order
 from quorate.core.remedy import ACTOR
 from quorate.core.round_story import between_rounds, next_round_ms, share_words
 from quorate.model.apply import apply_all
 from quorate.model.events import MoveCause, ReservationStatus, Share, Slice
-from quorate.model.records import TERMINAL, Phase, RunRecord
-from quorate.model.refusal import Refusal, RefusalCode, sentence
+from quorate.model.records import TERMINAL, Phase, ReservationRecord, RunRecord
+from quorate.model.refusal import Refusal
 from quorate.model.specs import Run
 from quorate.model.state import State
 from quorate.model.view import StateView
@@ -48,11 +49,12 @@ from quorate.model.view import StateView
 class Forecast:
     """What is known at ``now_ms`` about a run's start.
 
-    ``recorded_phase`` None: it is not submitted. ``planned_start_ms`` is promised where there is a
+    ``recorded_phase`` None: it is not submitted. ``planned_start_ms`` is that of its firm
     ``reservation``; ``natural_start_ms`` is when it could start by itself, as far as is known now.
+    ``plan_state`` says what the start is worth, None where nothing is planned.
     ``place`` and ``payers`` are of the planned start, else of the natural one. ``deficit`` and
     ``scope`` are what is short now, where that is least. ``parked`` says why there is no
-    reservation. ``dangers`` are there while it runs.
+    firm one. ``dangers`` are there while it runs.
     """
 
     run: Run
@@ -84,6 +86,12 @@ class Forecast:
     remedies: tuple[Remedy, ...] = ()
     contest: Contest | Refusal | None = None
     dangers: tuple[Danger, ...] = ()
+
+    @property
+    def plan_start_ms(self) -> int | None:
+        """The planned start, firm or tentative; None where it starts only not before something."""
+        is_tentative = self.plan_state is PlanState.TENTATIVE
+        return self.natural_start_ms if is_tentative else self.planned_start_ms
 
     @property
     def start_ms(self) -> int | None:
@@ -210,9 +218,9 @@ def _waiting(seen: Seen, view: StateView, record: RunRecord, recorded: Phase | N
         conflict="" if promise is None else promise.conflict,
         cause=None if promise is None else promise.cause,
         plan_state=foreseen.state,
-        parked=_parked(seen, run, foreseen) if promise is None else "",
+        parked=parked_words(state, run, foreseen, now_ms) if promise is None else "",
         planned_start_ms=None if promise is None else promise.planned_start_ms,
-        natural_start_ms=None if natural is None else natural.start_ms,
+        natural_start_ms=_natural_ms(promise, natural),
         by_conflict=promise is not None and promise.by_conflict,
         recourse=recourse_of(seen, record, promise, natural),
         place=place,
@@ -233,24 +241,11 @@ def _waiting(seen: Seen, view: StateView, record: RunRecord, recorded: Phase | N
 # --- When, where, paid by whom --------------------------------------------------------------------
 
 
-def _parked(seen: Seen, run: Run, foreseen: Foreseen) -> str:
-    """Return why a waiting run has no reservation."""
-    state = seen.state
-    waits = waits_for_upstream(state, run)
-    if waits is not None:
-        return f"it is planned once it need not wait for others: {sentence(waits)}"
-    held = held_back(state, run.name, seen.now_ms)
-    if held is not None:
-        return f"it is planned once it is not held back: {sentence(held)}"
-    known = state.runs[run.name].refusal
-    if foreseen.entry is None and known is not None and known.code is RefusalCode.WAITING_FOR_QUOTA:
-        return f"it is tried when the quota of {known.subject} has headroom"
-    if foreseen.state is PlanState.NONE:
-        return "nothing that is known to come leads to a start: waiting alone does not help"
-    depth = state.pools[run.pool].reservation_depth
-    if foreseen.state is PlanState.NOT_BEFORE:
-        return f"the first {depth} waiting runs of pool {run.pool} are planned; it is not one yet"
-    return "its start follows the queue until it is near enough to become firm"
+def _natural_ms(promise: ReservationRecord | None, natural: Entry | None) -> int | None:
+    """Return when a run could start by itself; a place by a conflict is sooner than that."""
+    if promise is not None and promise.by_conflict:
+        return promise.natural_start_ms
+    return None if natural is None else natural.start_ms
 
 
 def _held_place(state: StateView, record: RunRecord) -> Slice | None:

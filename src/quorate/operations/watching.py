@@ -9,7 +9,7 @@ from typing import Any, Final
 from quorate.answers.exits import UNKNOWN_NAME, CommandError, Exit
 from quorate.answers.forecasts import forecast_lines, forecast_tree
 from quorate.answers.kind import Kind
-from quorate.answers.kinds_plans import OUTCOME, RESERVATION
+from quorate.answers.kinds_plans import OUTCOME, RESERVATION, reservation_run
 from quorate.answers.kinds_queue import QUEUE
 from quorate.answers.kinds_work import RUN
 from quorate.answers.moment import Moment
@@ -139,7 +139,7 @@ def _tables(watched: Watched, moment: Moment, caller: Caller) -> list[_Table]:
     promised = [
         name
         for name in visible(view, caller, RESERVATION, RESERVATION.names(moment))
-        if pool in (None, runs[view.reservations[name].made.run].spec.pool)
+        if pool in (None, runs[reservation_run(name)].spec.pool)
     ]
     found = [
         _Table(title="reservations", key="reservations", kind=RESERVATION, names=promised),

@@ -78,6 +78,16 @@ class Foresight:
         entry = walk.search.find(record.spec, walk.scribe.now_ms)
         return Foreseen(PlanState.NONE if entry is None else PlanState.NOT_BEFORE, entry)
 
+    def tentative(self) -> dict[str, Entry]:
+        """Return the planned starts that are not firm, by run, the soonest first."""
+        walk = self.walk
+        found = [
+            entry
+            for entry in (*walk.pins.values(), *walk.entries.values())
+            if walk.view.runs[entry.run].reservation is None
+        ]
+        return {entry.run: entry for entry in sorted(found, key=lambda entry: entry.start_ms)}
+
     def refusal_of(self, record: RunRecord) -> Refusal | None:
         """Return why a waiting run does not start now; None where it does."""
         if self.walk.has_started(record.spec.name):
