@@ -75,7 +75,12 @@ def stop_overstayed(scribe: Scribe) -> bool:
     view, now_ms = scribe.view, scribe.now_ms
     if not view.backfilled or not view.reservations:
         return False
-    late = overstayers(view, now_ms)
+    # What ends at this very instant may do so, unless it has a grace to do it in.
+    late = [
+        each
+        for each in overstayers(view, now_ms)
+        if each.declared_end_ms < now_ms or (scribe.has_executor and each.grace_ms)
+    ]
     if not late:
         return False
     lead_ms = max(each.grace_ms for each in late) if scribe.has_executor else 0

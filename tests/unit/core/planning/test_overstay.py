@@ -89,6 +89,17 @@ def test_overstayer_within_its_declared_time_is_not_stopped() -> None:
     assert start_ms_of(life, "wide") == START_MS
 
 
+def test_backfill_that_ends_one_grace_before_the_start_is_told_at_its_very_end() -> None:
+    life = planned_life(has_executor=True)
+    life.do(Submit(of("busy", 4)))
+    life.do(Submit(of("wide", 8, "two")))
+    life.do(Submit(of("late", 4, "three", 115, checkpoint_ms=GRACE_MS)))
+    assert marked(life, "late") == [0]
+    tick_until(life, START_MS - GRACE_MS - 1)
+    decision = life.do(Tick(), START_MS - GRACE_MS)
+    assert stops(decision) == [("late/0", EndReason.OVERSTAYED)]
+
+
 def test_lease_older_than_the_waiting_of_a_firm_run_is_not_stopped_for_it() -> None:
     life = planned_life()
     life.do(Submit(of("old", 4, "three", 30)))
