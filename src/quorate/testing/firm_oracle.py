@@ -14,6 +14,7 @@ from quorate.model.amounts import HOLD_QUANTUM_MS
 from quorate.model.events import Share, Slice, Tier
 from quorate.model.records import Lease, Phase
 from quorate.model.selector import RACK, names_label
+from quorate.model.specs import Sharing
 from quorate.model.view import StateView
 
 
@@ -44,7 +45,7 @@ def places_of(view: StateView, *, without: Collection[str] = ()) -> list[Place]:
         if record.planned_start_ms is None or record.by_conflict or name in without:
             continue
         run = view.runs[record.made.run].spec
-        start_ms = max(record.planned_start_ms, view.at_ms)
+        start_ms = record.planned_start_ms
         end_ms = start_ms + expected_ms(run, view.pools[run.pool])
         found.append(Place(run.name, start_ms, end_ms, record.slice, record.payers))
     return found
@@ -61,8 +62,9 @@ def lacking(
 def _lacking(
     view: StateView, place: Place, others: Collection[Place], back: PutBack
 ) -> Iterator[str]:
-    instants = {place.start_ms} | {
-        other.start_ms for other in others if place.start_ms < other.start_ms < place.end_ms
+    from_ms = max(place.start_ms, view.at_ms)
+    instants = {from_ms} | {
+        other.start_ms for other in others if from_ms < other.start_ms < place.end_ms
     }
     pool = view.runs[place.run].spec.pool
     for at_ms in sorted(instants):
@@ -77,11 +79,67 @@ def _lacking(
                 yield f"domain {domain} has {free} of {gpus} at {at_ms}"
         for share in place.payers:
             if share.payer not in back.limits:
+                if not _still_pays(view, place, share):
+                    yield f"envelope {share.payer} does not pay for {place.run}"
                 left = _width(view, share.payer, at_ms, back)
                 left -= sum(s.gpus for o in beside for s in o.payers if s.payer == share.payer)
                 wanted = sum(s.gpus for s in place.payers if s.payer == share.payer)
                 if left < wanted:
                     yield f"envelope {share.payer} has {left} of {wanted} at {at_ms}"
+        for owner, left in _runs_left(view, place, at_ms, back):
+            family = sum(owner in _lineage(view, other.run) for other in beside)
+            if left - family < 1 and owner not in back.limits:
+                yield f"quota of {owner} has {left - family} of 1 run at {at_ms}"
+
+
+def _runs_left(
+    view: StateView, place: Place, at_ms: int, back: PutBack
+) -> Iterator[tuple[str, int]]:
+    """Yield how many more runs each owner that bounds a place allows at ``at_ms``."""
+    running = {
+        name
+        for name, record in view.runs.items()
+        if record.phase is Phase.RUNNING
+        and any(
+            lease not in back.leases and _end_ms(view, view.leases[lease]) > at_ms
+            for lease in record.leases
+        )
+    }
+    for owner in _lineage(view, place.run):
+        known = view.owners.get(owner)
+        limit = None if known is None else known.quota.concurrent_runs_max
+        if limit is not None:
+            yield owner, limit - sum(owner in _lineage(view, name) for name in running)
+
+
+def _lineage(view: StateView, run: str) -> set[str]:
+    """Return the owner of ``run`` and all above it."""
+    found, level = set[str](), [view.runs[run].spec.owner]
+    while level:
+        owner = level.pop()
+        if owner not in found:
+            found.add(owner)
+            known = view.owners.get(owner)
+            level += () if known is None else known.parents
+    return found
+
+
+def _still_pays(view: StateView, place: Place, share: Share) -> bool:
+    """Return whether a payer may pay for a run: of its family, or as a lender, and open then."""
+    owner = view.runs[place.run].spec.owner
+    account = view.envelopes[share.payer]
+    spec = account.spec
+    if account.retired or not (spec.start_ms <= place.start_ms or spec.allow_admission):
+        return False
+    if place.start_ms >= spec.end_ms:
+        return False
+    if share.tier is Tier.BORROWED:
+        return spec.lending.admits(owner)
+    known = view.owners.get(owner)
+    parents = set() if known is None else set(known.parents)
+    siblings = {name for name, each in view.owners.items() if parents & set(each.parents)}
+    shared = account.owner in parents | siblings and spec.sharing is Sharing.FAMILY
+    return account.owner == owner or shared
 
 
 def _taken(view: StateView, other: Place, where: tuple[str, str, str]) -> int:

@@ -25,6 +25,7 @@ from quorate.model.events import (
     ConflictResolved,
     CutStep,
     Event,
+    LeaseStarted,
     MoveCode,
     NodeApplied,
     NodeMarked,
@@ -88,6 +89,8 @@ class PromiseBooks:
         self._lotteries = Lotteries()
         self._promises: dict[str, _Promise] = {}
         self._changes = 0
+        self._began: frozenset[str] = frozenset()
+        self._beside: list[Place] = []
         self.moved_later = 0
         """How often a firm start moved later."""
         self.shared_slack = 0
@@ -115,6 +118,15 @@ class PromiseBooks:
         """Write a block down, and yield what is wrong with it."""
         if any(isinstance(event, _CHANGES) for event in events) or _is_late(view):
             self._changes += 1
+        self._began = frozenset(e.lease for e in events if isinstance(e, LeaseStarted))
+        moving = {
+            e.reservation for e in events if isinstance(e, ReservationMoved | ReservationClosed)
+        }
+        self._beside = [
+            self._place(promise, promise.planned_ms, view)
+            for name, promise in self._promises.items()
+            if name not in moving and promise.planned_ms is not None and not promise.by_conflict
+        ]
         for event in events:
             for violation in self._lotteries.enter(event):
                 yield str(violation)
@@ -175,18 +187,24 @@ class PromiseBooks:
             return
         planned_ms = promise.planned_ms
         assert planned_ms is not None, promise
-        run = view.runs[promise.made.run].spec
-        start_ms = max(planned_ms, event.at_ms)
-        end_ms = start_ms + expected_ms(run, view.pools[run.pool])
-        place = Place(run.name, start_ms, end_ms, promise.place, promise.payers)
-        if run.name not in view.pending or not is_plain(view, place):
+        place = self._place(promise, planned_ms, view)
+        if place.run not in view.pending or not is_plain(view, place):
             return
-        others = places_of(view, without=(event.reservation,))
-        if not lacking(view, place, others) and not promise.is_missed:
+        began = PutBack(self._began)
+        if not lacking(view, place, self._beside, began) and not promise.is_missed:
             yield f"{what} for {event.cause} though its place stands"
-        left = lacking(view, place, others, _put_back(view, event))
+        back = _put_back(view, event)
+        back = PutBack(back.leases | self._began, back.nodes, back.limits)
+        left = lacking(view, place, self._beside, back)
         if left and not promise.is_missed:
             yield f"{what} for {event.cause}, and without that it lacks {left}"
+
+    @staticmethod
+    def _place(promise: _Promise, planned_ms: int, view: StateView) -> Place:
+        """Return the recorded place of a firm start."""
+        run = view.runs[promise.made.run].spec
+        end_ms = planned_ms + expected_ms(run, view.pools[run.pool])
+        return Place(run.name, planned_ms, end_ms, promise.place, promise.payers)
 
     def _close(self, event: ReservationClosed) -> Iterator[str]:
         promise = self._promises.pop(event.reservation)

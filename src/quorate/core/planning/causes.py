@@ -6,11 +6,12 @@ cancelled is never among them: all of that goes around firm places.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from quorate.core.expected import said_end_ms
 from quorate.core.planning.entry import Entry
+from quorate.core.planning.pins import unpaid
 from quorate.core.planning.profile import Profile, cap_members
 from quorate.core.quota_holders import family_of
 from quorate.model.events import MoveCause, MoveCode, NodeStatus
@@ -18,7 +19,7 @@ from quorate.model.island import IslandKey
 from quorate.model.specs import CapId, EnvelopeId
 from quorate.model.view import StateView
 
-OBJECTS_MAX: Final = 8
+OBJECTS_MAX: Final = 16
 """How many objects of a cause are named."""
 
 _WITHDRAWN: Final = {
@@ -28,27 +29,51 @@ _WITHDRAWN: Final = {
     "runs": (MoveCode.QUOTA_CHANGED, "owner"),
     "nodes": (MoveCode.QUOTA_CHANGED, "owner"),
 }
+_LOST: Final = (
+    (NodeStatus.FAILED, MoveCode.NODE_LOST),
+    (NodeStatus.CORDONED, MoveCode.NODE_DRAINED),
+)
+
+Found = tuple[MoveCode, tuple[str, str]]
+"""A cause, and one object of it."""
 
 
 def cause_of(profile: Profile, pin: Entry) -> MoveCause:
     """Return why ``pin``, which is not put into ``profile``, does not stand there.
 
-    Leases that are late where anything is short; else what was lost or withdrawn there.
+    Of everything that is short: the leases there that are late, and what was lost or withdrawn
+    where those are not all of it. Its code is the first in the order of ``MoveCode``.
     """
-    short = [
-        (kind, name)
-        for kind, name, resource, amount in profile.named_needs(pin)
-        if resource.least(pin.start_ms, pin.end_ms) < amount
-    ]
-    late = _late(profile, (lease for what in short for lease in _leases(profile, pin, *what)))
-    if late is not None:
-        return late
-    for kind, name in short:
-        if kind == "domain":
-            return _lost(profile.view, IslandKey(pin.pool, pin.slice.flavor, name))
+    found: dict[Found, None] = {}
+    for kind, name, resource, amount in profile.named_needs(pin):
+        short = amount - resource.least(pin.start_ms, pin.end_ms)
+        if short > 0:
+            found |= dict.fromkeys(_causes(profile, pin, kind, name, short))
+    for key in unpaid(profile.view, pin):
+        found[MoveCode.BUDGET_CHANGED, ("envelope", key)] = None
+    if not found:
+        return _closed(profile, pin)
+    code = min((code for code, _ in found), key=list(MoveCode).index)
+    return MoveCause(code, tuple(dict.fromkeys(each for _, each in found))[:OBJECTS_MAX])
+
+
+def _causes(profile: Profile, pin: Entry, kind: str, name: str, short: int) -> Iterator[Found]:
+    """Yield what is late in a resource, and what was lost or withdrawn if that is not enough."""
+    view = profile.view
+    for lease in _leases(profile, pin, kind, name):
+        known = view.leases[lease]
+        is_late = said_end_ms(view, known) < profile.now_ms
+        if is_late and profile.lease_end_ms(lease) > pin.start_ms:
+            late = MoveCode.LEASE_OVERRAN if known.ending is None else MoveCode.EXECUTOR_LATE
+            yield late, ("lease", lease)
+            short -= _share(view, lease, kind, name)
+    if short <= 0:
+        return
+    if kind == "domain":
+        yield from _lost(view, IslandKey(pin.pool, pin.slice.flavor, name))
+    else:
         code, what = _WITHDRAWN[kind]
-        return MoveCause(code, ((what, name),))
-    return _closed(profile, pin)
+        yield code, (what, name)
 
 
 def _leases(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[str]:
@@ -68,44 +93,34 @@ def _leases(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[str]
                 yield from view.owner_leases.get(owner, ())
 
 
-def _late(profile: Profile, leases: Iterable[str]) -> MoveCause | None:
-    """Return that some of ``leases`` are late: overran first, then those that are slow to stop."""
-    view, now_ms = profile.view, profile.now_ms
-    overran: dict[str, None] = {}
-    slow: dict[str, None] = {}
-    for name in leases:
-        lease = view.leases[name]
-        if said_end_ms(view, lease) < now_ms:
-            (overran if lease.ending is None else slow)[name] = None
-    for code, late in ((MoveCode.LEASE_OVERRAN, overran), (MoveCode.EXECUTOR_LATE, slow)):
-        if late:
-            return MoveCause(code, tuple(("lease", name) for name in list(late)[:OBJECTS_MAX]))
-    return None
+def _share(view: StateView, lease: str, kind: str, name: str) -> int:
+    """Return how much of a resource one lease holds; of a domain, on nodes that are ready."""
+    known = view.leases[lease]
+    if kind != "domain":
+        return 1 if kind in ("runs", "nodes") else known.gpus
+    return sum(
+        mask.bit_count()
+        for node, mask in known.fact.slots
+        if view.nodes[node].island.domain == name and node not in view.node_status
+    )
 
 
-def _lost(view: StateView, key: IslandKey) -> MoveCause:
-    """Return which nodes of an island are lost or drained; that they have changed where none is."""
-    domain = ("domain", key.domain)
-    if key.domain not in view.domains(key.pool, key.flavor).numbers:
-        return MoveCause(MoveCode.NODES_CHANGED, (domain,))
-    nodes = [node.name for node in view.island(key).nodes]
-    for status, code in (
-        (NodeStatus.FAILED, MoveCode.NODE_LOST),
-        (NodeStatus.CORDONED, MoveCode.NODE_DRAINED),
-    ):
-        found = [("node", name) for name in nodes if view.node_status.get(name) is status]
-        if found:
-            return MoveCause(code, tuple(found[:OBJECTS_MAX]))
-    return MoveCause(MoveCode.NODES_CHANGED, (domain,))
+def _lost(view: StateView, key: IslandKey) -> Iterator[Found]:
+    """Yield the nodes of an island that are lost or drained; that it has changed where none is."""
+    is_there = key.domain in view.domains(key.pool, key.flavor).numbers
+    nodes = view.island(key).nodes if is_there else ()
+    found = [
+        (code, ("node", node.name))
+        for node in nodes
+        for status, code in _LOST
+        if view.node_status.get(node.name) is status
+    ]
+    yield from found or [(MoveCode.NODES_CHANGED, ("domain", key.domain))]
 
 
 def _closed(profile: Profile, pin: Entry) -> MoveCause:
-    """Return what keeps a place that counting allows: who pays, or where the GPUs are."""
+    """Return what keeps a place that counting allows: where the GPUs are, or a quota of nodes."""
     view = profile.view
-    for share in pin.shares:
-        account = view.envelopes[share.payer]
-        if account.retired or not account.spec.start_ms <= pin.start_ms < account.spec.end_ms:
-            return MoveCause(MoveCode.BUDGET_CHANGED, (("envelope", share.payer),))
     if pin.is_choosy:
         return MoveCause(
             MoveCode.NODES_CHANGED, tuple(("domain", domain) for domain, _ in pin.slice.domains)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from quorate.core.admit import cover_request
+from quorate.core.cover import payer_phases
 from quorate.core.holds import expected_ms
 from quorate.core.planning.entry import Entry
 from quorate.core.planning.profile import Profile
@@ -10,7 +12,7 @@ from quorate.model.events import Share, Slice
 from quorate.model.island import IslandKey
 from quorate.model.records import ReservationRecord
 from quorate.model.selector import RACK, names_label
-from quorate.model.specs import Run
+from quorate.model.specs import EnvelopeId, Run
 from quorate.model.view import StateView
 
 
@@ -103,7 +105,33 @@ def firm_profile(view: StateView, now_ms: int, *, exempt: str = "") -> Profile:
 
 def stands(profile: Profile, pin: Entry) -> bool:
     """Return whether a place that is not put in has all it needs for as long as it takes."""
-    return all(
+    return not unpaid(profile.view, pin) and all(
         resource.least(pin.start_ms, pin.end_ms) >= amount
         for resource, amount in profile.needs(pin)
     )
+
+
+def unpaid(view: StateView, pin: Entry) -> list[EnvelopeId]:
+    """Return the payers of ``pin`` that do not pay for it any more, whatever they have left.
+
+    They left its owner's family, lend to it no more, were retired, or are closed at its start.
+    """
+    run = view.runs[pin.run].spec
+    payers = {
+        key
+        for key, _ in payer_phases(view, cover_request(view, run, pin.slice.flavor, pin.start_ms))[
+            -1
+        ]
+    }
+    found = []
+    for share in pin.shares:
+        account = view.envelopes[share.payer]
+        spec = account.spec
+        opens_ms = 0 if spec.allow_admission else spec.start_ms
+        if (
+            account.retired
+            or share.payer not in payers
+            or not opens_ms <= pin.start_ms < spec.end_ms
+        ):
+            found.append(share.payer)
+    return found

@@ -43,7 +43,6 @@ from quorate.model.events import (
     ReservationOutcome,
     ReservationStatus,
     RunRefused,
-    Slice,
 )
 from quorate.model.records import ReservationRecord, RunRecord
 from quorate.model.refusal import Refusal, RefusalCode
@@ -117,30 +116,35 @@ class Walk:
     def put_pins(self) -> None:
         """Put every firm place in; move those that cannot stand, and say why."""
         aside: list[tuple[ReservationRecord, Entry]] = []
+        clearing: list[tuple[ReservationRecord, Entry, int]] = []
         for _, record in in_order(self.view):
-            pin = self._place(record)
+            pin = pin_of(self.view, record, self.scribe.now_ms)
             if pin is None:
                 continue
-            if record.by_conflict or stands(self.profile, pin):
-                self._put_pin(pin)
+            gone_ms = cleared_ms(self.view, record, self.scribe.now_ms)
+            if gone_ms is not None and gone_ms > pin.start_ms:
+                clearing.append((record, pin, gone_ms))
                 continue
+            is_standing = record.by_conflict or stands(self.profile, pin)
             self._put_pin(pin)
-            if relief(self.profile, record, pin, self._late) is None:
+            if not is_standing and relief(self.profile, record, pin, self._late) is None:
                 self._lift_pin(pin)
                 aside.append((record, pin))
         causes = [cause_of(self.profile, pin) for _, pin in aside]
+        for record, pin, gone_ms in clearing:
+            self._wait_for_cuts(record, pin, gone_ms)
         for (record, pin), cause in zip(aside, causes, strict=True):
             self._move(record, pin, cause)
 
-    def _place(self, record: ReservationRecord) -> Entry | None:
-        """Return the place of a reservation; one for which others were cut waits for them to go."""
-        pin = pin_of(self.view, record, self.scribe.now_ms)
-        gone_ms = cleared_ms(self.view, record, self.scribe.now_ms)
-        if pin is None or gone_ms is None or gone_ms <= pin.start_ms:
-            return pin
+    def _wait_for_cuts(self, record: ReservationRecord, pin: Entry, gone_ms: int) -> None:
+        """Time a start by what was cut for it; around the firm places if it has no room then."""
+        cause = MoveCause(MoveCode.CONFLICT_CLEARING, (("conflict", record.conflict),))
         run = self.view.runs[record.made.run].spec
         later = place_of(self.view, run, gone_ms, pin.slice, pin.shares, is_firm=True)
-        cause = MoveCause(MoveCode.CONFLICT_CLEARING, (("conflict", record.conflict),))
+        if not stands(self.profile, later):
+            self._hold_hours(pin, -1)
+            self._move_to(record, gone_ms, cause)
+            return
         move_firm(
             self.scribe,
             record,
@@ -150,7 +154,7 @@ class Walk:
             natural_ms=record.natural_start_ms,
             by_conflict=True,
         )
-        return later
+        self._put_pin(later)
 
     def _move(self, record: ReservationRecord, pin: Entry, cause: MoveCause) -> None:
         """Give a reservation that cannot stand its next start around all that is put in."""
@@ -233,13 +237,16 @@ class Walk:
         self._hold_hours(pin, -1)
         is_due = pin.start_ms <= self.scribe.now_ms
         room = self._room(record, promise.made.reservation)
-        answer = self._admit(record.spec, room, pin.slice if is_due else None)
+        answer = self._admit_due(record, promise, pin) if is_due else None
+        if not isinstance(answer, Admitted):
+            answer = self._admit(record.spec, room)
         if isinstance(answer, Admitted):
             self._start(record, answer)
             return
         if self._fill(record, room, answer):
             return
-        if not promise.by_conflict and (promise.planned_start_ms or 0) < self.scribe.now_ms:
+        is_late = is_due and (promise.planned_start_ms or 0) < self.scribe.now_ms
+        if is_late and not promise.by_conflict:
             # Counting allows its place, and more than counting is needed there.
             later_ms = self.search.next_change_ms(record.spec, self.scribe.now_ms)
             self._move_to(promise, later_ms, cause_of(self.profile, pin))
@@ -367,15 +374,20 @@ class Walk:
         until_ms = scribe.now_ms + hold_duration_ms(run, self.view.pools[run.pool])
         return room_beside(view, self.profile, run, scribe.now_ms, until_ms)
 
-    def _admit(self, run: Run, room: StateView, place: Slice | None = None) -> Admitted | Refusal:
-        """Return how ``run`` starts in ``room``: in ``place`` if it can, else anywhere."""
-        now_ms, has_executor = self.scribe.now_ms, self.scribe.has_executor
-        if place is not None:
-            there = only_slice(room, run.pool, place)
-            answer = admit(there, run, now_ms, has_executor=has_executor)
-            if isinstance(answer, Admitted):
-                return answer
-        return admit(room, run, now_ms, has_executor=has_executor)
+    def _admit(self, run: Run, room: StateView) -> Admitted | Refusal:
+        """Return how ``run`` starts in ``room`` now, or why it cannot."""
+        return admit(room, run, self.scribe.now_ms, has_executor=self.scribe.has_executor)
+
+    def _admit_due(
+        self, record: RunRecord, promise: ReservationRecord, pin: Entry
+    ) -> Admitted | Refusal:
+        """Return how a run that is due starts in its own place.
+
+        Others were planned to follow at its declared end, so it needs the place until then only.
+        """
+        view = without_hold(self.scribe, promise.made.reservation)
+        room = room_beside(view, self.profile, record.spec, self.scribe.now_ms, pin.end_ms)
+        return self._admit(record.spec, only_slice(room, record.spec.pool, pin.slice))
 
     def _start(self, record: RunRecord, admitted: Admitted) -> None:
         scribe, run = self.scribe, record.spec
