@@ -16,6 +16,7 @@ from msgspec.msgpack import Decoder, Encoder
 
 from quorate.ledger.fold import collector_paused
 from quorate.model.apply import rebuild_families
+from quorate.model.durations import DurationHistory
 from quorate.model.events import (
     ConflictDeclared,
     ConflictResolved,
@@ -182,6 +183,7 @@ class _Snapshot(Struct, array_like=True):
     barred: dict[str, int]
     meters: list[_Meter]
     node_meters: list[_NodeMeter]
+    durations: dict[str, bytes]
     thresholds: dict[str, int]
     reports: dict[str, ReportRecord]
     requests: dict[str, RequestRecord]
@@ -260,6 +262,7 @@ def _packed(state: State) -> _Snapshot:
             _NodeMeter(owner, nodes.meter.told(), dict(sorted(nodes.uses.items())))
             for owner, nodes in state.node_meters.items()
         ],
+        {owner: history.recent for owner, history in sorted(state.durations.items())},
         dict(sorted(state.thresholds.items())),
         dict(sorted(state.reports.items())),
         # In their order: the oldest requests are looked for in front.
@@ -326,6 +329,8 @@ def _restore_plans(state: State, found: _Snapshot) -> None:
     state.pledges.update((pledge.pledge, pledge) for pledge in found.pledges)
     state.losses.update(found.losses)
     state.barred.update(found.barred)
+    for owner, recent in found.durations.items():
+        state.durations[owner] = DurationHistory(recent)
     state.thresholds.update(found.thresholds)
     state.reports.update(found.reports)
     state.requests.update(found.requests)

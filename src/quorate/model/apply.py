@@ -15,6 +15,7 @@ from quorate.model.apply_plans import PLANS, hold_money, leave_running, mark_bac
 from quorate.model.apply_requests import REQUESTS
 from quorate.model.apply_rounds import ROUNDS, round_began, round_ended, round_ending
 from quorate.model.crossings import PERCENTS
+from quorate.model.durations import NO_HISTORY, bucket_of, declared_ms
 from quorate.model.island import all_slots
 from quorate.model.meters import Meter
 from quorate.model.records import (
@@ -37,6 +38,8 @@ _PENDING: Final = Phase.PENDING
 _RUNNING: Final = Phase.RUNNING
 _SPARE: Final = e.Role.SPARE
 _CLAIM: Final = e.Role.CLAIM
+_CANCELLED: Final = e.Outcome.CANCELLED
+_NOT_BY_ITSELF: Final = (None, _CANCELLED)
 _PHASES: Final = {outcome: Phase(outcome) for outcome in e.Outcome}
 
 
@@ -137,6 +140,7 @@ def _owner_removed(state: State, event: e.OwnerRemoved) -> None:
     state.children.pop(event.owner, None)
     del state.owners[event.owner]
     del state.owner_versions[event.owner]
+    state.durations.pop(event.owner, None)
     state.report(event.owner, None)
     state.budgets_changed()
     state.use_changed(event.owner)
@@ -463,6 +467,8 @@ def _run_ended(state: State, event: e.RunEnded) -> None:
     elif state.leases_indexed and not run.spec.sensitive:
         state.count_run(run.spec.owner, -1)
     run.phase = _PHASES[event.outcome]
+    if run.since_ms is not None and event.outcome is not _CANCELLED:
+        _note_duration(state, run, event.at_ms)
     # There are very many of these, so nothing is written that is there already.
     if run.stopping is not None:
         run.stopping = None
@@ -473,6 +479,23 @@ def _run_ended(state: State, event: e.RunEnded) -> None:
     run.ended_ms = event.at_ms
     if event.note:
         run.note = event.note
+
+
+def _note_duration(state: State, run: RunRecord, ended_ms: int) -> None:
+    """Add what ``run`` took to its owner's history, if it began once and ended by itself.
+
+    A run that was put back into the queue may go on from a checkpoint; one that was told to stop,
+    and ends before it waits again, says nothing of how long it would have taken; rounds and claims
+    end when they are told to.
+    """
+    spec, since_ms = run.spec, run.since_ms
+    if since_ms is None or since_ms != run.started_ms or spec.rounds is not None or spec.sensitive:
+        return
+    if run.stopping is not None and run.stopping.outcome in _NOT_BY_ITSELF:
+        return
+    bucket = bucket_of(ended_ms - since_ms, declared_ms(spec, state.pools[spec.pool]))
+    owner, histories = spec.owner, state.durations
+    histories[owner] = histories.get(owner, NO_HISTORY).after(bucket)
 
 
 _APPLY: dict[type, Callable[[State, Any], None]] = {

@@ -14,6 +14,7 @@ from operator import attrgetter
 
 from quorate.model.crossings import Crossings
 from quorate.model.domain_index import DomainIndex
+from quorate.model.durations import DurationHistory
 from quorate.model.events import NodeStatus, Slots
 from quorate.model.holdings import Holdings
 from quorate.model.island import Island, IslandKey, all_slots
@@ -81,6 +82,7 @@ class State:
         "caps",
         "children",
         "conflicts",
+        "durations",
         "ends_cache",
         "envelopes",
         "family_cache",
@@ -149,6 +151,7 @@ class State:
         self.meters: Table[tuple[str, str], Meter] = Table()
         self.metered: Table[str, None] = Table()
         self.node_meters: Table[str, NodeMeter] = Table()
+        self.durations: Table[str, DurationHistory] = Table()
         self.thresholds: Table[str, int] = Table()
         self.reports: Table[str, ReportRecord] = Table()
         self.growable: Table[str, None] = Table()
@@ -892,6 +895,7 @@ _TABLES = (
     "meters",
     "metered",
     "node_meters",
+    "durations",
     "thresholds",
     "reports",
     "growable",

@@ -11,6 +11,7 @@ from msgspec import Struct
 from quorate.model.amounts import PPM
 from quorate.model.crossings import Crossings
 from quorate.model.domain_index import DomainIndex
+from quorate.model.durations import DurationHistory
 from quorate.model.events import NodeStatus, Tier
 from quorate.model.holdings import Holdings
 from quorate.model.island import Island, IslandKey
@@ -328,6 +329,11 @@ class StateView(Protocol):
     @property
     def node_meters(self) -> Mapping[str, NodeMeter]:
         """What nodes owners have and had, since they have a budget of node-hours."""
+        ...
+
+    @property
+    def durations(self) -> Mapping[str, DurationHistory]:
+        """What the last runs of each owner took, of what was declared; where any has ended."""
         ...
 
     def flavor_gpus(self, flavor: str) -> tuple[int, int]:
