@@ -153,7 +153,8 @@ def _danger(danger: Danger) -> str:
     asked = f"for reservation/{danger.reservation}" if danger.reservation else "asked for by hand"
     which = f"conflict/{danger.conflict} {asked}" if danger.conflict else asked
     if danger.odds is None:
-        return f"{which}: a part of it is cut before anybody is drawn"
+        unless = "" if danger.is_certain else ", unless a draw makes that needless"
+        return f"{which}: a part of it is cut before any draw{unless}"
     first = "a part of it is cut first; " if danger.is_certain else ""
     return (
         f"{which}: {first}drawn first with odds {odds_text(danger.odds)}, "

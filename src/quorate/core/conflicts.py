@@ -309,7 +309,7 @@ def _outcome(
         return _Outcome(ConflictOutcome.INSUFFICIENT)
     return _Outcome(
         ConflictOutcome.CLEARED,
-        (*resolver.cuts, *drawn.victims),
+        (*drawn.cuts, *drawn.victims),
         drawn,
         command.preimage,
         seed.hex(),

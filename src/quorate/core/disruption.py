@@ -149,7 +149,7 @@ def _asked(  # noqa: PLR0913 - as foresee_conflict
 ) -> tuple[Survey, Start, Resolver]:
     """Return what runs in ``place``, the start that is wanted there, and how it stands."""
     domains = tuple(sorted(domain for domain, _ in place.domains))
-    survey = survey_domains(view, run.pool, place.flavor, domains)
+    survey = survey_domains(view, run.pool, place.flavor, domains, counts_beyond=True)
     burst = bursting(view)
     trial = Trial(view, reservation, whole=burst is not None)
     goal = Start.of(
@@ -262,7 +262,7 @@ def _expected_loss(
     None where a draw would not get there: a start is searched for within bounds, and beside more
     room the search may take another way.
     """
-    ended = list(resolver.cuts)
+    ended = resolver.cuts
     if resolver.short:
         tokens = resolver.tokens(enters)
         most = view.pools[run.pool].collateral_max * resolver.short
@@ -273,5 +273,5 @@ def _expected_loss(
         drawn = Prepared(resolver, tuple(entered[0]), entered[1], owners).draw(dummy_seed(0))
         if drawn is None:
             return None
-        ended += drawn.victims
+        ended = (*drawn.cuts, *drawn.victims)
     return sum(lost_gpu_ms(view, cut, at_ms) for cut in ended)

@@ -270,14 +270,14 @@ def dangers_of(seen: Seen, record: RunRecord) -> Iterator[Danger]:
 
 
 def _danger(run: str, at_ms: int, reservation: str, contest: Contest) -> Iterator[Danger]:
-    is_certain = any(cut.run == run for cut in contest.cuts)
+    is_cut = any(cut.run == run for cut in contest.cuts)
     entrant = next((each for each in contest.entrants if each.run == run), None)
-    if is_certain or entrant is not None:
+    if is_cut or entrant is not None:
         yield Danger(
             conflict=contest.conflict,
             reservation=reservation,
             at_ms=at_ms,
-            is_certain=is_certain,
+            is_certain=run in contest.sure,
             odds=None if entrant is None else entrant.odds,
             cut=0 if entrant is None else entrant.cut,
             draws=contest.draws,
