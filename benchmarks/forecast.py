@@ -100,7 +100,7 @@ def busy(leases: int, reservations: int) -> State:
     sizes = [chance.choice(GPUS) for _ in range(leases)]
     state = world(
         nodes=fleet(-(-sum(sizes) // 8)),
-        pools=[Pool(name="default", disruption_gpu_ms_per_day=0)],
+        pools=[Pool(name="default", disruption_rate_ppm=0)],
         budgets=[
             budget(f"b{n}", f"team{n}", envelope("e", 1_000_000, selector=((REGION, REGION_NAME),)))
             for n in range(OWNERS)

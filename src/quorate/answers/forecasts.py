@@ -36,7 +36,7 @@ _MEANS = {
     Confidence.EXPECTED: "as long as what runs takes no longer than it said",
     Confidence.ROUGH: "what it waits for is late already",
 }
-_BY_CONFLICT = "as long as the pool's disruption budget bears the conflict then"
+_BY_CONFLICT = "as long as its owner's disruption account covers the conflict then"
 
 
 def forecast_lines(
@@ -132,7 +132,9 @@ def _how(found: Forecast) -> list[tuple[str, str]]:
     elif natural_ms is not None and natural_ms != found.start_ms:
         facts.append(("by itself", alone))
     if recourse is not None and recourse.why_not:
-        facts.append(("by a conflict", f"no: {recourse.why_not}"))
+        covered_ms = recourse.covered_ms
+        then = "" if covered_ms is None else f"; it is covered {until(covered_ms, now_ms)}"
+        facts.append(("by a conflict", f"no: {recourse.why_not}{then}"))
     elif recourse is not None and recourse.start_ms is not None:
         facts.append(("by a conflict", until(recourse.start_ms, now_ms)))
     return facts
@@ -237,6 +239,7 @@ def forecast_tree(found: Forecast, prefix: Sequence[str], *, source: str = "") -
             "start": time_or_none(recourse.start_ms),
             "whyNot": recourse.why_not or None,
             "lostGPUMs": recourse.lost_gpu_ms,
+            "covered": time_or_none(recourse.covered_ms),
         },
         "confidence": None if found.confidence is None else found.confidence.value,
         "overdue": list(found.overdue),

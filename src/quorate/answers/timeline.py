@@ -12,12 +12,14 @@ from quorate.answers.words import gpus, hours, slots, told_text
 from quorate.documents.times import time_text
 from quorate.ledger.chain import GENESIS, Block, Head, open_blocks
 from quorate.ledger.codec import event_to_json
+from quorate.model.amounts import hours_text
 from quorate.model.events import (
     BackfillNoted,
     BudgetApplied,
     BudgetFellBack,
     BudgetReported,
     ConflictDeclared,
+    ConflictDeferred,
     ConflictResolved,
     Event,
     HoldExtended,
@@ -94,6 +96,7 @@ def run_of(event: Event) -> str | None:  # noqa: PLR0911 - one answer per kind
         case (
             BackfillNoted()
             | ReservationMade()
+            | ConflictDeferred()
             | RunRefused()
             | RunStopping()
             | RunResized()
@@ -297,7 +300,7 @@ def _said_of_rounds(event: RoundShared | StepsCounted) -> str:
     )
 
 
-def _said_of_plans(  # noqa: PLR0911 - one line per event, nothing else
+def _said_of_plans(  # noqa: C901, PLR0911 - one line per event, nothing else
     event: LotteryCommitted
     | BackfillNoted
     | SpareFilled
@@ -306,7 +309,8 @@ def _said_of_plans(  # noqa: PLR0911 - one line per event, nothing else
     | ReservationMoved
     | ReservationClosed
     | ConflictDeclared
-    | ConflictResolved,
+    | ConflictResolved
+    | ConflictDeferred,
 ) -> str:
     match event:
         case LotteryCommitted():
@@ -344,6 +348,13 @@ def _said_of_plans(  # noqa: PLR0911 - one line per event, nothing else
         case ConflictResolved():
             runs = ", ".join(cut.run for cut in event.cuts) or "nobody"
             return f"conflict/{event.conflict} {event.outcome}: cut {runs}"
+        case ConflictDeferred():
+            return (
+                f"run/{event.run} may call no conflict before {time_text(event.covered_ms)}: its "
+                f"owner's disruption account in pool/{event.pool} has "
+                f"{hours_text(event.has_gpu_ms)} GPU-hours, and the conflict may cost "
+                f"{hours_text(event.costs_gpu_ms, up=True)}"
+            )
         case _:
             assert_never(event)
 

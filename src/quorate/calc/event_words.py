@@ -99,7 +99,8 @@ def _told_of_plans(  # noqa: PLR0911 - one line per event, nothing else
     | e.ReservationMoved
     | e.ReservationClosed
     | e.ConflictDeclared
-    | e.ConflictResolved,
+    | e.ConflictResolved
+    | e.ConflictDeferred,
 ) -> str:
     match event:
         case e.BackfillNoted():
@@ -128,5 +129,10 @@ def _told_of_plans(  # noqa: PLR0911 - one line per event, nothing else
         case e.ConflictResolved():
             cut = ", ".join(f"{each.run} ({each.step}, {each.gpus})" for each in event.cuts)
             return f"conflict {event.conflict} is {event.outcome}: cut {cut or 'nobody'}"
+        case e.ConflictDeferred():
+            return (
+                f"run {event.run} may call no conflict before {time_text(event.covered_ms)}: its "
+                "owner's disruption account does not cover it"
+            )
         case _:
             assert_never(event)

@@ -43,6 +43,7 @@ from quorate.core.commands import (
 )
 from quorate.core.conflicts import resolve_by_hand, settle_conflict
 from quorate.core.declare import check_run, declare
+from quorate.core.disruption_account import deferrals_due_ms
 from quorate.core.elastic import grow_running, shrink_run
 from quorate.core.failure import drain_node, mark_node, settle_spares
 from quorate.core.follow import fail_followers
@@ -204,7 +205,8 @@ def _stirs(scribe: Scribe) -> bool:
     view = scribe.view
     let_go_ms = release_due_ms(view, scribe.began_ms)
     let_go = let_go_ms is not None and let_go_ms <= scribe.now_ms
-    return let_go or view.window_opened(scribe.began_ms, scribe.now_ms)
+    is_covered = any(e <= scribe.now_ms for e in deferrals_due_ms(view, scribe.began_ms))
+    return let_go or is_covered or view.window_opened(scribe.began_ms, scribe.now_ms)
 
 
 def _start_all(scribe: Scribe) -> None:

@@ -8,7 +8,8 @@ from typing import Final
 
 from quorate.core.admit import cover_request
 from quorate.core.cover import payer_phases
-from quorate.core.disruption import foresee_conflict, may_call
+from quorate.core.disruption import CallRefusal, foresee_conflict, may_call
+from quorate.core.disruption_account import note_deferral
 from quorate.core.forecast import Found
 from quorate.core.layout import pack_request
 from quorate.core.scribe import Scribe
@@ -45,13 +46,18 @@ def with_conflict(
     usual = Intent(natural, natural.start_ms, natural.slice, by_conflict=False)
     run, pool = record.spec, view.pools[record.spec.pool]
     first_ms = scribe.now_ms + pool.notice_ms
-    if natural.start_ms <= first_ms or may_call(view, record, scribe.now_ms):
+    if natural.start_ms <= first_ms:
+        return usual
+    refused = may_call(view, record, scribe.now_ms)
+    if refused is not None:
+        _note(scribe, name, refused)
         return usual
     if view.lottery.next_index > view.lottery.length:
         return usual  # Without a chain to draw by no conflict can be declared.
     known = view.reservations.get(reservation)
     made_ms = scribe.now_ms if known is None else known.made.at_ms
     best = usual
+    deferred: CallRefusal | None = None
     # With an executor what is cut takes its grace to go, and the start is timed by that.
     lead_ms = pool.grace_max_ms if scribe.has_executor else 0
     for place in _places(view, run, first_ms):
@@ -70,12 +76,28 @@ def with_conflict(
         if not found.deficit:
             continue  # What is going leaves room enough: it starts by itself when that has gone.
         lost_gpu_ms, flavor = found.lost_gpu_ms, found.slice.flavor
-        if not may_call(view, record, scribe.now_ms, lost_gpu_ms=lost_gpu_ms, flavor=flavor):
+        refused = may_call(view, record, scribe.now_ms, lost_gpu_ms=lost_gpu_ms, flavor=flavor)
+        deferred = _sooner(deferred, refused)
+        if refused is None:
             paid = Found(natural.start_ms, natural.slice, found.shares)
             best = Intent(paid, found.start_ms + lead_ms, found.slice, by_conflict=True)
             if found.start_ms == first_ms:
                 break  # No other could be sooner.
+    if not best.by_conflict:
+        _note(scribe, name, deferred)
     return best
+
+
+def _note(scribe: Scribe, run: str, refused: CallRefusal | None) -> None:
+    """Write that ``run`` waits for an account, where that is why no conflict starts it."""
+    if refused is not None and refused.account is not None:
+        note_deferral(scribe, run, refused.account, refused.costs_gpu_ms)
+
+
+def _sooner(one: CallRefusal | None, other: CallRefusal | None) -> CallRefusal | None:
+    """Return which of two refusals ends sooner by waiting for an account; None where neither."""
+    found = [each for each in (one, other) if each is not None and each.covered_ms is not None]
+    return min(found, key=lambda each: each.covered_ms or 0, default=None)
 
 
 def _places(view: StateView, run: Run, at_ms: int) -> Iterator[Slice]:

@@ -124,8 +124,8 @@ def _call_conflict(scribe: Scribe, record: ReservationRecord) -> str | None:
         return _why_no_room(scribe, record)
     lost_gpu_ms, flavor = foreseen.lost_gpu_ms, record.slice.flavor
     refused = may_call(view, run, scribe.now_ms, lost_gpu_ms=lost_gpu_ms, flavor=flavor)
-    if refused:
-        return refused
+    if refused is not None:
+        return refused.text
     answer = declare_conflict(scribe, for_reservation(view, name))
     if isinstance(answer, ConflictDeclared):
         return None

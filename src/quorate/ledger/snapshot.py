@@ -18,6 +18,7 @@ from quorate.ledger.fold import collector_paused
 from quorate.model.apply import rebuild_families
 from quorate.model.events import (
     ConflictDeclared,
+    ConflictDeferred,
     ConflictResolved,
     LeaseEnding,
     LeaseStarted,
@@ -64,7 +65,7 @@ from quorate.model.specs import (
 )
 from quorate.model.state import State
 
-SNAPSHOT_FORMAT: Final = 8
+SNAPSHOT_FORMAT: Final = 9
 """Raised whenever the shape below or the meaning of a counter changes."""
 
 
@@ -176,7 +177,8 @@ class _Snapshot(Struct, array_like=True):
     reservations: list[_Reservation]
     conflicts: list[_Conflict]
     pledges: list[PledgeRecord]
-    losses: dict[str, tuple[tuple[int, int], ...]]
+    disruption: list[tuple[str, str, int, int]]
+    deferred: dict[str, ConflictDeferred]
     barred: dict[str, int]
     meters: list[_Meter]
     node_meters: list[_NodeMeter]
@@ -251,7 +253,8 @@ def _packed(state: State) -> _Snapshot:
         [_pack_reservation(record) for record in state.reservations.values()],
         [_Conflict(record.declared, record.resolved) for record in state.conflicts.values()],
         list(state.pledges.values()),
-        dict(sorted(state.losses.items())),
+        sorted((*key, *account) for key, account in state.disruption.items()),
+        dict(sorted(state.deferred.items())),
         dict(sorted(state.barred.items())),
         [_Meter(*key, meter.told()) for key, meter in state.meters.items()],
         [
@@ -322,7 +325,9 @@ def _restore_plans(state: State, found: _Snapshot) -> None:
         if conflict.resolved is None:
             state.open_conflicts[name] = None
     state.pledges.update((pledge.pledge, pledge) for pledge in found.pledges)
-    state.losses.update(found.losses)
+    for owner, pool, lacked, at_ms in found.disruption:
+        state.disruption[owner, pool] = (lacked, at_ms)
+    state.deferred.update(found.deferred)
     state.barred.update(found.barred)
     state.thresholds.update(found.thresholds)
     state.reports.update(found.reports)

@@ -567,6 +567,20 @@ class ConflictResolved(Fact, frozen=True, tag="conflict-resolved/1"):
     lost_gpu_ms: int
 
 
+class ConflictDeferred(Fact, frozen=True, tag="conflict-deferred/1"):
+    """A waiting run is not started by a conflict yet: its owner's account in ``pool`` is too low.
+
+    It had ``has_gpu_ms`` (below 0 where earlier conflicts cost more than it had) when the conflict
+    might have cost ``costs_gpu_ms``, and covers that at ``covered_ms``.
+    """
+
+    run: str
+    pool: str
+    has_gpu_ms: int
+    costs_gpu_ms: int
+    covered_ms: int
+
+
 class RequestKept(Fact, frozen=True, tag="request-kept/1"):
     """A request that carried an idempotency key was carried out by the ``count`` events before.
 
@@ -664,6 +678,7 @@ Event = (
     | ReservationClosed
     | ConflictDeclared
     | ConflictResolved
+    | ConflictDeferred
     | RequestKept
     | TokenIssued
     | TokenRevoked

@@ -14,7 +14,7 @@ from operator import attrgetter
 
 from quorate.model.crossings import Crossings
 from quorate.model.domain_index import DomainIndex
-from quorate.model.events import NodeStatus, Slots
+from quorate.model.events import ConflictDeferred, NodeStatus, Slots
 from quorate.model.holdings import Holdings
 from quorate.model.island import Island, IslandKey, all_slots
 from quorate.model.meters import Meter, NodeMeter
@@ -81,6 +81,8 @@ class State:
         "caps",
         "children",
         "conflicts",
+        "deferred",
+        "disruption",
         "ends_cache",
         "envelopes",
         "family_cache",
@@ -92,7 +94,6 @@ class State:
         "ledger_id",
         "lenders",
         "lifted",
-        "losses",
         "lottery",
         "metered",
         "meters",
@@ -158,7 +159,8 @@ class State:
         self.conflicts: Table[str, ConflictRecord] = Table()
         self.open_conflicts: Table[str, None] = Table()
         self.pledges: Table[str, PledgeRecord] = Table()
-        self.losses: Table[str, tuple[tuple[int, int], ...]] = Table()
+        self.disruption: Table[tuple[str, str], tuple[int, int]] = Table()
+        self.deferred: Table[str, ConflictDeferred] = Table()
         self.barred: Table[str, int] = Table()
         self.backfilled: Table[str, None] = Table()
         self.spares: Table[str, None] = Table()
@@ -904,7 +906,8 @@ _TABLES = (
     "conflicts",
     "open_conflicts",
     "pledges",
-    "losses",
+    "disruption",
+    "deferred",
     "barred",
     "backfilled",
     "spares",

@@ -116,6 +116,7 @@ def pools() -> st.SearchStrategy[sp.Pool]:
         cool_down_ms=st.none() | durations_ms,
         grace_max_ms=durations_ms,
         disruption_gpu_ms_per_day=st.none() | amounts,
+        disruption_rate_ppm=st.integers(0, 1_000_000),
         collateral_max=st.integers(1, 100),
         expected_duration_ms=durations_ms,
         reservation_depth=st.integers(0, 1_000),
@@ -358,6 +359,16 @@ def _conflicts() -> st.SearchStrategy[ev.Event]:
             cuts=st.lists(cut, max_size=2).map(tuple),
             draws=st.lists(drawn, max_size=2).map(tuple),
             lost_gpu_ms=amounts,
+        ),
+        st.builds(
+            ev.ConflictDeferred,
+            times_ms,
+            texts,
+            run=names,
+            pool=names,
+            has_gpu_ms=amounts | amounts.map(lambda gpu_ms: -gpu_ms),
+            costs_gpu_ms=amounts,
+            covered_ms=times_ms,
         ),
     )
 

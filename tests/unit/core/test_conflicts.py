@@ -313,7 +313,7 @@ def test_when_too_few_are_left_nobody_is_ended() -> None:
     assert resolved.outcome is ConflictOutcome.INSUFFICIENT
     assert (resolved.cuts, resolved.draws, resolved.lost_gpu_ms) == ((), (), 0)
     assert desk.state.runs["a"].leases
-    assert desk.state.losses == {}
+    assert desk.state.disruption == {}
 
 
 def test_a_run_that_began_anew_since_then_is_not_what_entered() -> None:

@@ -36,7 +36,7 @@ def life_of(gpus: int = 8, *, depth: int = 8, size: int = 8) -> Life:
     return Life(
         nodes=fleet({"A": gpus}, gpus=size),
         budgets=[budget(f"b-{owner}", owner, envelope("e", gpus)) for owner in OWNERS],
-        pools=[Pool(name=DEFAULT_POOL, reservation_depth=depth, disruption_gpu_ms_per_day=0)],
+        pools=[Pool(name=DEFAULT_POOL, reservation_depth=depth, disruption_rate_ppm=0)],
     )
 
 
@@ -171,7 +171,7 @@ def test_a_start_is_found_where_a_promise_leaves_room_under_a_cap_for_as_long_as
             budget("b1", "one", envelope("e", 16), caps=[cap]),
             budget("b2", "two", envelope("e", 16)),
         ],
-        pools=[Pool(name=DEFAULT_POOL, disruption_gpu_ms_per_day=0)],
+        pools=[Pool(name=DEFAULT_POOL, disruption_rate_ppm=0)],
     )
     for name, gpus, taken in (("x", 8, 3), ("y", 4, 1), ("z", 4, 9)):
         life.do(Submit(of(name, gpus, "two", hours=taken)))
