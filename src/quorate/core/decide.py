@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final, assert_never
 
 from quorate.core.activate import look_ms, start_reserved
+from quorate.core.announce import announce_conflicts
 from quorate.core.backfill import settle_backfills, stop_delaying
 from quorate.core.claims import drain_warnings, release, wiped
 from quorate.core.commands import (
@@ -113,6 +114,7 @@ def _decide(scribe: Scribe, command: Submit | Immediate) -> Decision:
     settle_spares(scribe)
     fail_followers(scribe)
     _give_out(scribe)
+    announce_conflicts(scribe)
     if isinstance(command, _CHANGE_BUDGETS):
         settle_thresholds(scribe)
     if isinstance(command, Apply):
@@ -327,6 +329,7 @@ def _submit(scribe: Scribe, command: Submit) -> Decision:  # noqa: C901 - how a 
         scribe.write(event)
     if isinstance(first, RunRefused):
         reserve_waiting(scribe)
+    announce_conflicts(scribe)
     return Decision(tuple(scribe.events), changes=(("Run", run.name, Change.SUBMITTED),))
 
 

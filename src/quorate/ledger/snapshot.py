@@ -34,6 +34,7 @@ from quorate.model.events import (
 from quorate.model.island import all_slots
 from quorate.model.meters import Meter, NodeMeter, Told
 from quorate.model.records import (
+    AnnouncedConflict,
     CapAccount,
     ConflictRecord,
     EnvelopeAccount,
@@ -179,6 +180,7 @@ class _Snapshot(Struct, array_like=True):
     pledges: list[PledgeRecord]
     disruption: list[tuple[str, str, int, int]]
     deferred: dict[str, ConflictDeferred]
+    announced: dict[str, AnnouncedConflict]
     barred: dict[str, int]
     meters: list[_Meter]
     node_meters: list[_NodeMeter]
@@ -255,6 +257,7 @@ def _packed(state: State) -> _Snapshot:
         list(state.pledges.values()),
         sorted((*key, *account) for key, account in state.disruption.items()),
         dict(sorted(state.deferred.items())),
+        {name: _sorted_odds(known) for name, known in sorted(state.announced.items())},
         dict(sorted(state.barred.items())),
         [_Meter(*key, meter.told()) for key, meter in state.meters.items()],
         [
@@ -328,6 +331,7 @@ def _restore_plans(state: State, found: _Snapshot) -> None:
     for owner, pool, lacked, at_ms in found.disruption:
         state.disruption[owner, pool] = (lacked, at_ms)
     state.deferred.update(found.deferred)
+    state.announced.update(found.announced)
     state.barred.update(found.barred)
     state.thresholds.update(found.thresholds)
     state.reports.update(found.reports)
@@ -387,6 +391,11 @@ def _pack_reservation(record: ReservationRecord) -> _Reservation:
         record.conflict,
         record.attempts,
     )
+
+
+def _sorted_odds(known: AnnouncedConflict) -> AnnouncedConflict:
+    """Return ``known`` with its runs in their order, whichever were announced first."""
+    return AnnouncedConflict(known.due_ms, known.scope, dict(sorted(known.runs.items())))
 
 
 def _by_flavor(known: RoundsRun) -> RoundsRun:

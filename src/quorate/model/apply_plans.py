@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from quorate.model import events as e
 from quorate.model.disruption_accounts import lacking_gpu_ms
 from quorate.model.records import (
+    AnnouncedConflict,
     ConflictRecord,
     Lottery,
     PledgeRecord,
@@ -136,6 +137,9 @@ def _conflict_declared(state: State, event: e.ConflictDeclared) -> None:
     state.open_conflicts[event.conflict] = None
     if event.reservation:
         state.reservations.own(event.reservation).attempts += 1
+    if event.tokens:
+        # Who entered is told of the lottery; without one, what was announced is called off.
+        state.announced.pop(event.reservation, None)
 
 
 def _conflict_resolved(state: State, event: e.ConflictResolved) -> None:
@@ -168,6 +172,18 @@ def _charge(state: State, owner: str, pool: str, event: e.ConflictResolved) -> N
     if event.lost_gpu_ms:
         lacking = lacking_gpu_ms(state, owner, pool, event.at_ms)
         state.disruption[owner, pool] = (lacking + event.lost_gpu_ms, event.at_ms)
+
+
+def _conflict_announced(state: State, event: e.ConflictAnnounced) -> None:
+    known = state.announced.get(event.reservation)
+    runs = {} if known is None else dict(known.runs)
+    for odds in event.runs:
+        runs[odds.run] = odds.ppm
+    state.announced[event.reservation] = AnnouncedConflict(event.due_ms, event.scope, runs)
+
+
+def _conflict_withdrawn(state: State, event: e.ConflictWithdrawn) -> None:
+    del state.announced[event.reservation]
 
 
 def _conflict_deferred(state: State, event: e.ConflictDeferred) -> None:
@@ -203,4 +219,6 @@ PLANS: Final[dict[type, Callable[[State, Any], None]]] = {
     e.ConflictDeclared: _conflict_declared,
     e.ConflictResolved: _conflict_resolved,
     e.ConflictDeferred: _conflict_deferred,
+    e.ConflictAnnounced: _conflict_announced,
+    e.ConflictWithdrawn: _conflict_withdrawn,
 }

@@ -19,6 +19,7 @@ from quorate.model.holdings import Holdings
 from quorate.model.island import Island, IslandKey, all_slots
 from quorate.model.meters import Meter, NodeMeter
 from quorate.model.records import (
+    AnnouncedConflict,
     CapAccount,
     ConflictRecord,
     EnvelopeAccount,
@@ -74,6 +75,7 @@ class State:
         "_queued_counts",
         "_soft",
         "_stale",
+        "announced",
         "at_ms",
         "backfilled",
         "barred",
@@ -161,6 +163,7 @@ class State:
         self.pledges: Table[str, PledgeRecord] = Table()
         self.disruption: Table[tuple[str, str], tuple[int, int]] = Table()
         self.deferred: Table[str, ConflictDeferred] = Table()
+        self.announced: Table[str, AnnouncedConflict] = Table()
         self.barred: Table[str, int] = Table()
         self.backfilled: Table[str, None] = Table()
         self.spares: Table[str, None] = Table()
@@ -908,6 +911,7 @@ _TABLES = (
     "pledges",
     "disruption",
     "deferred",
+    "announced",
     "barred",
     "backfilled",
     "spares",

@@ -16,6 +16,7 @@ from quorate.model.holdings import Holdings
 from quorate.model.island import Island, IslandKey
 from quorate.model.meters import Meter, NodeMeter
 from quorate.model.records import (
+    AnnouncedConflict,
     CapAccount,
     ConflictRecord,
     EnvelopeAccount,
@@ -263,6 +264,11 @@ class StateView(Protocol):
     @property
     def deferred(self) -> Mapping[str, ConflictDeferred]:
         """The waiting runs that cannot be started by a conflict yet, and until when."""
+        ...
+
+    @property
+    def announced(self) -> Mapping[str, AnnouncedConflict]:
+        """By reservation, what was announced of the conflicts that are planned."""
         ...
 
     @property

@@ -324,6 +324,7 @@ def _conflicts() -> st.SearchStrategy[ev.Event]:
         leases=name_lists,
     )
     drawn = st.builds(ev.DrawnToken, owner=names, run=names, spared=st.booleans())
+    odds = st.builds(ev.RunOdds, owner=names, run=names, ppm=st.integers(0, 1_000_000))
     scope = st.builds(ev.Scope, pool=names, flavor=names, domains=name_lists, limit=texts)
     links = st.binary(min_size=32, max_size=32).map(bytes.hex)
     return st.one_of(
@@ -359,6 +360,24 @@ def _conflicts() -> st.SearchStrategy[ev.Event]:
             cuts=st.lists(cut, max_size=2).map(tuple),
             draws=st.lists(drawn, max_size=2).map(tuple),
             lost_gpu_ms=amounts,
+        ),
+        st.builds(
+            ev.ConflictAnnounced,
+            times_ms,
+            texts,
+            reservation=names,
+            due_ms=times_ms,
+            scope=scope,
+            runs=st.lists(odds, max_size=3).map(tuple),
+        ),
+        st.builds(
+            ev.ConflictWithdrawn,
+            times_ms,
+            texts,
+            reservation=names,
+            due_ms=times_ms,
+            scope=scope,
+            runs=name_lists,
         ),
         st.builds(
             ev.ConflictDeferred,

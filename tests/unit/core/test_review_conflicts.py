@@ -453,7 +453,7 @@ def test_lowering_an_envelope_looks_at_few_instants() -> None:
         declared = decision.events[-1]
         # The oldest may be drawn first, and as many as are too many are enough.
         ripe_ms = NOW_MS + (runs - left - 1) * MINUTE_MS + 4 * NOTICE_MS
-        assert getattr(declared, "due_ms", None) == max(now_ms, ripe_ms), left
+        assert getattr(declared, "due_ms", None) == max(now_ms + NOTICE_MS, ripe_ms), left
 
 
 # --- Beacons --------------------------------------------------------------------------------------
