@@ -9,16 +9,17 @@ from __future__ import annotations
 from random import Random
 from time import process_time
 
+from quorate.core.forecast import Found, find_start
+from quorate.core.outlook import Outlook
+from quorate.core.promises import take_out
+from quorate.core.timeline import release
+
 from benchmarks.figure import Baseline, Effort, Figure, median_of
 from benchmarks.worlds import FLAVOR, REGION_NAME, fleet
 from quorate.core.admit import Admitted, admit
 from quorate.core.commands import Submit, Tick
 from quorate.core.decide import decide
 from quorate.core.expected import lease_end_ms
-from quorate.core.forecast import Found, find_start
-from quorate.core.outlook import Outlook
-from quorate.core.promises import take_out
-from quorate.core.timeline import release
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, SECOND_MS
 from quorate.model.apply import apply_all
 from quorate.model.selector import REGION
@@ -100,7 +101,7 @@ def busy(leases: int, reservations: int) -> State:
     sizes = [chance.choice(GPUS) for _ in range(leases)]
     state = world(
         nodes=fleet(-(-sum(sizes) // 8)),
-        pools=[Pool(name="default", disruption_gpu_ms_per_day=0)],
+        pools=[Pool(name="default", disruption_rate_ppm=0)],
         budgets=[
             budget(f"b{n}", f"team{n}", envelope("e", 1_000_000, selector=((REGION, REGION_NAME),)))
             for n in range(OWNERS)

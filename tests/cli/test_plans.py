@@ -26,7 +26,7 @@ WORLD = """\
 apiVersion: quorate.dev/v1
 kind: Pool
 metadata: {name: default}
-spec: {disruptionGPUHoursPerDay: 1000}
+spec: {disruptionRate: 1}
 """
 NODE = """\
 ---
@@ -86,7 +86,7 @@ def crowded(bare: Shell) -> Shell:
 @pytest.fixture
 def patient(crowded: Shell) -> Shell:
     """Return that keyboard in a pool that bears no conflict."""
-    crowded.ok("patch", "pool", "default", "--set", "spec.disruptionGPUHoursPerDay=0")
+    crowded.ok("patch", "pool", "default", "--set", "spec.disruptionRate=0")
     return crowded
 
 
@@ -117,7 +117,7 @@ def test_plan_answers_when_why_not_who_pays_and_what_helps(patient: Shell) -> No
     out = patient.ok("plan", "big")
     assert out.startswith("run/big waits; it starts 2027-01-15T16:00:00Z (in 3h 12m)\n")
     assert re.search(
-        r"^  by a conflict: +no: pool default has lost 0 of 0 GPU-hours", out, re.MULTILINE
+        r"^  by a conflict: +no: pool default has a disruptionRate of 0", out, re.MULTILINE
     )
     assert re.search(r"^  short now: +6 GPUs of 8 H100: r/c/A:8$", out, re.MULTILINE)
     assert re.search(r"^  confidence: +expected: ", out, re.MULTILINE)

@@ -43,7 +43,7 @@ POOL = """\
 apiVersion: quorate.dev/v1
 kind: Pool
 metadata: {name: default}
-spec: {disruptionGPUHoursPerDay: 0}
+spec: {disruptionRate: 0}
 """
 RUN = """\
 apiVersion: quorate.dev/v1

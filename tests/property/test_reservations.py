@@ -41,7 +41,7 @@ from quorate.testing.world import (
 )
 
 DOMAINS = ("A", "B", "C")
-NO_CONFLICTS = Pool(name="default", disruption_gpu_ms_per_day=0)
+NO_CONFLICTS = Pool(name="default", disruption_rate_ppm=0)
 
 
 @dataclass(frozen=True)

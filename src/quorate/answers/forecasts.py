@@ -45,7 +45,7 @@ _MEANS = {
     Confidence.EXPECTED: IF_DECLARED,
     Confidence.ROUGH: "work that it waits for is overdue",
 }
-_BY_CONFLICT = "if the pool's disruption budget covers the conflict then"
+_BY_CONFLICT = "if its owner's disruption account covers the conflict then"
 
 
 def forecast_lines(
@@ -141,7 +141,9 @@ def _how(found: Forecast) -> list[tuple[str, str]]:
     elif natural_ms is not None and natural_ms != found.start_ms:
         facts.append(("by itself", alone))
     if recourse is not None and recourse.why_not:
-        facts.append(("by a conflict", f"no: {recourse.why_not}"))
+        covered_ms = recourse.covered_ms
+        then = "" if covered_ms is None else f"; it is covered {until(covered_ms, now_ms)}"
+        facts.append(("by a conflict", f"no: {recourse.why_not}{then}"))
     elif recourse is not None and recourse.start_ms is not None:
         facts.append(("by a conflict", until(recourse.start_ms, now_ms)))
     return facts
@@ -162,7 +164,8 @@ def _danger(danger: Danger) -> str:
     asked = f"for reservation/{danger.reservation}" if danger.reservation else "asked for by hand"
     which = f"conflict/{danger.conflict} {asked}" if danger.conflict else asked
     if danger.odds is None:
-        return f"{which}: a part of it is cut before anybody is drawn"
+        unless = "" if danger.is_certain else ", unless a draw makes that needless"
+        return f"{which}: a part of it is cut before any draw{unless}"
     first = "a part of it is cut first; " if danger.is_certain else ""
     return (
         f"{which}: {first}drawn first with odds {odds_text(danger.odds)}, "
@@ -246,6 +249,7 @@ def forecast_tree(found: Forecast, prefix: Sequence[str], *, source: str = "") -
             "start": time_or_none(recourse.start_ms),
             "whyNot": recourse.why_not or None,
             "lostGPUMs": recourse.lost_gpu_ms,
+            "covered": time_or_none(recourse.covered_ms),
         },
         "confidence": None if found.confidence is None else found.confidence.value,
         "overdue": list(found.overdue),

@@ -16,6 +16,8 @@ from msgspec.structs import replace
 from quorate.model.causes import cause_text
 from quorate.model.events import (
     BackfillNoted,
+    ConflictAnnounced,
+    ConflictWithdrawn,
     EndReason,
     Event,
     LeaseEnded,
@@ -173,6 +175,12 @@ class Veil:
             case ReservationMoved():
                 cause = self.cause(event.cause)
                 return event if cause == event.cause else replace(event, cause=cause)
+            case ConflictAnnounced():
+                runs = tuple(odds for odds in event.runs if self.shows_run(odds.run))
+                return replace(event, reservation=self.run(event.reservation), runs=runs)
+            case ConflictWithdrawn():
+                shown = tuple(run for run in event.runs if self.shows_run(run))
+                return replace(event, reservation=self.run(event.reservation), runs=shown)
             case BackfillNoted() if self.run(event.reservation) == OTHERS:
                 return replace(event, reservation=OTHERS)
             case SpareFilled():

@@ -92,11 +92,13 @@ def _contest(found: Contest, veil: Veil) -> Contest:
             for each in found.entrants
         ),
         sample=None if sample is None else _drawn(sample, veil),
+        sure=frozenset(run for run in found.sure if veil.shows_run(run)),
     )
 
 
 def _drawn(found: Drawn, veil: Veil) -> Drawn:
     return Drawn(
+        cuts=tuple(_cut(each, veil) for each in found.cuts),
         victims=tuple(_cut(each, veil) for each in found.victims),
         draws=tuple((veil.owner(owner), veil.run(run)) for owner, run in found.draws),
         spared=frozenset(run for run in found.spared if veil.shows_run(run)),

@@ -92,7 +92,7 @@ def told(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per ev
             return _told_of_plans(event)
 
 
-def _told_of_plans(  # noqa: PLR0911 - one line per event, nothing else
+def _told_of_plans(  # noqa: C901, PLR0911 - one line per event, nothing else
     event: e.BackfillNoted
     | e.SpareFilled
     | e.PledgeClosed
@@ -100,7 +100,10 @@ def _told_of_plans(  # noqa: PLR0911 - one line per event, nothing else
     | e.ReservationMoved
     | e.ReservationClosed
     | e.ConflictDeclared
-    | e.ConflictResolved,
+    | e.ConflictResolved
+    | e.ConflictDeferred
+    | e.ConflictAnnounced
+    | e.ConflictWithdrawn,
 ) -> str:
     match event:
         case e.BackfillNoted():
@@ -130,5 +133,21 @@ def _told_of_plans(  # noqa: PLR0911 - one line per event, nothing else
         case e.ConflictResolved():
             cut = ", ".join(f"{each.run} ({each.step}, {each.gpus})" for each in event.cuts)
             return f"conflict {event.conflict} is {event.outcome}: cut {cut or 'nobody'}"
+        case e.ConflictDeferred():
+            return (
+                f"run {event.run} may call no conflict before {time_text(event.covered_ms)}: its "
+                "owner's disruption account does not cover it"
+            )
+        case e.ConflictAnnounced():
+            runs = ", ".join(each.run for each in event.runs)
+            return (
+                f"a conflict for reservation {event.reservation} is planned for "
+                f"{time_text(event.due_ms)} and may end {runs}"
+            )
+        case e.ConflictWithdrawn():
+            return (
+                f"the conflict for reservation {event.reservation} planned for "
+                f"{time_text(event.due_ms)} is called off"
+            )
         case _:
             assert_never(event)

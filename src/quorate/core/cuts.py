@@ -32,8 +32,9 @@ _CLAIM: Final = Role.CLAIM
 class Candidate(Struct, frozen=True, gc=False):
     """Something that can be ended as one: a bundle, a whole run, a spare.
 
-    ``gpus`` is all that ends with it, wherever it is; ``room`` is what comes of it for the goal.
-    ``pledges`` are filled spares that are given up with it: they would come back instead.
+    ``gpus`` is all that ends with it, wherever it is; ``room`` is what comes of it for the goal,
+    some of it outside of the scope where ``is_beyond``. ``pledges`` are filled spares that are
+    given up with it: they would come back instead.
     """
 
     step: CutStep
@@ -43,6 +44,7 @@ class Candidate(Struct, frozen=True, gc=False):
     leases: tuple[str, ...]
     room: Room
     pledges: tuple[str, ...] = ()
+    is_beyond: bool = False
 
 
 class Cutter:
@@ -159,11 +161,14 @@ class Cutter:
     def _new(
         self, step: CutStep, run: str, bundle: int, names: tuple[str, ...]
     ) -> Sequence[Candidate]:
-        """Return ``names`` as a candidate; none where that makes no room or may not be cut."""
+        """Return ``names`` as a candidate; none if it makes no room in scope or may not be cut.
+
+        Where room outside of the scope counts, so does what the other leases leave free there.
+        """
         record = self._view.runs[run]
         if record.stopping is not None or record.spec.sensitive:
             return ()
-        inside = self._survey.runs[run]
+        inside, scope = self._survey.runs[run], self._survey.scope
         leases, room_of = self._view.leases, self._survey.room_of
         rooms, gpus = [], 0
         for name in names:
@@ -171,14 +176,17 @@ class Cutter:
             gpus += lease.gpus
             if lease.fact.role is _CLAIM:
                 return ()
-            if name in inside and (room := room_of(lease)):
+            if (name in inside or scope is not None) and (room := room_of(lease)):
                 rooms.append(room)
         if not rooms:
             return ()
         room = rooms[0] if len(rooms) == 1 else summed(rooms)
+        if scope is not None and scope.isdisjoint(room):
+            return ()
+        is_beyond = scope is not None and not scope.issuperset(room)
         filled = self._survey.filled
         pledges = tuple(c for name in names for c in filled.get(name, ())) if filled else ()
-        return (Candidate(step, run, bundle, gpus, names, room, pledges),)
+        return (Candidate(step, run, bundle, gpus, names, room, pledges, is_beyond),)
 
 
 def summed(rooms: Iterable[Mapping[str, int]]) -> dict[str, int]:

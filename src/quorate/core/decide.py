@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
+from quorate.core.announce import announce_conflicts
 from quorate.core.claims import drain_warnings, release, wiped
 from quorate.core.commands import (
     Apply,
@@ -97,6 +98,7 @@ def _decide(scribe: Scribe, command: Submit | Immediate) -> Decision:
     settle_spares(scribe)
     fail_followers(scribe)
     give_out(scribe)
+    announce_conflicts(scribe)
     if isinstance(command, _CHANGE_BUDGETS):
         settle_thresholds(scribe)
     if isinstance(command, Apply):
@@ -250,6 +252,7 @@ def _submit(scribe: Scribe, command: Submit) -> Decision:  # noqa: C901 - how a 
             return Decision(refusals=(over,))
     for event in trial.events:
         scribe.write(event)
+    announce_conflicts(scribe)
     return Decision(tuple(scribe.events), changes=(("Run", run.name, Change.SUBMITTED),))
 
 

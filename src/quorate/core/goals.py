@@ -47,9 +47,10 @@ class Goal(Protocol):
         ...
 
     def lacking(self, room: Room) -> int:
-        """Return how many GPUs more are missing at least when ``room`` has come free.
+        """Return how many GPUs of the scope are missing when ``room`` has come free; 0 if unknown.
 
-        Never rises with more room, and falls by no more than the room grows.
+        More than 0 only where the goal is not reached. Never rises with more room, and falls by no
+        more than the room in scope grows; room outside of it may make up for more.
         """
         ...
 
@@ -80,8 +81,9 @@ class Start:
     """A run is to start at its least width.
 
     ``free`` and ``total`` are of the domains in scope where somebody may pay. Elsewhere nothing is
-    cut, and what is free there counts: ``apart`` full groups, ``apart_gpus`` GPUs, at most
-    ``apart_most`` in one domain.
+    cut for it, and what is free there counts, as does what comes free with a cut in scope:
+    ``apart`` by domain; ``apart_groups`` full groups, ``apart_gpus`` GPUs, at most ``apart_most``
+    in one domain.
     """
 
     run: Run
@@ -94,7 +96,8 @@ class Start:
     one_domain: bool
     free: Mapping[str, int]
     total: Mapping[str, int]
-    apart: int
+    apart: Mapping[str, int]
+    apart_groups: int
     apart_gpus: int
     apart_most: int
 
@@ -125,7 +128,7 @@ class Start:
         left = room_left(view, run, at_ms, until_ms=until_ms)
         islands = _payable(left, run, flavor, at_ms)
         inside = [island for island in islands if island.key.domain in scope]
-        outside = [i.gpus_free for i in islands if i.key.domain not in scope]
+        apart = {i.key.domain: i.gpus_free for i in islands if i.key.domain not in scope}
         return cls(
             run,
             not (request.whole_nodes or _asks_for_racks(view, run, flavor, at_ms)),
@@ -137,9 +140,10 @@ class Start:
             request.one_domain,
             {island.key.domain: island.gpus_free for island in inside},
             {island.key.domain: island.gpus_total for island in inside},
-            sum(free // size for free in outside) if size else 0,
-            sum(outside),
-            max(outside, default=0),
+            apart,
+            sum(free // size for free in apart.values()) if size else 0,
+            sum(apart.values()),
+            max(apart.values(), default=0),
         )
 
     def lacking(self, room: Room) -> int:
@@ -149,10 +153,16 @@ class Start:
         short = self.gpus - self.apart_gpus
         for domain, free in self.free.items():
             short -= free + room.get(domain, 0)
-        return max(0, short, self._lacking_groups(room) if self.groups else 0)
+        apart = [domain for domain in room if domain in self.apart] if self.apart else []
+        short -= sum(room[domain] for domain in apart)
+        return max(0, short, self._lacking_groups(room, apart) if self.groups else 0)
 
     def _lacking_in_one(self, room: Room) -> int:
-        if self.apart_most >= self.gpus:
+        if self.apart_most >= self.gpus or any(
+            self.apart[domain] + gpus >= self.gpus
+            for domain, gpus in room.items()
+            if domain in self.apart
+        ):
             return 0
         return min(
             (
@@ -163,13 +173,16 @@ class Start:
             default=self.gpus,
         )
 
-    def _lacking_groups(self, room: Room) -> int:
-        """Return the least number of GPUs that make room for every full group.
+    def _lacking_groups(self, room: Room, apart: Iterable[str]) -> int:
+        """Return the least number of GPUs of the scope that make room for every full group.
 
         Each domain holds some groups already; one more costs what is missing to it, and those
-        after it cost their size.
+        after it cost their size. ``apart`` are the domains outside of the scope that ``room`` has.
         """
-        size, left = self.group_gpus, self.groups - self.apart
+        size, left = self.group_gpus, self.groups - self.apart_groups
+        for domain in apart:
+            free = self.apart[domain]
+            left -= (free + room[domain]) // size - free // size
         partial: list[int] = []
         for domain, taken in self.free.items():
             free = taken + room.get(domain, 0)

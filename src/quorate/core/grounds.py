@@ -49,11 +49,16 @@ class Confidence(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recourse:
-    """Whether a run may have room made for it, and when; ``why_not`` is empty where it may."""
+    """Whether a run may have room made for it, and when; ``why_not`` is empty where it may.
+
+    ``lost_gpu_ms`` is what that may cost, and ``covered_ms`` when its owner's disruption account
+    covers it, where that is what it waits for.
+    """
 
     start_ms: int | None = None
     why_not: str = ""
     lost_gpu_ms: int = 0
+    covered_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,9 +210,9 @@ def recourse_of(
     first_ms = now_ms + pool.notice_ms
     if natural is None or natural.start_ms <= first_ms:
         return None
-    why_not = may_call(state, record, now_ms)
-    if why_not:
-        return Recourse(why_not=why_not)
+    refused = may_call(state, record, now_ms)
+    if refused is not None:
+        return Recourse(why_not=refused.text, covered_ms=refused.covered_ms)
     _, place = least_short(state, record.spec)
     if place is None:
         return None
@@ -223,12 +228,21 @@ def recourse_of(
     if found is None:
         return Recourse(why_not="ending all that may be ended there is not enough")
     lost_gpu_ms, flavor = found.lost_gpu_ms, found.slice.flavor
-    why_not = may_call(state, record, now_ms, lost_gpu_ms=lost_gpu_ms, flavor=flavor)
+    refused = may_call(state, record, now_ms, lost_gpu_ms=lost_gpu_ms, flavor=flavor)
+    why_not = "" if refused is None else refused.text
+    covered_ms = None if refused is None else refused.covered_ms
     if found.short and state.lottery.next_index > state.lottery.length:
         why_not = "somebody would have to be drawn, and this ledger has no lottery left"
+        covered_ms = None
     elif found.start_ms >= natural.start_ms:
         why_not = "what runs there may not be drawn before it can start by itself"
-    return Recourse(start_ms=found.start_ms, why_not=why_not, lost_gpu_ms=found.lost_gpu_ms)
+        covered_ms = None
+    return Recourse(
+        start_ms=found.start_ms,
+        why_not=why_not,
+        lost_gpu_ms=found.lost_gpu_ms,
+        covered_ms=covered_ms,
+    )
 
 
 def contest_for(seen: Seen, promise: ReservationRecord | None) -> Contest | Refusal | None:
@@ -270,14 +284,14 @@ def dangers_of(seen: Seen, record: RunRecord) -> Iterator[Danger]:
 
 
 def _danger(run: str, at_ms: int, reservation: str, contest: Contest) -> Iterator[Danger]:
-    is_certain = any(cut.run == run for cut in contest.cuts)
+    is_cut = any(cut.run == run for cut in contest.cuts)
     entrant = next((each for each in contest.entrants if each.run == run), None)
-    if is_certain or entrant is not None:
+    if is_cut or entrant is not None:
         yield Danger(
             conflict=contest.conflict,
             reservation=reservation,
             at_ms=at_ms,
-            is_certain=is_certain,
+            is_certain=run in contest.sure,
             odds=None if entrant is None else entrant.odds,
             cut=0 if entrant is None else entrant.cut,
             draws=contest.draws,

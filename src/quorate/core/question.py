@@ -52,7 +52,13 @@ class Question:
             return _resolver(survey_limit(view, limit), Count(over), view, now_ms, burst)
         if self.cause is ConflictCause.RESERVATION and self.reservation not in view.reservations:
             return None
-        survey = survey_domains(view, scope.pool, scope.flavor, scope.domains)
+        survey = survey_domains(
+            view,
+            scope.pool,
+            scope.flavor,
+            scope.domains,
+            counts_beyond=self.cause is ConflictCause.RESERVATION,
+        )
         if self.cause is ConflictCause.BY_HAND:
             return _resolver(survey, Count(self.gpus), view, now_ms, burst)
         record = view.reservations[self.reservation]

@@ -19,6 +19,7 @@ from quorate.model.apply import rebuild_families
 from quorate.model.durations import DurationHistory
 from quorate.model.events import (
     ConflictDeclared,
+    ConflictDeferred,
     ConflictResolved,
     LeaseEnding,
     LeaseStarted,
@@ -35,6 +36,7 @@ from quorate.model.events import (
 from quorate.model.island import all_slots
 from quorate.model.meters import Meter, NodeMeter, Told
 from quorate.model.records import (
+    AnnouncedConflict,
     CapAccount,
     ConflictRecord,
     EnvelopeAccount,
@@ -66,7 +68,7 @@ from quorate.model.specs import (
 )
 from quorate.model.state import State
 
-SNAPSHOT_FORMAT: Final = 9
+SNAPSHOT_FORMAT: Final = 10
 """Raised whenever the shape below or the meaning of a counter changes."""
 
 
@@ -179,7 +181,9 @@ class _Snapshot(Struct, array_like=True):
     reservations: list[_Reservation]
     conflicts: list[_Conflict]
     pledges: list[PledgeRecord]
-    losses: dict[str, tuple[tuple[int, int], ...]]
+    disruption: list[tuple[str, str, int, int]]
+    deferred: dict[str, ConflictDeferred]
+    announced: dict[str, AnnouncedConflict]
     barred: dict[str, int]
     meters: list[_Meter]
     node_meters: list[_NodeMeter]
@@ -255,7 +259,9 @@ def _packed(state: State) -> _Snapshot:
         [_pack_reservation(record) for record in state.reservations.values()],
         [_Conflict(record.declared, record.resolved) for record in state.conflicts.values()],
         list(state.pledges.values()),
-        dict(sorted(state.losses.items())),
+        sorted((*key, *account) for key, account in state.disruption.items()),
+        dict(sorted(state.deferred.items())),
+        {name: _sorted_odds(known) for name, known in sorted(state.announced.items())},
         dict(sorted(state.barred.items())),
         [_Meter(*key, meter.told()) for key, meter in state.meters.items()],
         [
@@ -327,7 +333,10 @@ def _restore_plans(state: State, found: _Snapshot) -> None:
         if conflict.resolved is None:
             state.open_conflicts[name] = None
     state.pledges.update((pledge.pledge, pledge) for pledge in found.pledges)
-    state.losses.update(found.losses)
+    for owner, pool, lacked, at_ms in found.disruption:
+        state.disruption[owner, pool] = (lacked, at_ms)
+    state.deferred.update(found.deferred)
+    state.announced.update(found.announced)
     state.barred.update(found.barred)
     for owner, recent in found.durations.items():
         state.durations[owner] = DurationHistory(recent)
@@ -389,6 +398,11 @@ def _pack_reservation(record: ReservationRecord) -> _Reservation:
         record.conflict,
         record.attempts,
     )
+
+
+def _sorted_odds(known: AnnouncedConflict) -> AnnouncedConflict:
+    """Return ``known`` with its runs in their order, whichever were announced first."""
+    return AnnouncedConflict(known.due_ms, known.scope, dict(sorted(known.runs.items())))
 
 
 def _by_flavor(known: RoundsRun) -> RoundsRun:

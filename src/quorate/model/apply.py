@@ -327,6 +327,7 @@ def _lease_started(  # noqa: C901 - a replay comes here for every second event: 
     if spec.rounds is not None:
         round_began(state, run, event)
     elif run.phase is _PENDING:
+        state.deferred.pop(event.run, None)
         if run.refusal is None:
             del state.pending[event.run], state.queued[event.run]
             state.discount_queued(spec)
@@ -462,6 +463,7 @@ def _run_ended(state: State, event: e.RunEnded) -> None:
     if run.spec.rounds is not None:
         state.leave_rounds(run)
     if run.phase is _PENDING:
+        state.deferred.pop(event.run, None)
         if run.spec.rounds is None:
             state.dequeue(run)
     elif state.leases_indexed and not run.spec.sensitive:

@@ -198,6 +198,14 @@ class DrawnToken(Part, frozen=True):
     spared: bool
 
 
+class RunOdds(Part, frozen=True):
+    """A run that a planned conflict may end: in how many of a million draws, as it stands."""
+
+    owner: str
+    run: str
+    ppm: int
+
+
 class Allowance(Part, frozen=True):
     """Hours that an accounting system grants, and what is left of them, in milliseconds.
 
@@ -607,6 +615,42 @@ class ConflictResolved(Fact, frozen=True, tag="conflict-resolved/1"):
     lost_gpu_ms: int
 
 
+class ConflictDeferred(Fact, frozen=True, tag="conflict-deferred/1"):
+    """A waiting run is not started by a conflict yet: its owner's account in ``pool`` is too low.
+
+    It had ``has_gpu_ms`` (below 0 where earlier conflicts cost more than it had) when the conflict
+    might have cost ``costs_gpu_ms``, and covers that at ``covered_ms``.
+    """
+
+    run: str
+    pool: str
+    has_gpu_ms: int
+    costs_gpu_ms: int
+    covered_ms: int
+
+
+class ConflictAnnounced(Fact, frozen=True, tag="conflict-announced/1"):
+    """Room is planned to be made in ``scope`` at ``due_ms``, for ``reservation``.
+
+    ``runs`` are those whose owners hear of it now: all that may be drawn when it is first planned
+    or its instant or scope has changed, else those of owners whose odds have.
+    """
+
+    reservation: str
+    due_ms: int
+    scope: Scope
+    runs: tuple[RunOdds, ...]
+
+
+class ConflictWithdrawn(Fact, frozen=True, tag="conflict-withdrawn/1"):
+    """A conflict that was announced is called off; ``runs`` are those it could have ended."""
+
+    reservation: str
+    due_ms: int
+    scope: Scope
+    runs: tuple[str, ...]
+
+
 class RequestKept(Fact, frozen=True, tag="request-kept/1"):
     """A request that carried an idempotency key was carried out by the ``count`` events before.
 
@@ -704,6 +748,9 @@ Event = (
     | ReservationClosed
     | ConflictDeclared
     | ConflictResolved
+    | ConflictDeferred
+    | ConflictAnnounced
+    | ConflictWithdrawn
     | RequestKept
     | TokenIssued
     | TokenRevoked

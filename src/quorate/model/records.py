@@ -24,6 +24,7 @@ from quorate.model.events import (
     RoundGrant,
     RoundShared,
     RunStopping,
+    Scope,
     Share,
     Slice,
     Slots,
@@ -341,6 +342,14 @@ class ConflictRecord:
     def copy(self) -> ConflictRecord:
         """Return a record that may be changed alone."""
         return ConflictRecord(self.declared, self.resolved)
+
+
+class AnnouncedConflict(Record):
+    """What was announced of a planned conflict: when, where, and the odds of runs in millionths."""
+
+    due_ms: int
+    scope: Scope
+    runs: dict[str, int]
 
 
 class PledgeRecord(Record):

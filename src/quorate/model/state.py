@@ -15,11 +15,12 @@ from operator import attrgetter
 from quorate.model.crossings import Crossings
 from quorate.model.domain_index import DomainIndex
 from quorate.model.durations import DurationHistory
-from quorate.model.events import NodeStatus, Slots
+from quorate.model.events import ConflictDeferred, NodeStatus, Slots
 from quorate.model.holdings import Holdings
 from quorate.model.island import Island, IslandKey, all_slots
 from quorate.model.meters import Meter, NodeMeter
 from quorate.model.records import (
+    AnnouncedConflict,
     CapAccount,
     ConflictRecord,
     EnvelopeAccount,
@@ -75,6 +76,7 @@ class State:
         "_queued_counts",
         "_soft",
         "_stale",
+        "announced",
         "at_ms",
         "backfilled",
         "barred",
@@ -82,6 +84,8 @@ class State:
         "caps",
         "children",
         "conflicts",
+        "deferred",
+        "disruption",
         "durations",
         "ends_cache",
         "envelopes",
@@ -94,7 +98,6 @@ class State:
         "ledger_id",
         "lenders",
         "lifted",
-        "losses",
         "lottery",
         "metered",
         "meters",
@@ -161,7 +164,9 @@ class State:
         self.conflicts: Table[str, ConflictRecord] = Table()
         self.open_conflicts: Table[str, None] = Table()
         self.pledges: Table[str, PledgeRecord] = Table()
-        self.losses: Table[str, tuple[tuple[int, int], ...]] = Table()
+        self.disruption: Table[tuple[str, str], tuple[int, int]] = Table()
+        self.deferred: Table[str, ConflictDeferred] = Table()
+        self.announced: Table[str, AnnouncedConflict] = Table()
         self.barred: Table[str, int] = Table()
         self.backfilled: Table[str, None] = Table()
         self.spares: Table[str, None] = Table()
@@ -908,7 +913,9 @@ _TABLES = (
     "conflicts",
     "open_conflicts",
     "pledges",
-    "losses",
+    "disruption",
+    "deferred",
+    "announced",
     "barred",
     "backfilled",
     "spares",

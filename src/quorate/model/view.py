@@ -12,11 +12,12 @@ from quorate.model.amounts import PPM
 from quorate.model.crossings import Crossings
 from quorate.model.domain_index import DomainIndex
 from quorate.model.durations import DurationHistory
-from quorate.model.events import NodeStatus, Tier
+from quorate.model.events import ConflictDeferred, NodeStatus, Tier
 from quorate.model.holdings import Holdings
 from quorate.model.island import Island, IslandKey
 from quorate.model.meters import Meter, NodeMeter
 from quorate.model.records import (
+    AnnouncedConflict,
     CapAccount,
     ConflictRecord,
     EnvelopeAccount,
@@ -257,8 +258,18 @@ class StateView(Protocol):
         ...
 
     @property
-    def losses(self) -> Mapping[str, tuple[tuple[int, int], ...]]:
-        """For each pool (instant, GPU-milliseconds) of work lost to cuts, one day back."""
+    def disruption(self) -> Mapping[tuple[str, str], tuple[int, int]]:
+        """By owner and pool, what a disruption account lacked (GPU-ms) when last charged (ms)."""
+        ...
+
+    @property
+    def deferred(self) -> Mapping[str, ConflictDeferred]:
+        """The waiting runs that cannot be started by a conflict yet, and until when."""
+        ...
+
+    @property
+    def announced(self) -> Mapping[str, AnnouncedConflict]:
+        """By reservation, what was announced of the conflicts that are planned."""
         ...
 
     @property

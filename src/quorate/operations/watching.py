@@ -17,7 +17,13 @@ from quorate.answers.table import indented, table
 from quorate.answers.timeline import conflict_of, reservation_of, run_of
 from quorate.core.plan import Forecast
 from quorate.documents.times import time_text
-from quorate.model.events import ConflictDeclared, ConflictResolved, Event
+from quorate.model.events import (
+    ConflictAnnounced,
+    ConflictDeclared,
+    ConflictResolved,
+    ConflictWithdrawn,
+    Event,
+)
 from quorate.model.records import TERMINAL, Phase
 from quorate.model.view import StateView
 from quorate.operations.answer import Answer
@@ -90,12 +96,18 @@ def _runs_of(event: Event, view: StateView) -> set[str]:
         case ConflictResolved():
             found |= {cut.run for cut in event.cuts} | {each.run for each in event.draws}
             found.add(view.conflicts[event.conflict].declared.reservation.rpartition("@")[0])
+        case ConflictAnnounced():
+            found |= {odds.run for odds in event.runs} | {event.reservation.rpartition("@")[0]}
+        case ConflictWithdrawn():
+            found |= {*event.runs, event.reservation.rpartition("@")[0]}
         case _:
             pass
     return found
 
 
 def _pools_of(event: Event, view: StateView) -> set[str]:
+    if isinstance(event, ConflictAnnounced | ConflictWithdrawn):
+        return {event.scope.pool}
     conflict = conflict_of(event)
     if conflict is not None:
         return {view.conflicts[conflict].declared.scope.pool}

@@ -161,7 +161,8 @@ def contest() -> Contest:
         cuts=(cut,),
         entrants=entrants,
         draws=2,
-        sample=Drawn((cut,), (("you", "of-you"), ("me", "of-me")), frozenset({"of-you"})),
+        sample=Drawn((), (cut,), (("you", "of-you"), ("me", "of-me")), frozenset({"of-you"})),
+        sure=frozenset(),
         lost_gpu_ms=0,
     )
 

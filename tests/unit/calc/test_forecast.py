@@ -20,7 +20,7 @@ def forecast(
         "now": NOW,
         "nodes": nodes(A=16),
         "budgets": [MINE],
-        "pool": {"disruptionGPUHoursPerDay": 0},
+        "pool": {"disruptionRate": 0},
         "runs": runs,
         "leases": list(leases),
         "forecast": {"run": name},
@@ -55,7 +55,7 @@ def test_a_conflict_comes_before_that_where_one_may_be_asked_for() -> None:
     answer = forecast(
         placed("old", "a00", 8),
         runs=[OLD, work("new", 16)],
-        pool={"disruptionGPUHoursPerDay": 100},
+        pool={"disruptionRate": 1},
     )
     assert answer["byConflict"] is True
     assert answer["plannedStart"] == answer["conflictStart"] == "2026-01-01T12:15:00Z"
@@ -65,7 +65,7 @@ def test_a_conflict_comes_before_that_where_one_may_be_asked_for() -> None:
 
 def test_why_no_conflict_may_be_asked_for_is_said() -> None:
     answer = forecast(placed("old", "a00", 8), runs=[OLD, work("new", 16)])
-    assert "GPU-hours to conflicts within a day" in answer["noConflictBecause"]
+    assert answer["noConflictBecause"] == "pool default has a disruptionRate of 0"
 
 
 def test_one_who_waits_before_is_not_delayed() -> None:

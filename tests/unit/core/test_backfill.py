@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
+from quorate.testing.in_front import stand_in_front
 
 from quorate.core.commands import Apply, Complete, Decision, Submit, Tick
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
@@ -23,7 +24,6 @@ from quorate.model.events import (
 )
 from quorate.model.records import Phase
 from quorate.model.specs import Budget, Malleable, Node, Owner, Quota, Run, Sharing
-from quorate.testing.in_front import stand_in_front
 from quorate.testing.world import NOW_MS, budget, envelope, node, run
 from tests.oracles.lives import Life, ends, stops
 

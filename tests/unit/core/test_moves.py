@@ -34,8 +34,8 @@ PLACE = Slice("H100", 8, (("r/c/A", 8),))
 
 
 def pool(lost_max_hours: int) -> Pool:
-    """Return a pool in which conflicts may cost that much in a day."""
-    return Pool(name="default", disruption_gpu_ms_per_day=lost_max_hours * HOUR_MS)
+    """Return a pool in which there are conflicts, or none where they may cost nothing."""
+    return Pool(name="default", disruption_rate_ppm=1_000_000 if lost_max_hours else 0)
 
 
 def life_of(lost_max_hours: int, gpus: int = 8) -> Life:
@@ -67,13 +67,12 @@ def test_a_start_that_counted_on_a_conflict_says_why_there_is_none() -> None:
     life.do(Submit(of("old", 8, "one")))
     life.do(Submit(of("new", 8, "two")), MADE_MS)
     assert life.state.reservations["new@1"].planned_start_ms == START_MS
-    life.do(Apply((pool(7),)), START_MS - MINUTE_MS)
+    life.do(Apply((pool(0),)), START_MS - MINUTE_MS)
     decision = life.do(Tick(), START_MS)
     (moved,) = [event for event in decision.events if isinstance(event, ReservationMoved)]
     assert moved.planned_start_ms == NOW_MS + 9 * HOUR_MS
     assert moved.cause == (
-        "nodes are short by 8 of 8 GPUs; no conflict: pool default has lost 0 of 7 GPU-hours to "
-        "conflicts within a day, and this would cost 8"
+        "nodes are short by 8 of 8 GPUs; no conflict: pool default has a disruptionRate of 0"
     )
 
 

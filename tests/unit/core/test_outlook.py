@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import pytest
-
 from quorate.core.activate import in_order
 from quorate.core.beside import admit_beside
-from quorate.core.commands import Apply, Cancel, Complete, Submit, Tick
-from quorate.core.expected import run_end_ms
 from quorate.core.forecast import find_start
-from quorate.core.layout import Bundle, PackRequest
 from quorate.core.outlook import Outlook
 from quorate.core.promises import payer_levels
-from quorate.core.scribe import Scribe
 from quorate.core.timeline import Counter
+
+from quorate.core.commands import Apply, Cancel, Complete, Submit, Tick
+from quorate.core.expected import run_end_ms
+from quorate.core.layout import Bundle, PackRequest
+from quorate.core.scribe import Scribe
 from quorate.model.amounts import HOLD_QUANTUM_MS, HOUR_MS, MINUTE_MS
 from quorate.model.events import BackfillNoted, EndReason, ReservationMoved, Tier
 from quorate.model.island import IslandKey
@@ -36,7 +36,7 @@ def life_of(gpus: int = 8, *, depth: int = 8, size: int = 8) -> Life:
     return Life(
         nodes=fleet({"A": gpus}, gpus=size),
         budgets=[budget(f"b-{owner}", owner, envelope("e", gpus)) for owner in OWNERS],
-        pools=[Pool(name=DEFAULT_POOL, reservation_depth=depth, disruption_gpu_ms_per_day=0)],
+        pools=[Pool(name=DEFAULT_POOL, reservation_depth=depth, disruption_rate_ppm=0)],
     )
 
 
@@ -171,7 +171,7 @@ def test_a_start_is_found_where_a_promise_leaves_room_under_a_cap_for_as_long_as
             budget("b1", "one", envelope("e", 16), caps=[cap]),
             budget("b2", "two", envelope("e", 16)),
         ],
-        pools=[Pool(name=DEFAULT_POOL, disruption_gpu_ms_per_day=0)],
+        pools=[Pool(name=DEFAULT_POOL, disruption_rate_ppm=0)],
     )
     for name, gpus, taken in (("x", 8, 3), ("y", 4, 1), ("z", 4, 9)):
         life.do(Submit(of(name, gpus, "two", hours=taken)))

@@ -37,9 +37,9 @@ TEAMS = ("one", "two", "three")
 LONG_MS, SHORT_MS = 8 * HOUR_MS, 4 * HOUR_MS
 
 
-def new_life(*, gpus: int = 16, lost_max_hours: int = 1_000, **pool: int) -> Life:
+def new_life(*, gpus: int = 16, rate_ppm: int = 1_000_000, **pool: int) -> Life:
     """Return a full set of teams on one domain; what conflicts may cost is stated."""
-    known = Pool(name="default", disruption_gpu_ms_per_day=lost_max_hours * HOUR_MS)
+    known = Pool(name="default", disruption_rate_ppm=rate_ppm)
     spec = replace(known, **pool)
     life = Life(
         nodes=fleet({"A": gpus}),
@@ -92,7 +92,7 @@ def test_a_new_run_that_fits_starts_now_and_nothing_is_written() -> None:
 
 
 def test_a_new_run_and_a_submitted_one_are_told_the_same() -> None:
-    life = new_life(lost_max_hours=0)
+    life = new_life(rate_ppm=0)
     life.do(Submit(work("a", 12)))
     new = told(life, work("b", 8, "two"))
     life.do(Submit(work("b", 8, "two")))
@@ -110,7 +110,7 @@ def test_a_new_run_and_a_submitted_one_are_told_the_same() -> None:
 
 
 def test_the_forecast_is_kept_when_nothing_else_happens() -> None:
-    life = new_life(lost_max_hours=0)
+    life = new_life(rate_ppm=0)
     life.do(Submit(work("a", 12)))
     life.do(Submit(work("b", 8, "two")))
     found = known(life, "b")
@@ -132,7 +132,7 @@ def test_a_start_that_waits_for_a_window_only_is_certain() -> None:
 
 
 def test_a_start_behind_an_overdue_run_is_rough_and_names_it() -> None:
-    life = new_life(lost_max_hours=0)
+    life = new_life(rate_ppm=0)
     life.do(Submit(work("a", 12, ms=HOUR_MS)))
     life.do(Submit(work("b", 8, "two")))
     assert known(life, "b").confidence is Confidence.EXPECTED
@@ -145,7 +145,7 @@ def test_a_start_behind_an_overdue_run_is_rough_and_names_it() -> None:
 
 
 def test_a_start_behind_a_stop_that_is_late_is_rough_and_names_it() -> None:
-    life = new_life(lost_max_hours=0)
+    life = new_life(rate_ppm=0)
     life.has_executor = True
     life.do(Submit(work("a", 12)))
     life.do(Cancel("a"), NOW_MS + HOUR_MS)
@@ -182,7 +182,7 @@ def test_a_follower_is_not_planned_before_its_upstream_completed() -> None:
 
 
 def test_beyond_the_depth_a_start_is_told_and_not_promised() -> None:
-    life = new_life(lost_max_hours=0, reservation_depth=1)
+    life = new_life(rate_ppm=0, reservation_depth=1)
     life.do(Submit(work("a", 16)))
     life.do(Submit(work("b", 16, "two")))
     found = told(life, work("c", 16, "two"))
@@ -192,7 +192,7 @@ def test_beyond_the_depth_a_start_is_told_and_not_promised() -> None:
 
 
 def test_beyond_the_depth_an_owner_without_a_promise_still_gets_one() -> None:
-    life = new_life(lost_max_hours=0, reservation_depth=1)
+    life = new_life(rate_ppm=0, reservation_depth=1)
     life.do(Submit(work("a", 16)))
     life.do(Submit(work("b", 16, "two")))
     found = told(life, work("c", 16, "three"))
@@ -200,7 +200,7 @@ def test_beyond_the_depth_an_owner_without_a_promise_still_gets_one() -> None:
 
 
 def test_what_is_kept_for_another_is_the_reason_and_no_deficit() -> None:
-    life = new_life(lost_max_hours=0)
+    life = new_life(rate_ppm=0)
     life.do(Submit(work("a", 12)))
     life.do(Submit(work("b", 16, "two")))
     found = told(life, work("c", 4, "three", 2 * LONG_MS))
@@ -211,7 +211,7 @@ def test_what_is_kept_for_another_is_the_reason_and_no_deficit() -> None:
 
 
 def test_new_runs_are_planned_one_after_the_other() -> None:
-    life = new_life(lost_max_hours=0)
+    life = new_life(rate_ppm=0)
     found = foretell_new(life.state, [work("a", 16), work("b", 16, "two")], NOW_MS)
     assert isinstance(found, list)
     assert [each.starts_now for each in found] == [True, False]
@@ -220,7 +220,7 @@ def test_new_runs_are_planned_one_after_the_other() -> None:
 
 
 def test_each_new_run_is_told_what_it_would_be_told_after_those_before_it() -> None:
-    life = new_life(lost_max_hours=0)
+    life = new_life(rate_ppm=0)
     runs = [work("a", 16), work("b", 16, "two"), work("c", 4, "three", 2 * LONG_MS)]
     planned = foretell_new(life.state, runs, NOW_MS)
     one_by_one = []
@@ -303,7 +303,7 @@ def test_a_conflict_is_looked_for_where_any_of_the_envelopes_pays() -> None:
     life = Life(
         nodes=fleet({"A": 8, "B": 8}),
         budgets=[*budgets, budget("b-three", "three", *lines)],
-        pools=[Pool(name="default", disruption_gpu_ms_per_day=1_000 * HOUR_MS)],
+        pools=[Pool(name="default", disruption_rate_ppm=1_000_000)],
     )
     commit(life)
     for name, owner in (("a", "one"), ("b", "one"), ("c", "two"), ("d", "two")):
@@ -327,11 +327,10 @@ def test_a_run_without_a_promise_is_told_when_a_conflict_would_start_it() -> Non
 @pytest.mark.parametrize(
     ("pool", "why"),
     [
-        ({"lost_max_hours": 0}, "has lost 0 of 0 GPU-hours"),
-        ({"lost_max_hours": 5}, "this would cost"),
+        ({"rate_ppm": 0}, "disruptionRate of 0"),
         ({"runtime_min_ms": 10 * HOUR_MS}, "before it can start by itself"),
     ],
-    ids=["no budget", "too dear", "too young"],
+    ids=["no conflicts", "too young"],
 )
 def test_why_no_conflict_makes_room(pool: dict[str, int], why: str) -> None:
     found = known(crowded(**pool), "big")

@@ -49,7 +49,7 @@ from tests.oracles.resolving import committed, link
 
 NOTICE_MS = 15 * MINUTE_MS
 LONG_MS = 100 * HOUR_MS
-RICH = Pool(name="default", disruption_gpu_ms_per_day=1_000 * HOUR_MS)
+RICH = Pool(name="default", disruption_rate_ppm=1_000_000)
 ELASTIC = Malleable(gpus_min=8, gpus_max=16, gpus_step=4, gpus_desired=16)
 
 
@@ -370,7 +370,7 @@ def test_two_runs_do_not_end_each_other_in_turn_without_notice(runtime_min_ms: i
         name="default",
         notice_ms=0,
         runtime_min_ms=runtime_min_ms,
-        disruption_gpu_ms_per_day=1_000 * HOUR_MS,
+        disruption_rate_ppm=1_000_000,
     )
     ledger = Ledger(fleet({"A": 8}), rich("ada", "ben"), pool)
     ledger.do(Submit(run("x", 8, "ada", expected_duration_ms=LONG_MS)))
@@ -453,7 +453,7 @@ def test_lowering_an_envelope_looks_at_few_instants() -> None:
         declared = decision.events[-1]
         # The oldest may be drawn first, and as many as are too many are enough.
         ripe_ms = NOW_MS + (runs - left - 1) * MINUTE_MS + 4 * NOTICE_MS
-        assert getattr(declared, "due_ms", None) == max(now_ms, ripe_ms), left
+        assert getattr(declared, "due_ms", None) == max(now_ms + NOTICE_MS, ripe_ms), left
 
 
 # --- Beacons --------------------------------------------------------------------------------------

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from quorate.core.forecast import find_start
+
 from quorate.core.commands import Apply, Complete, Submit, Tick
 from quorate.core.decide import decide
 from quorate.core.due import next_due_ms
-from quorate.core.forecast import find_start
 from quorate.core.invariants import sweep
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.apply import apply_all
@@ -24,7 +25,7 @@ from quorate.testing.world import (
     world,
 )
 
-QUIET = Pool(name="default", disruption_gpu_ms_per_day=0)
+QUIET = Pool(name="default", disruption_rate_ppm=0)
 
 
 def do(state: State, command: Apply | Complete | Submit | Tick, at_ms: int = NOW_MS) -> None:
@@ -73,7 +74,7 @@ def test_runs_that_nobody_can_ever_pay_do_not_keep_others_from_a_promise() -> No
 def test_an_owner_without_a_promise_gets_one_however_many_another_has() -> None:
     opens_ms = NOW_MS + 500 * HOUR_MS
     state = world(
-        pools=[Pool(name="default", disruption_gpu_ms_per_day=0, reservation_depth=3)],
+        pools=[Pool(name="default", disruption_rate_ppm=0, reservation_depth=3)],
         nodes=fleet({"A": 16}),
         budgets=[
             budget("b", "team", envelope("e", 16)),
@@ -89,7 +90,7 @@ def test_an_owner_without_a_promise_gets_one_however_many_another_has() -> None:
 
 
 def test_a_promise_in_a_domain_that_is_gone_is_moved_and_does_not_stop_the_clock() -> None:
-    pool = Pool(name="default", whole_nodes=True, disruption_gpu_ms_per_day=0)
+    pool = Pool(name="default", whole_nodes=True, disruption_rate_ppm=0)
     state = world(
         pools=[pool],
         nodes=[node("a0", 8, "A"), node("a1", 8, "A")],

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from quorate.core.outlook import Level, Outlook
 
 from quorate.core.invariants import sweep
-from quorate.core.outlook import Level, Outlook
 from quorate.core.question import Prepared, for_reservation, prepare
 from quorate.core.trial import Trial
 from quorate.model.amounts import HOUR_MS

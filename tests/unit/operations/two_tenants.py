@@ -71,7 +71,7 @@ def _token(name: str, tenant: str, user: str) -> Command:
 
 def _world(*, has_conflicts: bool) -> Command:
     """Return what is declared; without conflicts nobody may call for one, but an operator."""
-    pool = Pool(name="default", disruption_gpu_ms_per_day=None if has_conflicts else 0)
+    pool = Pool(name="default", disruption_rate_ppm=10_000 if has_conflicts else 0)
     return Apply(
         (
             pool,

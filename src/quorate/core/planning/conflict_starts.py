@@ -13,7 +13,14 @@ from typing import Final
 from quorate.core.admit import cover_request
 from quorate.core.conflicts import declare_conflict
 from quorate.core.cover import payer_phases
-from quorate.core.disruption import NO_HEADROOM, foresee_conflict, is_for_headroom, may_call
+from quorate.core.disruption import (
+    NO_HEADROOM,
+    CallRefusal,
+    foresee_conflict,
+    is_for_headroom,
+    may_call,
+)
+from quorate.core.disruption_account import note_deferral
 from quorate.core.expected import lease_end_ms
 from quorate.core.layout import pack_request
 from quorate.core.planning.entry import Entry
@@ -42,12 +49,17 @@ def start_by_conflict(scribe: Scribe, record: RunRecord, natural_ms: int) -> Ent
     view, run = scribe.view, record.spec
     pool = view.pools[run.pool]
     first_ms = scribe.now_ms + pool.notice_ms
-    if natural_ms <= first_ms or may_call(view, record, scribe.now_ms):
+    if natural_ms <= first_ms:
+        return None
+    refused = may_call(view, record, scribe.now_ms)
+    if refused is not None:
+        _note(scribe, run.name, refused)
         return None
     if view.lottery.next_index > view.lottery.length:
         return None  # Without a chain to draw by no conflict can be declared.
     best: Entry | None = None
     best_ms = natural_ms
+    deferred: CallRefusal | None = None
     # With an executor what is cut takes its grace to go, and the start is timed by that.
     lead_ms = pool.grace_max_ms if scribe.has_executor else 0
     for place in _places(view, run, first_ms):
@@ -64,13 +76,29 @@ def start_by_conflict(scribe: Scribe, record: RunRecord, natural_ms: int) -> Ent
         if not found.deficit:
             continue  # What is going leaves room enough: it starts by itself when that has gone.
         lost_gpu_ms, flavor = found.lost_gpu_ms, found.slice.flavor
-        if may_call(view, record, scribe.now_ms, lost_gpu_ms=lost_gpu_ms, flavor=flavor):
+        refused = may_call(view, record, scribe.now_ms, lost_gpu_ms=lost_gpu_ms, flavor=flavor)
+        if refused is not None:
+            deferred = _sooner(deferred, refused)
             continue
         best_ms = found.start_ms + lead_ms
         best = place_of(view, run, best_ms, found.slice, found.shares)
         if found.start_ms == first_ms:
             break  # No other could be sooner.
+    if best is None:
+        _note(scribe, run.name, deferred)
     return best
+
+
+def _note(scribe: Scribe, run: str, refused: CallRefusal | None) -> None:
+    """Write that ``run`` waits for its account, where that is why no conflict starts it."""
+    if refused is not None and refused.account is not None:
+        note_deferral(scribe, run, refused.account, refused.costs_gpu_ms)
+
+
+def _sooner(one: CallRefusal | None, other: CallRefusal) -> CallRefusal | None:
+    """Return which of two refusals ends sooner by waiting for an account; None where neither."""
+    found = [each for each in (one, other) if each is not None and each.covered_ms is not None]
+    return min(found, key=lambda each: each.covered_ms or 0, default=None)
 
 
 def _places(view: StateView, run: Run, at_ms: int) -> Iterator[Slice]:
@@ -143,8 +171,8 @@ def call_conflict(scribe: Scribe, record: ReservationRecord) -> str | None:
         return _why_no_room(scribe, record)
     lost_gpu_ms, flavor = foreseen.lost_gpu_ms, record.slice.flavor
     refused = may_call(view, run, scribe.now_ms, lost_gpu_ms=lost_gpu_ms, flavor=flavor)
-    if refused:
-        return refused
+    if refused is not None:
+        return refused.text
     answer = declare_conflict(scribe, for_reservation(view, name))
     if isinstance(answer, ConflictDeclared):
         return None

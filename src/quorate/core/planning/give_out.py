@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from quorate.core.disruption_account import deferrals_due_ms
 from quorate.core.elastic import grow_running
 from quorate.core.failure import settle_spares
 from quorate.core.held_back import release_due_ms
@@ -48,7 +49,8 @@ def stirs(scribe: Scribe) -> bool:
     view = scribe.view
     let_go_ms = release_due_ms(view, scribe.began_ms)
     let_go = let_go_ms is not None and let_go_ms <= scribe.now_ms
-    return let_go or view.window_opened(scribe.began_ms, scribe.now_ms)
+    is_covered = any(e <= scribe.now_ms for e in deferrals_due_ms(view, scribe.began_ms))
+    return let_go or is_covered or view.window_opened(scribe.began_ms, scribe.now_ms)
 
 
 def _is_due(scribe: Scribe) -> bool:
