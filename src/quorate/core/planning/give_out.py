@@ -21,6 +21,8 @@ from quorate.core.scribe import Scribe
 from quorate.core.settle import settle_holds
 from quorate.model.events import HoldExtended, StepsCounted, TokenIssued, TokenRevoked
 
+PASSES_MAX: Final = 4
+"""How often firm places are looked at again in one decision because some have moved."""
 _STARTS_NOTHING: Final = (HoldExtended, TokenIssued, TokenRevoked, StepsCounted)
 """Events after which nothing can start that could not before."""
 
@@ -29,17 +31,30 @@ def give_out(scribe: Scribe) -> None:
     """Start what waits and grow what runs; plan what still waits."""
     if not stirs(scribe) and not _is_due(scribe):
         return
-    if stop_overstayed(scribe):
-        settle_spares(scribe)
-    walk = Walk(scribe)
+    walk = _standing(scribe)
     if scribe.somebody_waits:
-        walk.put_pins()
         walk.run()
         walk.call_due_conflicts()
         # A firm start that was moved may hold less now, which is left to those slow to stop.
         settle_holds(scribe)
     grow_running(scribe, walk.profile, backfill=walk.is_out_of_order)
     place_granted(scribe)
+
+
+def _standing(scribe: Scribe) -> Walk:
+    """Return a walk with all firm places put in, nothing overstaying in front of them.
+
+    A place that was moved may have others in front of it, which is found out by looking again.
+    """
+    for left in reversed(range(PASSES_MAX)):
+        if stop_overstayed(scribe):
+            settle_spares(scribe)
+        written = len(scribe.events)
+        walk = Walk(scribe)
+        walk.put_pins()
+        if len(scribe.events) == written or not left:
+            return walk
+    raise AssertionError(PASSES_MAX)
 
 
 def stirs(scribe: Scribe) -> bool:
