@@ -151,4 +151,3 @@ def _running(found: Busy, nodes: list[str]) -> Iterator[RunSubmitted | LeaseStar
                 start_ms=NOW_MS,
                 reason=StartReason.START,
             )
-

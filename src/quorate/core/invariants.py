@@ -338,10 +338,10 @@ def _ends(view: StateView) -> Iterator[Violation]:
     known, fresh = view.ends_cache, view.overlay()
     fresh.ends_changed()
     profile = Profile(fresh, 0)
-    for key, ends in known.islands.items():
+    for key, (ends, _) in known.islands.items():
         if ends != profile.island_ends(key):
             yield Violation("I8", f"ends in {key.domain}", "are not those of its leases")
-    for payer, ends in known.payers.items():
+    for payer, (ends, _) in known.payers.items():
         if ends != profile.payer_ends(payer):
             yield Violation("I8", f"ends of {payer}", "are not those of its leases")
 

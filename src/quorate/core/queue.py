@@ -7,7 +7,7 @@ with room for all, all start.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
 from quorate.core.follow import eligible_since_ms
@@ -17,6 +17,7 @@ from quorate.model.crossings import Counted, counted, metered
 from quorate.model.records import RunRecord
 from quorate.model.specs import Owner
 from quorate.model.view import StateView
+from quorate.model.waiting import Place
 
 Line = tuple[str, tuple[str, ...]]
 """(owner, flavors): runs of one line have one score."""
@@ -169,35 +170,57 @@ def in_turn(view: StateView, names: Iterable[str], scores: Scores) -> Iterator[s
     The caller may plan GPUs for the owner of each (``Scores.plan``) before it asks for the next:
     then that owner stands further back.
     """
-    runs, lines = view.runs, dict[Line, list[tuple[int, int, str]]]()
+    lines: dict[Line, list[Place]] = {}
     for name in names:
-        record = runs[name]
+        record = view.runs[name]
         since_ms = None if record.spec.follow is None else eligible_since_ms(view, record)
         place = (record.submitted_ms if since_ms is None else since_ms, record.seq, name)
         lines.setdefault(line_of(record), []).append(place)
-    for waiting in lines.values():
-        waiting.sort(reverse=True)
-    if len(lines) <= 1:
-        for waiting in lines.values():
-            while waiting:
-                yield waiting.pop()[2]
-        return
-    queue = [(scores.rank(line), waiting[-1], line) for line, waiting in lines.items()]
-    heapify(queue)
-    ranked = {line: scores.version(line[0]) for line in lines}
-    while queue:
-        _, place, line = heappop(queue)
-        if scores.version(line[0]) != ranked[line]:
-            # Something was planned for its owner since this was ranked.
-            ranked[line] = scores.version(line[0])
-            heappush(queue, (scores.rank(line), place, line))
-            continue
-        waiting = lines[line]
-        waiting.pop()
-        yield place[2]
-        if waiting:
-            ranked[line] = scores.version(line[0])
-            heappush(queue, (scores.rank(line), waiting[-1], line))
+    for places in lines.values():
+        places.sort()
+    return Queue(((line, "", places) for line, places in lines.items()), scores).turns()
+
+
+class Queue:
+    """Lines of runs, each in its order, that are called up by the ranks of their owners.
+
+    Every line is ranked once, and again when something was planned for its owner. Lines of a pool
+    that is closed are passed over.
+    """
+
+    __slots__ = ("_heap", "_lines", "_next", "_ranked", "_scores", "closed")
+
+    def __init__(self, lines: Iterable[tuple[Line, str, Sequence[Place]]], scores: Scores) -> None:
+        self._scores = scores
+        self._lines = [each for each in lines if each[2]]
+        self._next = [0] * len(self._lines)
+        self._ranked = [scores.version(line[0]) for line, _, _ in self._lines]
+        self._heap: list[tuple[Rank, Place, int]] = [
+            (scores.rank(line), places[0], number)
+            for number, (line, _, places) in enumerate(self._lines)
+        ]
+        heapify(self._heap)
+        self.closed: set[str] = set()
+
+    def turns(self) -> Iterator[str]:
+        """Yield the runs, the next one to be tried first."""
+        heap, lines, scores = self._heap, self._lines, self._scores
+        while heap:
+            _, place, number = heappop(heap)
+            line, pool, places = lines[number]
+            if pool in self.closed:
+                continue
+            version = scores.version(line[0])
+            if version != self._ranked[number]:
+                # Something was planned for its owner since this was ranked.
+                self._ranked[number] = version
+                heappush(heap, (scores.rank(line), place, number))
+                continue
+            self._next[number] += 1
+            yield place[2]
+            if self._next[number] < len(places):
+                self._ranked[number] = scores.version(line[0])
+                heappush(heap, (scores.rank(line), places[self._next[number]], number))
 
 
 def queue_order(view: StateView, now_ms: int) -> list[str]:

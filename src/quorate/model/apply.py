@@ -285,6 +285,7 @@ def _run_submitted(state: State, event: e.RunSubmitted) -> None:
         return
     state.pending[run.name] = seq
     state.queued[run.name] = seq
+    state.list_waiting(record)
     if state.leases_indexed:
         state.count_queued(run)
 
@@ -328,6 +329,7 @@ def _lease_started(  # noqa: C901 - a replay comes here for every second event: 
         round_began(state, run, event)
     elif run.phase is _PENDING:
         state.deferred.pop(event.run, None)
+        state.unlist_waiting(run)
         if run.refusal is None:
             del state.pending[event.run], state.queued[event.run]
             state.discount_queued(spec)
@@ -455,6 +457,7 @@ def _run_requeued(state: State, event: e.RunRequeued) -> None:
     state.growable.pop(event.run, None)
     state.count_run(run.spec.owner, -1)
     state.enqueue(run)
+    state.list_waiting(run)
 
 
 def _run_ended(state: State, event: e.RunEnded) -> None:
@@ -466,6 +469,7 @@ def _run_ended(state: State, event: e.RunEnded) -> None:
         state.deferred.pop(event.run, None)
         if run.spec.rounds is None:
             state.dequeue(run)
+            state.unlist_waiting(run)
     elif state.leases_indexed and not run.spec.sensitive:
         state.count_run(run.spec.owner, -1)
     run.phase = _PHASES[event.outcome]

@@ -17,10 +17,11 @@ from quorate.core.planning.entry import Entry
 from quorate.core.planning.resource import FOREVER_MS, Resource, curve_of
 from quorate.core.quota_holders import family_of
 from quorate.model.events import Share, Tier
+from quorate.model.expected_ends import Curve, End, Kept
 from quorate.model.island import Island, IslandKey
 from quorate.model.records import Phase, PledgeRecord
 from quorate.model.specs import CapId, EnvelopeId
-from quorate.model.view import Curve, End, StateView
+from quorate.model.view import StateView
 
 Need = tuple[Resource, int]
 """A resource, and how much of it is needed."""
@@ -86,23 +87,22 @@ class Profile:
         return Resource(island.gpus_free, self._island_curve(key))
 
     def _island_curve(self, key: IslandKey) -> Curve:
-        cache = self.view.ends_cache
-        ends = self.island_ends(key)
-        if ends is not cache.islands.get(key):
-            return curve_of((at_ms, gpus) for at_ms, gpus, _ in ends)
-        curve = cache.island_curves.get(key)
-        if curve is None:
-            curve = curve_of((at_ms, gpus) for at_ms, gpus, _ in ends)
-            cache.island_curves[key] = curve
-        return curve
+        said, curve = self._said_of(key)
+        told = self._told(said)
+        return curve if told is said else curve_of((at_ms, gpus) for at_ms, gpus, _ in told)
 
     def island_ends(self, key: IslandKey) -> list[End]:
         """Return what leases of an island will give back, in order."""
+        return self._told(self._said_of(key)[0])
+
+    def _said_of(self, key: IslandKey) -> Kept:
         cache = self.view.ends_cache
-        said = cache.islands.get(key)
-        if said is None:
-            said = cache.islands[key] = self._said_ends(key)
-        return self._told(said)
+        kept = cache.island(key)
+        if kept is None:
+            said = self._said_ends(key)
+            kept = (said, curve_of((at_ms, gpus) for at_ms, gpus, _ in said))
+            cache.keep_island(key, kept)
+        return kept
 
     def _said_ends(self, key: IslandKey) -> list[End]:
         view = self.view
@@ -238,24 +238,24 @@ class Profile:
 
     def payer_ends(self, key: EnvelopeId) -> list[End]:
         """Return what leases will give back to their payer, in order."""
+        return self._told(self._paid_by(key)[0])
+
+    def _paid_by(self, key: EnvelopeId) -> Kept:
         view, cache = self.view, self.view.ends_cache
-        said = cache.payers.get(key)
-        if said is None:
+        kept = cache.payer(key)
+        if kept is None:
             found = [(name, view.leases[name]) for name in view.payer_leases.get(key, ())]
             said = sorted((said_end_ms(view, lease), lease.gpus, name) for name, lease in found)
-            cache.payers[key] = said
-        return self._told(said)
+            kept = (said, curve_of((at_ms, gpus) for at_ms, gpus, _ in said))
+            cache.keep_payer(key, kept)
+        return kept
 
     def _payer_curve(self, key: EnvelopeId) -> Curve:
-        cache, more = self.view.ends_cache, self._beside_leases(key, lent=False)
-        ends = self.payer_ends(key)
-        if more or ends is not cache.payers.get(key):
-            return curve_of([*((at_ms, gpus) for at_ms, gpus, _ in ends), *more])
-        curve = cache.payer_curves.get(key)
-        if curve is None:
-            curve = curve_of((at_ms, gpus) for at_ms, gpus, _ in ends)
-            cache.payer_curves[key] = curve
-        return curve
+        said, curve = self._paid_by(key)
+        more, told = self._beside_leases(key, lent=False), self._told(said)
+        if told is said and not more:
+            return curve
+        return curve_of([*((at_ms, gpus) for at_ms, gpus, _ in told), *more])
 
     def _payer_ends(self, key: EnvelopeId, *, lent: bool) -> list[tuple[int, int]]:
         """Return all that comes back to a payer, or of what it lent; not in order."""

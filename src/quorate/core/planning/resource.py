@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import Final
 
-from quorate.model.view import Curve
+from quorate.model.expected_ends import Curve
 
 FOREVER_MS: Final = 1 << 62
 

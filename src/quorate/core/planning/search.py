@@ -33,7 +33,7 @@ from quorate.model.events import Slice, Tier
 from quorate.model.island import IslandKey
 from quorate.model.selector import RACK, contradicts, matches, names_label
 from quorate.model.specs import EnvelopeId, Run
-from quorate.model.view import Payers, StateView
+from quorate.model.view import Payers
 from quorate.model.words import Word
 
 T = TypeVar("T")
@@ -92,12 +92,14 @@ Placement = tuple[tuple[Domain, int], ...]
 class Searcher:
     """Finds starts in one profile. Keeps what it has found out about runs that ask for the same."""
 
-    __slots__ = ("_asks", "has_executor", "profile")
+    __slots__ = ("_asks", "_open", "_places", "has_executor", "profile")
 
     def __init__(self, profile: Profile, *, has_executor: bool) -> None:
         self.profile = profile
         self.has_executor = has_executor
         self._asks: dict[tuple[str, str, int], Ask] = {}
+        self._open: dict[tuple[str, str], list[tuple[dict[str, str], Resource, int]]] = {}
+        self._places: dict[tuple[object, ...], tuple[tuple[Domain, ...], frozenset[int]]] = {}
 
     def find(self, run: Run, from_ms: int, steps: Steps | None = None) -> Entry | None:
         """Return the earliest start of ``run`` from ``from_ms`` on; None if there is none.
@@ -134,11 +136,39 @@ class Searcher:
 
     def has_room_now(self, run: Run, duration_ms: int) -> bool:
         """Return whether there is room for ``run`` from now on for a while, whoever pays."""
-        now_ms, least = self.profile.now_ms, run.widths()[-1]
-        return any(
-            next(_placements(ask, ask.domains, now_ms, now_ms + duration_ms), None) is not None
-            for ask in (self.ask(run, flavor, least) for flavor in run.flavors)
+        pool, least, now_ms = (
+            self.profile.view.pools[run.pool],
+            run.widths()[-1],
+            self.profile.now_ms,
         )
+        for flavor in run.flavors:
+            rooms = self._open_rooms(run.pool, flavor)
+            if sum(free for _, _, free in rooms) < least:
+                continue
+            request = pack_request(run, pool, flavor, least)
+            free = [
+                room.least(now_ms, now_ms + duration_ms)
+                for labels, room, _ in rooms
+                if not contradicts(run.selector, labels)
+            ]
+            if _holds(request, items_of(request), free):
+                return True
+        return False
+
+    def _open_rooms(self, pool: str, flavor: str) -> list[tuple[dict[str, str], Resource, int]]:
+        """Return (labels, room, GPUs) of the domains that have anything free now.
+
+        As of when it was first asked in this walk: there is only ever less.
+        """
+        known = self._open.get((pool, flavor))
+        if known is None:
+            view, now_ms = self.profile.view, self.profile.now_ms
+            known = self._open[pool, flavor] = [
+                (view.island(key).labels, room, free)
+                for key in view.domains(pool, flavor).keys
+                if (free := (room := self.profile.room(key)).value(now_ms)) > 0
+            ]
+        return known
 
     def next_change_ms(self, run: Run, after_ms: int) -> int | None:
         """Return the first instant after ``after_ms`` at which more may fit than before."""
@@ -180,22 +210,8 @@ class Searcher:
             view, run, flavor, now_ms, has_executor=self.has_executor, asked_ms=now_ms
         )
         phases, items = payer_phases(view, cover), items_of(request)
-        domains, sizes = [], set[int]()
         racks = names_label(run.selector, RACK) or names_racks(view, phases[-1])
-        for key in sorted(view.domains(run.pool, flavor).keys):
-            island = view.island(key)
-            if contradicts(run.selector, island.labels):
-                continue
-            payers = tuple(
-                (payer, tier)
-                for payer, tier in phases[-1]
-                if _pays_in(view, payer, island.labels, racks=racks)
-            )
-            if payers:
-                sizes.update(island.sizes)
-                place = Place(key.domain, island.labels)
-                room = self.profile.room(key)
-                domains.append(Domain(key, place, room, payers, max(island.sizes)))
+        domains, sizes = self._domains(run, flavor, phases[-1], racks=racks)
         spares = request.spares_per_group
         takes_whole = racks or (request.whole_nodes and len(sizes) > 1)
         bounded = any(
@@ -208,11 +224,38 @@ class Searcher:
             items,
             cover,
             phases,
-            tuple(domains),
+            domains,
             sum((item.gpus + spares) * item.count for item in items),
             takes_whole,
             takes_whole or (bounded and not request.whole_nodes),
         )
+
+    def _domains(
+        self, run: Run, flavor: str, payers: Payers, *, racks: bool
+    ) -> tuple[tuple[Domain, ...], frozenset[int]]:
+        """Return the domains that ``run`` may use and is paid for in, and their node sizes."""
+        key = (run.pool, flavor, run.selector, payers)
+        known = self._places.get(key)
+        if known is None:
+            view, found, sizes = self.profile.view, list[Domain](), set[int]()
+            lines = [(payer, view.envelopes[payer[0]].spec.selector) for payer in payers]
+            for island_key in sorted(view.domains(run.pool, flavor).keys):
+                island = view.island(island_key)
+                labels = island.labels
+                if contradicts(run.selector, labels):
+                    continue
+                paying = tuple(
+                    payer
+                    for payer, line in lines
+                    if (not contradicts(line, labels) if racks else matches(line, labels))
+                )
+                if paying:
+                    sizes.update(island.sizes)
+                    place = Place(island_key.domain, labels)
+                    room = self.profile.room(island_key)
+                    found.append(Domain(island_key, place, room, paying, max(island.sizes)))
+            known = self._places[key] = (tuple(found), frozenset(sizes))
+        return known
 
     # --- When ---
 
@@ -403,11 +446,6 @@ class Searcher:
         )
 
 
-def _pays_in(view: StateView, payer: EnvelopeId, labels: dict[str, str], *, racks: bool) -> bool:
-    selector = view.envelopes[payer].spec.selector
-    return not contradicts(selector, labels) if racks else matches(selector, labels)
-
-
 def _nodes_of(placement: Placement, left: int) -> int:
     """Return the fewest nodes that hold ``placement`` when ``left`` GPUs need none."""
     nodes = 0
@@ -449,6 +487,15 @@ def _placements(
             yield filled
 
 
+def _holds(request: PackRequest, items: tuple[Item, ...], free: list[int]) -> bool:
+    """Return whether domains with ``free`` GPUs hold ``request``."""
+    spares = request.spares_per_group
+    gpus = sum((item.gpus + spares) * item.count for item in items)
+    if any(left >= gpus for left in free):
+        return True
+    return not request.one_domain and _divide(items, spares, free) is not None
+
+
 def _filled(ask: Ask, domains: Sequence[Domain], free: list[int]) -> Placement | None:
     """Return a placement where ``free`` GPUs are free of ``domains``; None if there is none."""
     for domain, left in zip(domains, free, strict=True):
@@ -456,13 +503,20 @@ def _filled(ask: Ask, domains: Sequence[Domain], free: list[int]) -> Placement |
             return ((domain, ask.gpus),)
     if ask.in_one:
         return None
+    taken = _divide(ask.items, ask.request.spares_per_group, free)
+    if taken is None:
+        return None
+    return tuple((domains[at], gpus) for at, gpus in enumerate(taken) if gpus)
+
+
+def _divide(items: tuple[Item, ...], spares: int, free: list[int]) -> list[int] | None:
+    """Return how many GPUs of each domain hold ``items``, the widest groups first; None if none."""
     taken = [0] * len(free)
-    spares = ask.request.spares_per_group
-    for item in sorted(ask.items, key=lambda each: -each.gpus):
+    for item in sorted(items, key=lambda each: -each.gpus):
         fill = _divided if item.divisible else _grouped
         if not fill(item, spares, free, taken):
             return None
-    return tuple((domains[at], gpus) for at, gpus in enumerate(taken) if gpus)
+    return taken
 
 
 def _divided(item: Item, spares: int, free: list[int], taken: list[int]) -> bool:

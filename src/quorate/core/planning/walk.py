@@ -10,11 +10,12 @@ bounded number of runs start in what is left. docs/adr/0025-planning.md.
 
 from __future__ import annotations
 
+from bisect import insort
 from typing import Final
 
 from quorate.core.admit import Admitted, admit
 from quorate.core.fill import admit_on_spares, kept_from_fill, write_fill
-from quorate.core.follow import waits_for_upstream
+from quorate.core.follow import eligible_since_ms, waits_for_upstream
 from quorate.core.held_back import held_back, held_until_ms
 from quorate.core.holds import hold_duration_ms
 from quorate.core.lifecycle import grant_claim
@@ -33,7 +34,8 @@ from quorate.core.planning.pins import in_order, pin_of, place_of, stands
 from quorate.core.planning.profile import Profile
 from quorate.core.planning.room import only_slice, room_beside
 from quorate.core.planning.search import Lack, Searcher
-from quorate.core.queue import Scores, in_turn
+from quorate.core.planning.tail import start_beyond
+from quorate.core.queue import Queue, Scores, in_turn
 from quorate.core.quota import HARD, waiting
 from quorate.core.scribe import Scribe
 from quorate.core.starts import write_start
@@ -43,14 +45,19 @@ from quorate.model.events import (
     ReservationOutcome,
     ReservationStatus,
     RunRefused,
+    RunRequeued,
+    RunSubmitted,
 )
 from quorate.model.records import ReservationRecord, RunRecord
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Run
 from quorate.model.view import StateView
+from quorate.model.waiting import Line, Place, line_of
 
-TAIL_STARTS_MAX: Final = 100
-"""How many runs beyond the depth are tried for real in one decision."""
+CONFLICTS_MAX: Final = 3
+"""For how many runs, the first of a walk, each looks whether a conflict starts them sooner."""
+CONFLICTS_TURN: Final = 16
+"""Every so many of the others have their turn in one walk."""
 FRUITLESS_MAX: Final = 8
 """For how many runs of one owner no start may be found before its others are left for later."""
 
@@ -72,15 +79,15 @@ class Walk:
     """One walk of one decision. The profile has, afterwards, everything that is planned."""
 
     __slots__ = (
+        "_conflicts",
         "_depth",
         "_fruitless",
         "_fruitless_runs",
-        "_hopeless",
         "_is_waiting",
         "_late",
         "_planned",
+        "_seen",
         "_started_runs",
-        "_tail",
         "entries",
         "pins",
         "profile",
@@ -106,8 +113,8 @@ class Walk:
         self._fruitless: dict[str, int] = {}
         self._fruitless_runs: set[str] = set()
         self._started_runs: set[str] = set()
-        self._hopeless: set[tuple[object, ...]] = set()
-        self._tail = TAIL_STARTS_MAX
+        self._seen: set[str] = set()
+        self._conflicts = 0
         self._is_waiting = False
         """Whether a run that has a start has stayed waiting: what starts then is backfill."""
 
@@ -204,23 +211,80 @@ class Walk:
 
     def run(self) -> None:
         """Start and plan the waiting runs, in queue order."""
-        for name in in_turn(self.view, self.view.pending, self.scores):
-            record = self.view.runs[name]
-            run = record.spec
-            if run.sensitive:
-                grant_claim(self.scribe, run)  # It is granted when it is asked for, or not at all.
+        late = self._followers()
+        queue = Queue(
+            (
+                ((owner, flavors), pool, late.get((pool, owner, flavors), places.places))
+                for (pool, owner, flavors), places in self.view.waiting.lines.items()
+            ),
+            self.scores,
+        )
+        self._close_full(queue)
+        for name in queue.turns():
+            self._visit(self.view.runs[name])
+            self._close_full(queue)
+        firm = [r.made.run for r in self.view.reservations.values() if r.made.run not in self._seen]
+        for name in in_turn(self.view, firm, self.scores):
+            self._visit(self.view.runs[name])
+        start_beyond(self)
+        for event in tuple(self.scribe.events):
+            if isinstance(event, RunSubmitted | RunRequeued):
+                self._told(event.run if isinstance(event, RunRequeued) else event.run.name)
+
+    def _followers(self) -> dict[Line, list[Place]]:
+        """Return the lines in which runs follow others, those in the places that they have now.
+
+        A follower ages from when the last of its upstreams completed.
+        """
+        view, found = self.view, dict[Line, list[Place]]()
+        for name in view.followers:
+            record = view.runs[name]
+            line = line_of(record.spec)
+            since_ms = eligible_since_ms(view, record)
+            if since_ms is None or since_ms == record.submitted_ms:
                 continue
-            waits = waits_for_upstream(self.view, run)
-            if waits is not None:
-                self._tell(record, waits)
-                continue
-            depth = self._depth or self.view.pools[run.pool].reservation_depth
-            if record.reservation is not None:
-                self._firm(record, self.view.reservations[record.reservation])
-            elif self._planned.get(run.pool, 0) < depth:
-                self._next(record)
-            else:
-                self._beyond(record)
+            places = found.setdefault(line, view.waiting.lines[line].places.copy())
+            places.remove((record.submitted_ms, record.seq, name))
+            insort(places, (since_ms, record.seq, name))
+        return found
+
+    def _close_full(self, queue: Queue) -> None:
+        """Close the pools of which as many runs are planned as their depth says."""
+        for name, pool in self.view.pools.items():
+            depth = self._depth or pool.reservation_depth
+            if self._planned.get(name, 0) >= depth:
+                queue.closed.add(name)
+
+    def _visit(self, record: RunRecord) -> None:
+        """Start or plan one run within the depth, or a firm one."""
+        run = record.spec
+        self._seen.add(run.name)
+        if run.sensitive:
+            grant_claim(self.scribe, run)  # It is granted when it is asked for, or not at all.
+            return
+        waits = waits_for_upstream(self.view, run)
+        if waits is not None:
+            self.tell(record, waits)
+        elif record.reservation is not None:
+            self._firm(record, self.view.reservations[record.reservation])
+        else:
+            self._next(record)
+
+    def _told(self, name: str) -> None:
+        """Tell a run that began to wait in this decision, and was not looked at, why it does."""
+        record = self.view.runs.get(name)
+        if record is None or name in self._seen or name not in self.view.pending:
+            return
+        if record.spec.sensitive:
+            grant_claim(self.scribe, record.spec)
+            return
+        waits = waits_for_upstream(self.view, record.spec) or held_back(
+            self.view, name, self.scribe.now_ms
+        )
+        if waits is not None:
+            self.tell(record, waits)
+        else:
+            self.refuse(record)
 
     def _firm(self, record: RunRecord, promise: ReservationRecord) -> None:
         """Start a firm run if it can at its place in the queue; else its place stays."""
@@ -231,7 +295,7 @@ class Walk:
         held = held_back(self.view, record.spec.name, self.scribe.now_ms)
         if held is not None:
             self._counted(pin)
-            self._tell(record, held)
+            self.tell(record, held)
             return
         self._lift_pin(pin)
         self._hold_hours(pin, -1)
@@ -250,12 +314,12 @@ class Walk:
             # Counting allows its place, and more than counting is needed there.
             later_ms = self.search.next_change_ms(record.spec, self.scribe.now_ms)
             self._move_to(promise, later_ms, cause_of(self.profile, pin))
-            self._refuse(record)
+            self.refuse(record)
             return
         self._hold_hours(pin, 1)
         self._put_pin(pin)
         self._counted(pin)
-        self._refuse(record)
+        self.refuse(record)
 
     def _next(self, record: RunRecord) -> None:
         """Start a run now, or plan it for the earliest start that it has."""
@@ -265,7 +329,7 @@ class Walk:
         held = held_back(self.view, run.name, now_ms)
         if held is not None:
             self._plan(record, self.search.find(run, held_until_ms(self.view, record) or now_ms))
-            self._tell(record, held)
+            self.tell(record, held)
             return
         entry = self.search.find(run, now_ms)
         refusal: Refusal | None = None
@@ -284,7 +348,7 @@ class Walk:
             if self._fill(record, room, refusal):
                 return
         self._plan(record, entry)
-        self._refuse(record)
+        self.refuse(record)
 
     def _plan(self, record: RunRecord, entry: Entry | None) -> None:
         """Put the start of a run in; promise it where it is near, or by a conflict."""
@@ -293,7 +357,7 @@ class Walk:
             self._fruitless[run.owner] = self._fruitless.get(run.owner, 0) + 1
             self._fruitless_runs.add(run.name)
             return
-        by_conflict = start_by_conflict(self.scribe, record, entry.start_ms)
+        by_conflict = self._by_conflict(record, entry.start_ms)
         natural_ms, entry = entry.start_ms, by_conflict or entry
         horizon_ms = self.view.pools[run.pool].firm_horizon_ms
         is_firm = by_conflict is not None or entry.start_ms <= self.scribe.now_ms + horizon_ms
@@ -317,53 +381,33 @@ class Walk:
         (self.pins if is_firm or blocked is not None else self.entries)[run.name] = entry
         self._counted(entry)
 
+    def _by_conflict(self, record: RunRecord, natural_ms: int) -> Entry | None:
+        """Return the start of a run by a conflict; looked for in a few runs of each decision.
+
+        The first of them, and others in turn: whose turn it is follows from the ledger alone.
+        """
+        if natural_ms <= self.scribe.now_ms + self.view.pools[record.spec.pool].notice_ms:
+            return None
+        number, self._conflicts = self._conflicts, self._conflicts + 1
+        if number >= CONFLICTS_MAX and (number - self.view.seq) % CONFLICTS_TURN:
+            return None
+        return start_by_conflict(self.scribe, record, natural_ms)
+
     def _counted(self, entry: Entry) -> None:
         """Count a planned run: it is one of its pool's depth, and part of its owner's share."""
         self._planned[entry.pool] = self._planned.get(entry.pool, 0) + 1
         self.scores.plan(entry.owner, entry.slice.flavor, entry.slice.gpus)
         self._is_waiting = True
 
-    def _beyond(self, record: RunRecord) -> None:
-        """Start a run beyond the depth if it fits into what is left."""
-        run = record.spec
-        held = held_back(self.view, run.name, self.scribe.now_ms)
-        if held is not None:
-            self._tell(record, held)
-            return
-        if self._tail > 0:
-            least = run.widths()[-1]
-            shape = (
-                run.pool,
-                run.flavors,
-                least,
-                run.group_gpus,
-                run.cross_group_spread,
-                run.spares_per_group,
-                run.selector,
-            )
-            duration_ms = hold_duration_ms(run, self.view.pools[run.pool])
-            octave = (shape, duration_ms.bit_length())
-            whose = (run.owner, run.funding, octave)
-            if octave not in self._hopeless and whose not in self._hopeless:
-                if self.search.has_room_now(run, 1 << (duration_ms.bit_length() - 1)):
-                    self._try_beyond(record, whose)
-                    return
-                self._hopeless.add(octave)
-        if record.refusal is None:
-            self._refuse(record)
-
-    def _try_beyond(self, record: RunRecord, whose: tuple[object, ...]) -> None:
-        run = record.spec
-        if not self.search.fits_now(run):
-            self._hopeless.add(whose)
-            self._refuse(record)
-            return
-        self._tail -= 1
-        answer = self._admit(run, self._room(record))
+    def try_beyond(self, record: RunRecord) -> bool:
+        """Start a run beyond the depth in what is left now; return whether it did."""
+        self._seen.add(record.spec.name)
+        answer = self._admit(record.spec, self._room(record))
         if isinstance(answer, Admitted):
             self._start(record, answer)
-        else:
-            self._refuse(record)
+            return True
+        self.refuse(record)
+        return False
 
     # --- Starting ---
 
@@ -410,6 +454,10 @@ class Walk:
         self._started_runs.add(run.name)
         self.scores.plan(run.owner, entry.slice.flavor, entry.slice.gpus)
 
+    def has_seen(self, run: str) -> bool:
+        """Return whether ``run`` was looked at in this walk."""
+        return run in self._seen
+
     def has_started(self, run: str) -> bool:
         """Return whether ``run`` started in this walk."""
         return run in self._started_runs
@@ -443,13 +491,13 @@ class Walk:
 
     # --- Why a run waits ---
 
-    def _refuse(self, record: RunRecord) -> None:
+    def refuse(self, record: RunRecord) -> None:
         """Write why a run waits, if that is news; found out anew only where it may be."""
         known = record.refusal
         if known is None or self.search.lacks_now(record.spec) is not _LACKS.get(known.code):
-            self._tell(record, self._why(record))
+            self.tell(record, self._why(record))
 
-    def _tell(self, record: RunRecord, refusal: Refusal) -> None:
+    def tell(self, record: RunRecord, refusal: Refusal) -> None:
         """Write ``refusal`` if a run was not told that before."""
         if refusal.code in HARD:
             refusal = waiting(self.scribe.view, record.spec, refusal)
