@@ -70,6 +70,8 @@ class Ask(Struct, frozen=True, gc=False):
     cover: CoverRequest
     phases: tuple[Payers, ...]
     domains: tuple[Domain, ...]
+    sets: tuple[Sequence[Domain], ...]
+    """The domains with the same payers together, then all of them."""
     gpus: int
     """All GPUs of it in one domain, spares included."""
     takes_whole: bool
@@ -225,6 +227,7 @@ class Searcher:
             cover,
             phases,
             domains,
+            _alike(domains),
             sum((item.gpus + spares) * item.count for item in items),
             takes_whole,
             takes_whole or (bounded and not request.whole_nodes),
@@ -270,7 +273,7 @@ class Searcher:
             found = (
                 self._in_one_domain(ask, at_ms, steps, before_ms)
                 if ask.in_one
-                else self._spread(ask, at_ms, steps)
+                else self._spread(ask, at_ms, steps, before_ms)
             )
             if found is None or not ask.is_choosy or self._is_real(ask, found[0]):
                 return found
@@ -308,18 +311,27 @@ class Searcher:
         return best
 
     def _spread(
-        self, ask: Ask, from_ms: int, steps: Steps
+        self, ask: Ask, from_ms: int, steps: Steps, before_ms: int
     ) -> tuple[int, Placement, Sequence[Leg]] | None:
-        """Return the first start over any number of domains."""
-        critical = _critical(self._resources(ask), ask.cover.duration_ms, from_ms)
+        """Return the first start over any number of domains.
+
+        In one domain it may start, too, and spread it is looked for before that only.
+        """
+        single = self._in_one_domain(ask, from_ms, steps, before_ms)
+        stop_ms = before_ms if single is None else single[0]
+        if stop_ms <= from_ms:
+            return single
+        resources = self._resources(ask)
+        critical = _critical(resources, ask.cover.duration_ms, from_ms)
         critical += self._windows(ask, from_ms)
-        critical.sort()
+        critical = sorted(at_ms for at_ms in critical if at_ms < stop_ms)
+        last_ms = min(_last_end_ms(resources), stop_ms - 1)
 
         def tried(at_ms: int) -> tuple[Placement, Sequence[Leg]] | None:
             return self._fits(ask, at_ms, steps)
 
-        found = _first_fitting(tried, critical, from_ms, _last_end_ms(self._resources(ask)), steps)
-        return None if found is None else (found[0], *found[1])
+        found = _first_fitting(tried, critical, from_ms, last_ms, steps)
+        return single if found is None else (found[0], *found[1])
 
     def _paid_from(
         self, ask: Ask, placement: Placement, from_ms: int, steps: Steps
@@ -382,7 +394,7 @@ class Searcher:
     def _fits(self, ask: Ask, at_ms: int, steps: Steps) -> tuple[Placement, Sequence[Leg]] | None:
         """Return where ``ask`` goes at ``at_ms`` and who pays, by counting; None if it does not."""
         until_ms = at_ms + ask.cover.duration_ms
-        for domains in _alike(ask):
+        for domains in ask.sets:
             for placement in _placements(ask, domains, at_ms, until_ms):
                 if any(q.least(at_ms, until_ms) < n for q, n in self._quotas(ask, placement)):
                     continue
@@ -460,15 +472,13 @@ def _demands(placement: Placement) -> list[Demand]:
     return [(domain.place, gpus) for domain, gpus in placement]
 
 
-def _alike(ask: Ask) -> list[Sequence[Domain]]:
-    """Return the sets of domains to place it in: those with the same payers, then all."""
+def _alike(domains: tuple[Domain, ...]) -> tuple[Sequence[Domain], ...]:
+    """Return the sets of domains to place a run in: those with the same payers, then all."""
     sets: dict[Payers, list[Domain]] = {}
-    for domain in ask.domains:
+    for domain in domains:
         sets.setdefault(domain.payers, []).append(domain)
     found: list[Sequence[Domain]] = list(sets.values())
-    if len(found) > 1 and not ask.in_one:
-        found.append(ask.domains)
-    return found
+    return (*found, domains) if len(found) > 1 else tuple(found)
 
 
 def _placements(
