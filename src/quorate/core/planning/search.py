@@ -38,6 +38,8 @@ from quorate.model.words import Word
 
 T = TypeVar("T")
 
+FIND_STEPS_MAX: Final = 300
+"""How long one start is searched for. Overlapping caps make paying hard, and many are planned."""
 ATTEMPT_STEPS: Final = 25
 """How many steps of searching one look at a later instant counts for."""
 
@@ -109,7 +111,7 @@ class Searcher:
         The start of its least width, at the widest width that fits there; ties by flavor, then
         domain.
         """
-        steps = Steps() if steps is None else steps
+        steps = Steps(FIND_STEPS_MAX) if steps is None else steps
         *_, least = widths = run.widths()
         best: tuple[int, Ask, Placement, Sequence[Leg]] | None = None
         for flavor in run.flavors:
@@ -129,7 +131,7 @@ class Searcher:
 
     def fits_now(self, run: Run) -> bool:
         """Return whether counting does not speak against a start of ``run`` now."""
-        now_ms, steps = self.profile.now_ms, Steps()
+        now_ms, steps = self.profile.now_ms, Steps(FIND_STEPS_MAX)
         least = run.widths()[-1]
         return any(
             self._fits(self.ask(run, flavor, least), now_ms, steps) is not None
@@ -195,7 +197,8 @@ class Searcher:
         placement = _filled(ask, ask.domains, free)
         if placement is None:
             return Lack.ROOM
-        return Lack.FUNDS if pay(purse, _demands(placement), Steps()) is None else Lack.NOTHING
+        paid = pay(purse, _demands(placement), Steps(FIND_STEPS_MAX))
+        return Lack.FUNDS if paid is None else Lack.NOTHING
 
     def ask(self, run: Run, flavor: str, width: int) -> Ask:
         """Return what a start of ``run`` in ``flavor`` at ``width`` asks for."""
