@@ -98,6 +98,23 @@ def test_run_that_no_envelope_will_ever_pay_holds_nothing() -> None:
     assert life.phase("long") is Phase.RUNNING
 
 
+# --- Racks ---
+
+
+def test_run_that_is_paid_in_one_rack_only_starts_in_a_domain_of_several() -> None:
+    there = alone(envelope("e", 4, selector=(("region", "r"), ("rack", "r1"))))
+    life = planned_life(
+        nodes=[node("a0", 4, rack="r2"), node("a1", 4, rack="r1")],
+        budgets=[budget("b-two", "two", there)],
+    )
+    life.do(Submit(of("there", 4, "two", 60)))
+    assert life.on("there") == {"a1": 4}
+    life.do(Submit(of("next", 4, "two", 60)))
+    assert firm_ms(life, "next") == NOW_MS + HOUR_MS
+    life.do(Complete("there"), NOW_MS + HOUR_MS)
+    assert life.on("next") == {"a1": 4}
+
+
 # --- Hard quotas ---
 
 
