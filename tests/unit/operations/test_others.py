@@ -70,7 +70,7 @@ def test_an_event_of_ones_own_run_does_not_say_who_else_had_it_happen() -> None:
     by_tag = {each["tag"]: each for each in events}
     assert by_tag["hold-extended/1"]["actor"] == "(others)"
     assert by_tag["run-submitted/1"]["actor"] == "mine/mia"
-    assert by_tag["backfill-noted/1"]["reservation"] == "(others)"
+    assert by_tag["lease-started/2"]["backfill"] is True
     assert (by_tag["spare-filled/1"]["lease"], by_tag["spare-filled/1"]["filler"]) == (
         "(others)",
         "mine-filler",

@@ -71,7 +71,8 @@ def _token(name: str, tenant: str, user: str) -> Command:
 
 def _world(*, has_conflicts: bool) -> Command:
     """Return what is declared; without conflicts nobody may call for one, but an operator."""
-    pool = Pool(name="default", disruption_gpu_ms_per_day=None if has_conflicts else 0)
+    rate = None if has_conflicts else 0
+    pool = Pool(name="default", disruption_gpu_ms_per_day=rate, firm_horizon_ms=1_000 * HOUR_MS)
     return Apply(
         (
             pool,
