@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from quorate.core.admit import Admitted, admit
 from quorate.core.fill import admit_on_spares, kept_from_fill, write_fill
 from quorate.core.follow import waits_for_upstream
@@ -313,8 +315,12 @@ class Walk:
             make_firm(
                 self.scribe, entry, natural_ms=natural_ms, by_conflict=by_conflict is not None
             )
+        if is_firm or blocked is not None:
+            self.pins[run.name] = entry
+        else:
+            # It keeps room, and no money: that may be for ever far away, as at a window's end.
+            self.entries[run.name] = entry = replace(entry, is_tentative=True)
         self.profile.put(entry)
-        (self.pins if is_firm or blocked is not None else self.entries)[run.name] = entry
         self._counted(entry)
 
     def _counted(self, entry: Entry) -> None:

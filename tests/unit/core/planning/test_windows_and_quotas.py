@@ -98,6 +98,16 @@ def test_run_that_no_envelope_will_ever_pay_holds_nothing() -> None:
     assert life.phase("long") is Phase.RUNNING
 
 
+def test_tentative_start_at_the_end_of_a_window_keeps_no_money_from_what_starts_before() -> None:
+    line = alone(envelope("e", 8, gpu_ms_max=16 * HOUR_MS))
+    life = planned_life(pool=quiet_pool(horizon_ms=HOUR_MS), budgets=[budget("b-two", "two", line)])
+    # Its GPU-hours are enough only for the last two hours of the window.
+    life.do(Submit(of("dear", 8, "two", 9 * 60)))
+    assert foreseen(life, "dear").state is PlanState.TENTATIVE
+    life.do(Submit(of("cheap", 8, "two", 60)))
+    assert life.phase("cheap") is Phase.RUNNING
+
+
 # --- Racks ---
 
 
