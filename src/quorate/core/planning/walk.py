@@ -278,9 +278,11 @@ class Walk:
                 self._start(record, answer)
                 return
             # Counting was not enough: what it lacks now it may have when something has changed.
+            # What is expected to end at this very instant has not, and may before it is over.
             refusal = answer
-            later_ms = self.search.next_change_ms(run, now_ms)
-            entry = None if later_ms is None else self.search.find(run, later_ms)
+            if not self.search.counts_on_ends_now(run):
+                later_ms = self.search.next_change_ms(run, now_ms)
+                entry = None if later_ms is None else self.search.find(run, later_ms)
         if self.scribe.view.spares:
             room = self._room(record)
             if self._fill(record, room, refusal):
