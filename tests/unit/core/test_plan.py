@@ -172,7 +172,7 @@ def test_a_run_that_can_never_be_paid_is_parked_with_its_reason() -> None:
     life = new_life()
     found = told(life, work("a", 8, flavors=("A100",)))
     assert (found.start_ms, found.reservation, found.confidence) == (None, "", None)
-    assert "nothing that is known to come" in found.parked
+    assert "waiting alone will not help" in found.parked
     assert found.refusal is not None
     assert found.refusal.code is RefusalCode.NO_NODES
     assert (found.scope, found.deficit) == (None, 0)
