@@ -12,6 +12,7 @@ from quorate.model.apply import apply_all
 from quorate.model.causes import cause_text
 from quorate.model.events import (
     ConflictDeclared,
+    Event,
     LotteryCommitted,
     MoveCause,
     MoveCode,
@@ -262,7 +263,10 @@ def faults(minutes: int, cause: MoveCause, *, by_conflict: bool = False, busy: i
         life.do(Submit(run("busy", 8, "one", expected_duration_ms=busy * MINUTE_MS)))
     state = life.state.overlay()
     spec = of("r", 8, "two", 1)
-    first = [RunSubmitted(at_ms=NOW_MS, actor="test", run=spec), made("r", by_conflict=by_conflict)]
+    first: list[Event] = [
+        RunSubmitted(at_ms=NOW_MS, actor="test", run=spec),
+        made("r", by_conflict=by_conflict),
+    ]
     apply_all(state, first)
     books = PromiseBooks(LOTTERY_SECRET, LOTTERY_LENGTH)
     assert list(books.enter(1, first, state)) == []

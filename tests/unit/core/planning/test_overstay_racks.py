@@ -13,6 +13,7 @@ from quorate.model.events import (
     EndReason,
     LeaseEnded,
     MoveCode,
+    ReservationMoved,
     StartReason,
 )
 from quorate.model.records import Phase
@@ -128,7 +129,7 @@ def test_quota_that_was_tightened_stops_no_overstayer() -> None:
     decision = life.do(Tick(), START_MS)
     assert (ends(decision), life.phase("late")) == ([], Phase.RUNNING)
     assert life.phase("wide") is Phase.PENDING
-    codes = {event.cause.code for event in life.events if hasattr(event, "cause")}
+    codes = {event.cause.code for event in life.events if isinstance(event, ReservationMoved)}
     assert codes <= {MoveCode.QUOTA_CHANGED, MoveCode.LEASE_OVERRAN}
 
 
