@@ -54,7 +54,7 @@ from quorate.model.view import StateView
 TAIL_STARTS_MAX: Final = 100
 """How many runs beyond the depth are tried for real in one decision."""
 FRUITLESS_MAX: Final = 8
-"""For how many runs of one owner no start may be found before its others are left for later."""
+"""For how many runs of one owner no start may be found before its others are planned no more."""
 
 _LACKS: Final = {
     RefusalCode.WAITING_FOR_QUOTA: Lack.QUOTA,
@@ -263,6 +263,7 @@ class Walk:
         """Start a run now, or plan it for the earliest start that it has."""
         run, now_ms = record.spec, self.scribe.now_ms
         if self._fruitless.get(run.owner, 0) >= FRUITLESS_MAX:
+            self._beyond(record)
             return
         held = held_back(self.view, run.name, now_ms)
         if held is not None:
