@@ -9,10 +9,10 @@ from typing import Any
 from quorate.answers.contests import ordeal_lines, ordeal_trees
 from quorate.answers.kinds_plans import place_text, reservation_status, shares_text
 from quorate.answers.moment import Moment
-from quorate.answers.plan_words import IF_DECLARED, plan_tree, start_words
+from quorate.answers.plan_words import plan_tree, start_words
 from quorate.answers.quota_words import quota_lines, quota_tree
 from quorate.answers.standings import standing_lines, standing_tree
-from quorate.answers.words import gpus, refusal_lines, since, until
+from quorate.answers.words import IF_DECLARED, gpus, refusal_lines, since, until
 from quorate.calc.answers import refusal_tree
 from quorate.core.commands import Submit
 from quorate.core.explain import Explanation, Remedy

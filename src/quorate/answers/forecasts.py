@@ -14,9 +14,10 @@ from quorate.answers.kinds_plans import (
     shares_tree,
     time_or_none,
 )
-from quorate.answers.plan_words import IF_DECLARED, PLAN_WORDS, start_words
+from quorate.answers.plan_words import PLAN_WORDS, start_words
 from quorate.answers.table import indented, pairs
 from quorate.answers.words import (
+    IF_DECLARED,
     gpus,
     names,
     odds_text,

@@ -104,9 +104,12 @@ def _plan_lines(decision: Decision, moment: Moment, unreal: Collection[str]) -> 
             continue
         if record.spec.sensitive or name in moment.view.in_rounds:
             continue
-        told = start_words(*plan_of(moment, record), moment.now_ms)
-        ask = "" if name in unreal else f"; what it rests on: quorate plan {name}"
-        lines.append(f"run/{name} {told}{ask}")
+        state, start_ms = plan_of(moment, record)
+        told = start_words(state, start_ms, moment.now_ms)
+        ask = f"what it rests on: quorate plan {name}"
+        if start_ms is None:
+            ask = f"what would help: quorate explain {name}"
+        lines.append(f"run/{name} {told}" if name in unreal else f"run/{name} {told}; {ask}")
     return lines
 
 

@@ -17,8 +17,6 @@ PLAN_WORDS: Final = {
     PlanState.NOT_BEFORE: "not before",
     PlanState.NONE: "none",
 }
-IF_DECLARED: Final = "if running work ends when declared"
-"""What every start by itself rests on."""
 
 
 def start_words(state: PlanState, start_ms: int | None, now_ms: int) -> str:

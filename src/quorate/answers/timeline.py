@@ -8,7 +8,7 @@ from typing import Any, Final, assert_never
 
 from quorate.answers.reason_words import began, ended, lease_stopping, stopping
 from quorate.answers.table import Column, right, wide
-from quorate.answers.words import gpus, hours, percent, slots, told_text
+from quorate.answers.words import IF_DECLARED, gpus, hours, percent, slots, told_text
 from quorate.documents.times import time_text
 from quorate.ledger.chain import GENESIS, Block, Head, open_blocks
 from quorate.ledger.codec import event_to_json
@@ -332,7 +332,7 @@ def _said_of_plans(  # noqa: C901, PLR0911, PLR0912 - one line per event, nothin
         case PledgeClosed():
             return f"spare {event.pledge} is not filled any more"
         case ReservationMade():
-            how = "by a conflict" if event.by_conflict else "when room is expected"
+            how = "by a conflict" if event.by_conflict else IF_DECLARED
             return (
                 f"reservation/{event.reservation}: {gpus(event.slice.gpus)} at "
                 f"{time_text(event.planned_start_ms)}, {how}"

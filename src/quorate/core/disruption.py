@@ -18,6 +18,7 @@ from quorate.core.disruption_account import Account, account_of
 from quorate.core.goals import Start
 from quorate.core.lottery import draw, dummy_seed
 from quorate.core.planning.entry import shares_of, slice_of
+from quorate.core.planning.room import only_slice
 from quorate.core.question import matured
 from quorate.core.quota import HARD, refuses_ever_so
 from quorate.core.resolver import Resolver
@@ -161,8 +162,12 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
     if lost is None:
         return None
     # With all of them gone: whoever pays then pays there, and perhaps nowhere else.
-    emptied = resolver.view_without(resolver.tokens(enters))
-    answer = admit(goal.left_in(emptied, at_ms), goal.run, at_ms, has_executor=has_executor)
+    # In the place itself if it can: what is free there need not be made free elsewhere.
+    emptied = goal.left_in(resolver.view_without(resolver.tokens(enters)), at_ms)
+    there = only_slice(emptied, run.pool, place)
+    answer = admit(there, goal.run, at_ms, has_executor=has_executor)
+    if not isinstance(answer, Admitted):
+        answer = admit(emptied, goal.run, at_ms, has_executor=has_executor)
     if not isinstance(answer, Admitted):
         return None
     paid = shares_of(answer.legs)

@@ -31,10 +31,12 @@ def declared_end_ms(view: StateView, record: RunRecord) -> int:
 
 
 def said_end_ms(view: StateView, lease: Lease) -> int:
-    """Return when ``lease`` would end if all went as was said, be that past or to come."""
-    if lease.ending is not None:
-        return lease.ending.deadline_ms
-    return declared_end_ms(view, view.runs[lease.fact.run])
+    """Return when ``lease`` would end if all went as was said, be that past or to come.
+
+    One that is told to stop has its grace, and is expected no later than without that.
+    """
+    end_ms = declared_end_ms(view, view.runs[lease.fact.run])
+    return end_ms if lease.ending is None else min(end_ms, lease.ending.deadline_ms)
 
 
 def run_end_ms(view: StateView, record: RunRecord, now_ms: int) -> int:
@@ -46,6 +48,9 @@ def run_end_ms(view: StateView, record: RunRecord, now_ms: int) -> int:
 def lease_end_ms(view: StateView, lease: Lease, now_ms: int) -> int:
     """Return when ``lease`` is expected to end: with its run, or when it was told to stop."""
     if lease.ending is not None:
+        said_ms = said_end_ms(view, lease)
+        if said_ms >= now_ms:
+            return said_ms
         return rung_ms(lease.ending.at_ms, lease.ending.deadline_ms, now_ms)
     return run_end_ms(view, view.runs[lease.fact.run], now_ms)
 

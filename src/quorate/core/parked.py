@@ -22,10 +22,7 @@ def parked_words(view: StateView, run: Run, foreseen: Foreseen, now_ms: int) -> 
     if foreseen.entry is None and known is not None and known.code is RefusalCode.WAITING_FOR_QUOTA:
         return f"it is tried when the quota of {known.subject} has headroom"
     if foreseen.state is PlanState.NONE:
-        return (
-            "nothing that is known to come leads to a start: waiting alone will not help; "
-            "see the remedies below"
-        )
+        return "waiting alone will not help; see the remedies below"
     depth = view.pools[run.pool].reservation_depth
     if foreseen.state is PlanState.NOT_BEFORE:
         return f"the first {depth} waiting runs of pool {run.pool} are planned; it is not one yet"

@@ -214,12 +214,11 @@ def _width(view: StateView, payer: str, at_ms: int, back: PutBack) -> int:
 def _end_ms(view: StateView, lease: Lease) -> int:
     """Return when a lease is expected to end, by the ladder that the documents state."""
     record = view.runs[lease.fact.run]
-    if lease.ending is not None:
+    assert record.since_ms is not None, record
+    from_ms = record.since_ms
+    end_ms = from_ms + expected_ms(record.spec, view.pools[record.spec.pool])
+    if lease.ending is not None and not view.at_ms <= end_ms <= lease.ending.deadline_ms:
         from_ms, end_ms = lease.ending.at_ms, lease.ending.deadline_ms
-    else:
-        assert record.since_ms is not None, record
-        from_ms = record.since_ms
-        end_ms = from_ms + expected_ms(record.spec, view.pools[record.spec.pool])
     while end_ms < view.at_ms:
         end_ms += max(HOLD_QUANTUM_MS, (end_ms - from_ms) // 4)
     return end_ms

@@ -23,7 +23,15 @@ from quorate.core.remedy import Remedy, RemedyKind
 from quorate.core.resolver import Drawn
 from quorate.model.apply import apply_all
 from quorate.model.causes import cause_text
-from quorate.model.events import CutStep, EndReason, LeaseEnded, MoveCause, MoveCode, Scope
+from quorate.model.events import (
+    BackfillNoted,
+    CutStep,
+    EndReason,
+    LeaseEnded,
+    MoveCause,
+    MoveCode,
+    Scope,
+)
 from quorate.model.records import Phase
 from quorate.model.refusal import Refusal, RefusalCode, sentence
 from quorate.testing.world import NOW_MS, budget, envelope, fleet, run, world
@@ -135,6 +143,16 @@ def test_the_run_whose_spare_it_was_is_not_named_to_whoever_filled_it(veil: Veil
     assert isinstance(told, LeaseEnded)
     assert (told.detail, told.actor, told.lease) == (OTHERS, OTHERS, "of-me/0")
     assert Veil(veil.view).event(ended) is ended
+
+
+def test_what_an_old_ledger_says_was_backfilled_is_named_to_its_owner_only(veil: Veil) -> None:
+    noted = BackfillNoted(
+        at_ms=NOW_MS, actor="me/ann", run="of-me", bundle=0, reservation="of-you@1", vacate_ms=1
+    )
+    told = veil.event(noted)
+    assert isinstance(told, BackfillNoted)
+    assert (told.run, told.reservation) == ("of-me", OTHERS)
+    assert Veil(veil.view).event(noted) is noted
 
 
 def contest() -> Contest:

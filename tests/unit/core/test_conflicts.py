@@ -494,7 +494,7 @@ def test_who_was_just_cut_by_hand_could_not_start_now_however_much_room_there_is
     found = foretell(desk.state, record.spec, now_ms)
     assert isinstance(found, Forecast)
     assert (found.refusal, found.start_ms) == (refusal, now_ms + notice_ms)
-    assert found.parked == f"it is planned once it is not held back: {sentence(refusal)}"
+    assert (found.reservation, found.parked) == (f"{record.spec.name}@1", "")
     assert refused_now(desk.state, record, now_ms + notice_ms) is None
 
 

@@ -13,6 +13,7 @@ from quorate.core.grounds import Confidence
 from quorate.core.limits import Limit
 from quorate.core.lottery import chain_link
 from quorate.core.plan import Forecast, foretell, foretell_new
+from quorate.core.planning.forecast import PlanState
 from quorate.core.question import Question, for_limit
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.apply import apply_all
@@ -21,6 +22,8 @@ from quorate.model.events import (
     ConflictResolved,
     CutStep,
     LotteryCommitted,
+    MoveCause,
+    MoveCode,
     ReservationStatus,
     Scope,
 )
@@ -39,7 +42,11 @@ LONG_MS, SHORT_MS = 8 * HOUR_MS, 4 * HOUR_MS
 
 def new_life(*, gpus: int = 16, rate_ppm: int = 1_000_000, **pool: int) -> Life:
     """Return a full set of teams on one domain; what conflicts may cost is stated."""
-    known = Pool(name="default", disruption_rate_ppm=rate_ppm)
+    known = Pool(
+        name="default",
+        disruption_rate_ppm=rate_ppm,
+        firm_horizon_ms=1_000 * HOUR_MS,
+    )
     spec = replace(known, **pool)
     life = Life(
         nodes=fleet({"A": gpus}),
@@ -139,7 +146,7 @@ def test_a_start_behind_an_overdue_run_is_rough_and_names_it() -> None:
     found = known(life, "b", NOW_MS + 2 * HOUR_MS)
     assert (found.confidence, found.overdue) == (Confidence.ROUGH, ("a",))
     assert found.status is ReservationStatus.DEFERRED
-    assert "overdue: a" in found.cause
+    assert found.cause == MoveCause(MoveCode.LEASE_OVERRAN, (("lease", "a/0"),))
     assert found.planned_start_ms is not None
     assert found.planned_start_ms > NOW_MS + 2 * HOUR_MS
 
@@ -165,7 +172,7 @@ def test_a_run_that_can_never_be_paid_is_parked_with_its_reason() -> None:
     life = new_life()
     found = told(life, work("a", 8, flavors=("A100",)))
     assert (found.start_ms, found.reservation, found.confidence) == (None, "", None)
-    assert "nothing that is known to come" in found.parked
+    assert "waiting alone will not help" in found.parked
     assert found.refusal is not None
     assert found.refusal.code is RefusalCode.NO_NODES
     assert (found.scope, found.deficit) == (None, 0)
@@ -191,12 +198,22 @@ def test_beyond_the_depth_a_start_is_told_and_not_promised() -> None:
     assert "the first 1 waiting runs" in found.parked
 
 
-def test_beyond_the_depth_an_owner_without_a_promise_still_gets_one() -> None:
-    life = new_life(rate_ppm=0, reservation_depth=1)
+def test_a_start_beyond_the_horizon_is_tentative_and_not_promised() -> None:
+    life = new_life(rate_ppm=0, firm_horizon_ms=HOUR_MS)
     life.do(Submit(work("a", 16)))
+    found = told(life, work("b", 16, "two"))
+    assert (found.reservation, found.planned_start_ms) == ("", None)
+    assert (found.plan_state, found.natural_start_ms) == (PlanState.TENTATIVE, NOW_MS + LONG_MS)
+    assert found.parked
+
+
+def test_what_is_kept_for_a_tentative_start_is_kept_for_its_run() -> None:
+    life = new_life(rate_ppm=0, firm_horizon_ms=HOUR_MS)
+    life.do(Submit(work("a", 12)))
     life.do(Submit(work("b", 16, "two")))
-    found = told(life, work("c", 16, "three"))
-    assert (found.reservation, found.planned_start_ms) == ("c@1", NOW_MS + 2 * LONG_MS)
+    found = told(life, work("c", 4, "three", 2 * LONG_MS))
+    assert found.refusal is not None
+    assert (found.refusal.code, found.refusal.subject) == (RefusalCode.RESERVED, "b")
 
 
 def test_what_is_kept_for_another_is_the_reason_and_no_deficit() -> None:
@@ -434,8 +451,8 @@ def limited(**quota: int) -> Life:
 def test_a_run_that_waits_for_a_quota_counts_on_those_who_hold_it(quota: dict[str, int]) -> None:
     life = limited(**quota)
     found = known(life, "waits")
-    assert found.parked == "it is tried when the quota of one has headroom"
-    assert (found.planned_start_ms, found.natural_start_ms) == (None, NOW_MS + LONG_MS)
+    assert (found.reservation, found.parked) == ("waits@1", "")
+    assert (found.planned_start_ms, found.natural_start_ms) == (NOW_MS + LONG_MS,) * 2
     assert (found.confidence, found.overdue) == (Confidence.EXPECTED, ())
     late = known(life, "waits", NOW_MS + LONG_MS + HOUR_MS)
     assert (late.confidence, late.overdue) == (Confidence.ROUGH, ("a",))

@@ -9,6 +9,7 @@ from itertools import pairwise
 from types import FrameType
 
 import pytest
+from msgspec.structs import replace
 
 from quorate.adapters.store_memory import MemoryStore
 from quorate.core.audit import audit
@@ -176,7 +177,11 @@ def test_an_envelope_that_comes_back_counts_under_its_cap_again() -> None:
     ledger.do(Submit(run("busy", 8, "other", expected_duration_ms=HOUR_MS)))
     ledger.do(Submit(run("r", 8, expected_duration_ms=HOUR_MS)))
     held = ledger.state.caps[CapId("b/cap")].committed_gpu_ms
-    ledger.do(Apply((capped("e2", under=["e2"]),)))
+    assert held > 0
+    # The other envelope pays nothing: the firm start has no payer until the first comes back.
+    (second,) = capped("e2", under=["e2"]).envelopes
+    poor = replace(capped("e2", under=["e2"]), envelopes=(replace(second, concurrency=0),))
+    ledger.do(Apply((poor,)))
     assert ledger.state.caps[CapId("b/cap")].committed_gpu_ms == 0
     ledger.do(Apply((first,)))
     assert ledger.state.caps[CapId("b/cap")].committed_gpu_ms == held

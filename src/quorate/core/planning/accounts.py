@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from quorate.core.planning.profile import Profile
 from quorate.model.records import CapAccount, EnvelopeAccount
+from quorate.model.selector import RACK, Selector, names_label
 from quorate.model.specs import CapId, EnvelopeId
 
 
@@ -11,7 +14,8 @@ class ExpectedAccounts:
     """Envelopes and caps with the least width that they have from one instant to another.
 
     GPU-hours are those that are left now, less what entries of the plan will take: what is held is
-    not counted on.
+    not counted on. Domains are counted, not racks: who pays in some racks of a domain counts as
+    paying in it, and the start is then tried for real.
     """
 
     __slots__ = ("caps", "envelopes")
@@ -41,8 +45,14 @@ class _Envelopes(dict[EnvelopeId, EnvelopeAccount]):
         if limit is not None:
             account.lent_gpus_active = limit - profile.lent(key).least(from_ms, until_ms)
         account.lent_committed_gpu_ms += profile.lent_gpu_ms.get(key, 0)
+        if names_label(spec.selector, RACK):
+            account.spec = replace(spec, selector=_without_racks(spec.selector))
         self[key] = account
         return account
+
+
+def _without_racks(selector: Selector) -> Selector:
+    return tuple(entry for entry in selector if entry[0] != RACK)
 
 
 class _Caps(dict[CapId, CapAccount]):

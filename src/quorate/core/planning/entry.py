@@ -16,7 +16,8 @@ class Entry(Struct, frozen=True, gc=False):
 
     ``nodes`` is how many nodes it counts for under its owner's quotas. A ``choosy`` one needs
     certain racks or node sizes, so that it takes its domains whole. ``is_firm``: its GPU-hours are
-    held in the accounts already.
+    held in the accounts already. ``is_tentative``: they are held nowhere; what starts before it
+    may use them.
     """
 
     run: str
@@ -29,6 +30,7 @@ class Entry(Struct, frozen=True, gc=False):
     nodes: int
     is_choosy: bool = False
     is_firm: bool = False
+    is_tentative: bool = False
 
 
 def slice_of(admitted: Admitted) -> Slice:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from quorate.core.expected import declared_end_ms, run_end_ms
 from quorate.core.planning.entry import Entry
-from quorate.core.planning.pins import firm_profile, in_order, pin_of
+from quorate.core.planning.pins import firm_profile, in_order, pin_of, unpaid
 from quorate.core.planning.profile import Profile
 from quorate.core.planning.resource import FOREVER_MS
 from quorate.core.scribe import Scribe
@@ -146,6 +146,8 @@ def relief(
     ``profile`` has every pin put in, this one too. Nothing where it stands as it is; None where
     stopping all that may be stopped for it is not enough.
     """
+    if unpaid(profile.view, pin):
+        return None
     short = _short(profile, pin)
     if not short:
         return []

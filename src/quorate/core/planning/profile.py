@@ -344,7 +344,7 @@ class Profile:
     def _put(self, entry: Entry, sign: int) -> None:
         for resource, amount in self.needs(entry):
             resource.take(entry.start_ms, entry.end_ms, sign * amount)
-        if not entry.is_firm:
+        if not (entry.is_firm or entry.is_tentative):
             self.count_hours(entry.shares, sign)
 
     def count_hours(self, shares: Iterable[Share], sign: int) -> None:

@@ -9,7 +9,7 @@ quota of nodes that are shared), the start is tried in the state expected then.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
@@ -179,6 +179,15 @@ class Searcher:
         least = run.widths()[-1]
         found = (self._next_change(self.ask(run, f, least), after_ms) for f in run.flavors)
         return min((at_ms for at_ms in found if at_ms is not None), default=None)
+
+    def counts_on_ends_now(self, run: Run) -> bool:
+        """Return whether something that ``run`` needs is expected to come back at this instant."""
+        least, now_ms = run.widths()[-1], self.profile.now_ms
+        return any(
+            bisect_left(resource.ends_ms, now_ms) < bisect_right(resource.ends_ms, now_ms)
+            for flavor in run.flavors
+            for resource in self._resources(self.ask(run, flavor, least))
+        )
 
     def lacks_now(self, run: Run) -> Lack:
         """Return what ``run`` lacks to start now if nothing were planned, by counting."""

@@ -13,6 +13,8 @@ from __future__ import annotations
 from bisect import insort
 from typing import Final
 
+from msgspec.structs import replace
+
 from quorate.core.admit import Admitted, admit
 from quorate.core.fill import admit_on_spares, kept_from_fill, write_fill
 from quorate.core.follow import eligible_since_ms, waits_for_upstream
@@ -59,7 +61,7 @@ CONFLICTS_MAX: Final = 3
 CONFLICTS_TURN: Final = 16
 """Every so many of the others have their turn in one walk."""
 FRUITLESS_MAX: Final = 8
-"""For how many runs of one owner no start may be found before its others are left for later."""
+"""For how many runs of one owner no start may be found before its others are planned no more."""
 
 _LACKS: Final = {
     RefusalCode.WAITING_FOR_QUOTA: Lack.QUOTA,
@@ -325,6 +327,9 @@ class Walk:
         """Start a run now, or plan it for the earliest start that it has."""
         run, now_ms = record.spec, self.scribe.now_ms
         if self._fruitless.get(run.owner, 0) >= FRUITLESS_MAX:
+            self._seen.discard(
+                run.name
+            )  # It may start in what is left when all others are planned.
             return
         held = held_back(self.view, run.name, now_ms)
         if held is not None:
@@ -340,9 +345,11 @@ class Walk:
                 self._start(record, answer)
                 return
             # Counting was not enough: what it lacks now it may have when something has changed.
+            # What is expected to end at this very instant has not, and may before it is over.
             refusal = answer
-            later_ms = self.search.next_change_ms(run, now_ms)
-            entry = None if later_ms is None else self.search.find(run, later_ms)
+            if not self.search.counts_on_ends_now(run):
+                later_ms = self.search.next_change_ms(run, now_ms)
+                entry = None if later_ms is None else self.search.find(run, later_ms)
         if self.scribe.view.spares:
             room = self._room(record)
             if self._fill(record, room, refusal):
@@ -377,8 +384,12 @@ class Walk:
             make_firm(
                 self.scribe, entry, natural_ms=natural_ms, by_conflict=by_conflict is not None
             )
+        if is_firm or blocked is not None:
+            self.pins[run.name] = entry
+        else:
+            # It keeps room, and no money: that may be for ever far away, as at a window's end.
+            self.entries[run.name] = entry = replace(entry, is_tentative=True)
         self.profile.put(entry)
-        (self.pins if is_firm or blocked is not None else self.entries)[run.name] = entry
         self._counted(entry)
 
     def _by_conflict(self, record: RunRecord, natural_ms: int) -> Entry | None:

@@ -155,6 +155,21 @@ def test_backfill_that_ends_exactly_at_a_firm_start_may_run() -> None:
     assert start_ms_of(life, "wide") == START_MS
 
 
+@pytest.mark.parametrize("horizon_ms", [0, HOUR_MS])
+def test_run_keeps_its_place_at_the_instant_at_which_what_it_waits_for_is_to_end(
+    horizon_ms: int,
+) -> None:
+    life = planned_life(pool=quiet_pool(horizon_ms=horizon_ms))
+    life.do(Submit(of("busy", 6)))
+    life.do(Submit(of("wide", 8, "two")))
+    life.do(Submit(of("long", 2, "three", 600)))
+    assert life.phase("long") is Phase.PENDING
+    life.do(Tick(), START_MS)
+    assert (life.phase("wide"), life.phase("long")) == (Phase.PENDING, Phase.PENDING)
+    life.do(Complete("busy"), START_MS)
+    assert start_ms_of(life, "wide") == START_MS
+
+
 def test_two_firm_starts_at_one_instant_are_both_met() -> None:
     life = planned_life()
     life.do(Submit(of("busy", 8)))

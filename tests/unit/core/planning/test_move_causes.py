@@ -10,7 +10,7 @@ from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import MoveCause, MoveCode, NodeStatus, ReservationStatus
 from quorate.model.records import Phase
 from quorate.model.specs import Budget, Cap, Owner, Quota
-from quorate.testing.world import NOW_MS, budget, envelope, node
+from quorate.testing.world import NOW_MS, WINDOW_END_MS, budget, envelope, node
 from tests.oracles.lives import Life
 from tests.oracles.plans import (
     alone,
@@ -28,9 +28,9 @@ START_MS = NOW_MS + 2 * HOUR_MS
 SOON_MS = NOW_MS + MINUTE_MS
 
 
-def two_money(gpus: int = 16, **window: int) -> Budget:
+def two_money(gpus: int = 16, *, end_ms: int = WINDOW_END_MS) -> Budget:
     """Return what owner ``two`` has."""
-    return budget("b-two", "two", alone(envelope("e", gpus, **window)))
+    return budget("b-two", "two", alone(envelope("e", gpus, end_ms=end_ms)))
 
 
 def one_firm(*, gpus: int = 16, owners: tuple[Owner, ...] = ()) -> Life:

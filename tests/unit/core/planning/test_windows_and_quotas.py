@@ -98,15 +98,42 @@ def test_run_that_no_envelope_will_ever_pay_holds_nothing() -> None:
     assert life.phase("long") is Phase.RUNNING
 
 
+def test_tentative_start_at_the_end_of_a_window_keeps_no_money_from_what_starts_before() -> None:
+    line = alone(envelope("e", 8, gpu_ms_max=16 * HOUR_MS))
+    life = planned_life(pool=quiet_pool(horizon_ms=HOUR_MS), budgets=[budget("b-two", "two", line)])
+    # Its GPU-hours are enough only for the last two hours of the window.
+    life.do(Submit(of("dear", 8, "two", 9 * 60)))
+    assert foreseen(life, "dear").state is PlanState.TENTATIVE
+    life.do(Submit(of("cheap", 8, "two", 60)))
+    assert life.phase("cheap") is Phase.RUNNING
+
+
+# --- Racks ---
+
+
+def test_run_that_is_paid_in_one_rack_only_starts_in_a_domain_of_several() -> None:
+    there = alone(envelope("e", 4, selector=(("region", "r"), ("rack", "r1"))))
+    life = planned_life(
+        nodes=[node("a0", 4, rack="r2"), node("a1", 4, rack="r1")],
+        budgets=[budget("b-two", "two", there)],
+    )
+    life.do(Submit(of("there", 4, "two", 60)))
+    assert life.on("there") == {"a1": 4}
+    life.do(Submit(of("next", 4, "two", 60)))
+    assert firm_ms(life, "next") == NOW_MS + HOUR_MS
+    life.do(Complete("there"), NOW_MS + HOUR_MS)
+    assert life.on("next") == {"a1": 4}
+
+
 # --- Hard quotas ---
 
 
-def limited_life(*, pool: Pool | None = None, **quota: int) -> Life:
+def limited_life(quota: Quota, pool: Pool | None = None) -> Life:
     """Return a ledger of two nodes in which ``two`` has a hard quota, and ``own`` uses it up."""
     life = planned_life(
         nodes=[node("a0"), node("a1")],
         pool=pool,
-        owners=[Owner(name="two", quota=Quota(**quota))],
+        owners=[Owner(name="two", quota=quota)],
     )
     life.do(Submit(of("own", 8, "two", 60)))
     life.do(Submit(of("waits", 8, "two", 60, on_quota=OnQuota.WAIT)))
@@ -115,15 +142,15 @@ def limited_life(*, pool: Pool | None = None, **quota: int) -> Life:
 
 
 QUOTAS = pytest.mark.parametrize(
-    "quota", [{"concurrent_runs_max": 1}, {"nodes_max": 1}], ids=["runs", "nodes"]
+    "quota", [Quota(concurrent_runs_max=1), Quota(nodes_max=1)], ids=["runs", "nodes"]
 )
 
 
 @QUOTAS
 def test_run_held_by_a_quota_is_planned_for_the_instant_at_which_it_frees(
-    quota: dict[str, int],
+    quota: Quota,
 ) -> None:
-    life = limited_life(**quota)
+    life = limited_life(quota)
     refusal = life.state.runs["waits"].refusal
     assert refusal is not None
     assert refusal.code is RefusalCode.WAITING_FOR_QUOTA
@@ -135,10 +162,10 @@ def test_run_held_by_a_quota_is_planned_for_the_instant_at_which_it_frees(
 @QUOTAS
 @pytest.mark.parametrize("whole_nodes", [False, True])
 def test_run_held_by_a_quota_keeps_no_room_from_what_is_gone_by_then(
-    quota: dict[str, int],
+    quota: Quota,
     whole_nodes: bool,  # noqa: FBT001 - a parameter
 ) -> None:
-    life = limited_life(pool=quiet_pool(whole_nodes=whole_nodes), **quota)
+    life = limited_life(quota, quiet_pool(whole_nodes=whole_nodes))
     life.do(Submit(of("brief", 8, "three", 60)))
     assert life.phase("brief") is Phase.RUNNING
     assert clashes(life) == []
@@ -148,7 +175,7 @@ def test_run_held_by_a_quota_keeps_no_room_from_what_is_gone_by_then(
 def test_another_owner_uses_what_a_run_held_by_its_quota_will_not_need(
     whole_nodes: bool,  # noqa: FBT001 - a parameter
 ) -> None:
-    life = limited_life(pool=quiet_pool(whole_nodes=whole_nodes), concurrent_runs_max=1)
+    life = limited_life(Quota(concurrent_runs_max=1), quiet_pool(whole_nodes=whole_nodes))
     # When its quota frees, so does the node on which its owner's other run is.
     life.do(Submit(of("long", 8, "three", 600)))
     assert (life.phase("long"), firm_ms(life, "waits")) == (Phase.RUNNING, NOW_MS + HOUR_MS)
@@ -167,7 +194,7 @@ def test_quota_above_the_owner_frees_with_the_runs_of_its_family() -> None:
 
 
 def test_runs_held_by_one_quota_are_planned_one_after_the_other() -> None:
-    life = limited_life(concurrent_runs_max=1)
+    life = limited_life(Quota(concurrent_runs_max=1))
     life.do(Submit(of("again", 8, "two", 60, on_quota=OnQuota.WAIT)))
     assert firm_ms(life, "again") == NOW_MS + 2 * HOUR_MS
     assert clashes(life) == []
