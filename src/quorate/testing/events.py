@@ -120,6 +120,7 @@ def pools() -> st.SearchStrategy[sp.Pool]:
         collateral_max=st.integers(1, 100),
         expected_duration_ms=durations_ms,
         reservation_depth=st.integers(0, 1_000),
+        firm_horizon_ms=durations_ms,
     )
 
 

@@ -214,6 +214,7 @@ def pools(draw: st.DrawFn) -> sp.Pool:
         collateral_max=draw(gpus),
         expected_duration_ms=draw(positive_durations_ms),
         reservation_depth=draw(counts),
+        firm_horizon_ms=draw(durations_ms),
         throughputs=draw(throughputs()) if rounds else (),
     )
 

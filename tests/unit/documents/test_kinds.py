@@ -190,6 +190,7 @@ spec:
   maxCollateral: 8
   defaultExpectedDuration: 30m
   reservationDepth: 7
+  firmHorizon: 20m
 """,
     )
     assert spec(text) == sp.Pool(
@@ -208,6 +209,7 @@ spec:
         collateral_max=8,
         expected_duration_ms=1_800_000,
         reservation_depth=7,
+        firm_horizon_ms=1_200_000,
     )
 
 
