@@ -58,6 +58,11 @@ class Busy:
                 self.running.append(event.run)
         return decision, took
 
+    def forget(self) -> None:
+        """Forget what is kept between decisions: expected ends and the index of the queue."""
+        self.state.ends_changed()
+        self.state.forget_waiting()
+
     def next_run(self, *, width: int | None = None) -> Run:
         """Return one more run, of any owner and width."""
         self.made += 1

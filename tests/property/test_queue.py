@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from hypothesis import event, given
 from hypothesis import strategies as st
-from quorate.core.beside import admit_beside
 
 from quorate.core.admit import Admitted
 from quorate.core.commands import Apply, Command, Complete, Submit, Tick
 from quorate.core.decide import decide
 from quorate.core.follow import eligible_since_ms
 from quorate.core.invariants import sweep
+from quorate.core.planning.beside import admit_beside
 from quorate.core.queue import Scores, budget_used, queue_order
 from quorate.core.score import ONE
 from quorate.model.amounts import HOUR_MS, MINUTE_MS

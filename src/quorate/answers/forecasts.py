@@ -106,6 +106,9 @@ def _facts(found: Forecast) -> list[tuple[str, str]]:
         if found.by_conflict and found.confidence is Confidence.EXPECTED:
             means = _BY_CONFLICT
         facts.append(("confidence", f"{found.confidence}: {means}"))
+    if found.quantiles is not None:
+        likely, late = found.quantiles.p50_ms, found.quantiles.p90_ms
+        facts.append(("start by", f"{until(likely, now_ms)} (P50); {until(late, now_ms)} (P90)"))
     if found.overdue:
         facts.append(("overdue", names(found.overdue, most=5)))
     if found.queue_position is not None:

@@ -18,10 +18,12 @@ from quorate.core.explain import without
 from quorate.core.layout import pack_request
 from quorate.core.planning.entry import Entry
 from quorate.core.planning.pins import firm_profile
+from quorate.core.planning.profile import Profile
 from quorate.core.planning.resource import Resource
 from quorate.core.question import for_reservation
 from quorate.core.quota_holders import family_of, obstacles
 from quorate.core.slices import SlicePart, best_slice
+from quorate.core.start_quantiles import Need, StartQuantiles, releases_of, start_quantiles
 from quorate.core.yard import Yards
 from quorate.model.events import Share, Slice
 from quorate.model.island import IslandKey
@@ -32,6 +34,8 @@ from quorate.model.state import State
 from quorate.model.view import StateView
 from quorate.model.words import Word
 
+RELEASES_MAX: Final = 64
+"""How many leases of a domain, those that end first, tell when a start comes."""
 DANGERS_MAX: Final = 8
 """How many conflicts that could end a running run are looked into."""
 
@@ -190,6 +194,32 @@ def confidence_of(
         return Confidence.EXPECTED
     waits = any(seen.state.leases[name].ending is None for name in leases)
     return Confidence.EXPECTED if waits else Confidence.CERTAIN
+
+
+def quantiles_of(profile: Profile, entry: Entry | None) -> StartQuantiles | None:
+    """Return by when a planned start has come with a chance of a half, and of nine in ten.
+
+    From each owner's history of actual against declared durations. ``profile`` has the plan put in:
+    what it takes then has to come free first. None where ends of running work do not tell.
+    """
+    if entry is None:
+        return None
+    view, needs = profile.view, list[Need]()
+    for domain, _ in entry.slice.domains:
+        key = IslandKey(entry.pool, entry.slice.flavor, domain)
+        room = profile.room(key)
+        planned = room.unplanned(entry.start_ms) - room.value(entry.start_ms)
+        short = planned - room.free_now
+        leases = list(dict.fromkeys(name for _, _, name in profile.island_ends(key)))
+        if sum(view.leases[name].gpus for name in leases) < short:
+            return None
+        if short > 0:
+            needs.append(Need(short, releases_of(view, leases[:RELEASES_MAX])))
+            if sum(view.leases[name].gpus for name in leases[:RELEASES_MAX]) < short:
+                return None
+    if not needs:
+        return None
+    return start_quantiles(view.durations, needs, now_ms=profile.now_ms)
 
 
 # --- Room made by a conflict ----------------------------------------------------------------------

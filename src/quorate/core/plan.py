@@ -26,6 +26,7 @@ from quorate.core.grounds import (
     least_short,
     overdue_runs,
     planned,
+    quantiles_of,
     recourse_of,
     waits_for,
 )
@@ -36,6 +37,7 @@ from quorate.core.planning.forecast import Foresight, PlanState
 from quorate.core.queue import queue_order
 from quorate.core.remedy import ACTOR
 from quorate.core.round_story import between_rounds, next_round_ms, share_words
+from quorate.core.start_quantiles import StartQuantiles
 from quorate.model.apply import apply_all
 from quorate.model.events import MoveCause, ReservationStatus, Share, Slice
 from quorate.model.records import TERMINAL, Phase, ReservationRecord, RunRecord
@@ -79,6 +81,7 @@ class Forecast:
     payers: tuple[Share, ...] = ()
     expected_end_ms: int | None = None
     confidence: Confidence | None = None
+    quantiles: StartQuantiles | None = None
     overdue: tuple[str, ...] = ()
     deficit: int = 0
     scope: Slice | None = None
@@ -229,6 +232,9 @@ def _waiting(seen: Seen, view: StateView, record: RunRecord, recorded: Phase | N
         if start_ms is None
         else start_ms + expected_ms(run, state.pools[run.pool]),
         confidence=confidence_of(seen, promise, start_ms, leases),
+        quantiles=None
+        if promise is not None and promise.by_conflict
+        else quantiles_of(foresight.walk.profile, natural),
         overdue=tuple(overdue_runs(seen, leases)),
         deficit=deficit,
         scope=scope,

@@ -340,6 +340,10 @@ class State:
             self._waiting = Waiting.of(self.runs[name] for name in self.pending)
         return self._waiting
 
+    def forget_waiting(self) -> None:
+        """Forget the index of waiting runs; it is made anew when it is asked for."""
+        self._waiting = None
+
     def list_waiting(self, record: RunRecord) -> None:
         """Index a run that has begun to wait."""
         if self._waiting is not None:

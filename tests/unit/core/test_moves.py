@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from quorate.core.commands import Apply, Complete, Confirm, Draw, Submit, Tick
+from quorate.core.commands import Apply, Cancel, Complete, Confirm, Draw, Submit, Tick
 from quorate.core.lottery import chain_link
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.apply import apply_all
@@ -111,6 +111,7 @@ def test_nobody_fills_spares_that_a_conflict_is_to_cut_before_it_is_gone() -> No
     assert life.phase("brief") is Phase.RUNNING
     assert [bundle for bundle, _ in life.state.runs["brief"].backfills] == [0]
     life.do(Complete("brief"), START_MS - MINUTE_MS)
+    life.do(Cancel("filler"))  # A conflict leaves others what is firm for them.
     decision = life.do(Tick(), START_MS)
     assert not any(isinstance(event, ReservationMoved) for event in decision.events)
     (declared,) = [event for event in decision.events if isinstance(event, ConflictDeclared)]
