@@ -16,6 +16,8 @@ ONLY ?=
 
 # Where `make serve` keeps the token of its first start.
 TOKEN := quorate.db.token
+# What root must say to `make serve` for work to run as root.
+AS_ROOT = $(if $(findstring run-as,$(ARGS)),,$(if $(filter 0,$(shell id -u)),--executor-allow-root))
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -36,7 +38,9 @@ serve: $(RUNTIME) ## install, then serve quorate.db, made if there is none, and 
 	@echo "  . $(BIN)/activate && quorate context set here --server http://127.0.0.1:8414 --token-file $(TOKEN)"
 	@echo "  quorate apply -f examples/fleet.yaml -f examples/teams.yaml"
 	@echo "  quorate submit --gpus 4 --team rai --flavor H100 -- python -c 'print(\"it runs\")'"
-	$(BIN)/quorate serve --executor local --token-file $(TOKEN) $(ARGS)
+	@[ -z "$(AS_ROOT)" ] || echo "WARNING: you are root, and so is all work of this service:" \
+		"$(AS_ROOT). To serve others, give each team a system user instead: docs/jobs.md"
+	$(BIN)/quorate serve --executor local --token-file $(TOKEN) $(AS_ROOT) $(ARGS)
 
 test: $(DEV) ## every test, repeatable
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
@@ -54,7 +58,8 @@ bench: $(DEV) ## measure, print beside the targets, fail below one
 	$(BIN)/python -m benchmarks $(ARGS)
 
 soak: $(DEV) ## long and random: many more examples, SEEDS=0-499 of the simulation
-	HYPOTHESIS_PROFILE=soak QUORATE_SEEDS=$(SEEDS) $(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	HYPOTHESIS_PROFILE=soak QUORATE_SEEDS=$(SEEDS) $(BIN)/python -m pytest -n $(JOBS) \
+		-o faulthandler_timeout=0 $(ARGS)
 
 mutate: $(DEV) ## change core and ledger in small ways, and fail when the tests notice too few
 	$(BIN)/python -m tools.mutation --mutants $(MUTANTS) --jobs $(JOBS) \

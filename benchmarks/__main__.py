@@ -10,9 +10,11 @@ from time import perf_counter
 
 from benchmarks import (
     beside_slurm,
+    bodies,
     command,
     cover,
     durable,
+    overload,
     placement,
     planning,
     policies,
@@ -40,7 +42,9 @@ BENCHMARKS: dict[str, Callable[[Effort], list[Figure]]] = {
     "planning": planning.measure,
     "tenancy": tenancy.measure,
     "scrape": scrape.measure,
+    "bodies": bodies.measure,
     "service": service.measure,
+    "overload": overload.measure,
     "slurm": beside_slurm.measure,
     "thrash": thrash.measure,
     "policies": policies.measure,

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 _PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "ci")
+_SOAK_S = 6 * 3_600
+"""How long one test of a soak may take; it is hung after that."""
 
-# A slow machine is not a bug, so no example has a deadline; the whole suite has a time budget.
+# A slow machine is not a bug, so no example has a deadline; each test has a time limit.
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=100)
 settings.register_profile("quick", derandomize=True, deadline=None, max_examples=15)
 settings.register_profile(
@@ -28,8 +30,11 @@ settings.load_profile(_PROFILE)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests marked ``soak`` unless the profile asks for them."""
+    """Leave out the tests marked ``soak``, or, where the profile asks for them, give all hours."""
     if _PROFILE == "soak":
+        for item in items:
+            # In front of the limit that a test may have of its own: fifty times the examples.
+            item.add_marker(pytest.mark.timeout(_SOAK_S), append=False)
         return
     left_out = [item for item in items if item.get_closest_marker("soak") is not None]
     if left_out:

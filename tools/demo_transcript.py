@@ -13,6 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from quorate.cli.demo_service import ALLOW_ROOT
+from quorate.cli.demo_story import AS_ROOT
 from tools.demo_picture import picture
 
 TRANSCRIPT: Final = Path("docs/demo.txt")
@@ -70,8 +72,15 @@ def victim_of(transcript: str) -> tuple[str, str]:
     return found[1], found[2]
 
 
+def as_any_user(transcript: str) -> str:
+    """Return it as every user but root sees it."""
+    said = r"\s+".join(map(re.escape, AS_ROOT.split()))
+    return re.sub(rf"\n{said}\n", "", transcript).replace(f" {ALLOW_ROOT} &", " &")
+
+
 def masked(transcript: str) -> str:
     """Return it without what chance and time decide; who was drawn is called the victim."""
+    transcript = as_any_user(transcript)
     victim, owner = victim_of(transcript)
     other, other_owner = ("listen", "speech") if victim == "detect" else ("detect", "vision")
     roles = {victim: "VICTIM", owner: "LOSER_", other: "SPARED", other_owner: "WINNER"}
@@ -98,7 +107,7 @@ def main() -> None:
     """Write the files."""
     if sys.argv[1:] != ["--picture"]:
         with TemporaryDirectory(prefix="quorate-") as folder:
-            TRANSCRIPT.write_text(play(Path(folder)), encoding="utf-8")
+            TRANSCRIPT.write_text(as_any_user(play(Path(folder))), encoding="utf-8")
     PICTURE.write_text(picture(TRANSCRIPT.read_text(encoding="utf-8")), encoding="utf-8")
 
 

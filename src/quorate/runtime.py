@@ -24,6 +24,8 @@ from typing import Any, Final
 
 FOLDER: Final = "QUORATE_FOLDER"
 """The variable that names the folder which a run and its keeper share."""
+NOTICE: Final = "QUORATE_NOTICE"
+"""The variable that names the file with the notice, where that is not in the run's folder."""
 NOTICE_FILE: Final = "notice.json"
 DONE_FILE: Final = "done.json"
 CHECKPOINT_FILE: Final = "checkpoint.json"
@@ -96,7 +98,8 @@ def stop_requested() -> bool:
 
 def notice() -> Notice | None:
     """Return what the run was told, and until when it has time; None while it may go on."""
-    found = None if _folder() is None else _read(NOTICE_FILE)
+    place = os.environ.get(NOTICE, NOTICE_FILE)
+    found = None if _folder() is None else _read(place)
     if found is None or found["generation"] != world().generation:
         return None
     return Notice(kind=found["kind"], deadline_ms=found["deadline_ms"])

@@ -7,7 +7,6 @@ import pty
 import re
 import select
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bounds import started
 from tests.cli.shell import ROOT, process
 from tools.demo_transcript import TRANSCRIPT, masked, play, victim_of
 
@@ -127,7 +127,7 @@ def test_what_does_not_go_as_told_ends_it_with_a_message_and_nothing_left(tmp_pa
 def test_broken_off_on_a_terminal_it_clears_up(tmp_path: Path, number: signal.Signals) -> None:
     screen, side = pty.openpty()
     environ = {**os.environ, "TERM": "xterm", "NO_COLOR": ""}
-    with subprocess.Popen(
+    with started(
         [sys.executable, "-m", "quorate", "demo", "--dir", "demo"],
         cwd=tmp_path,
         env=environ,

@@ -89,7 +89,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     files.mkdir()
     shutil.copyfile(EXAMPLES / "fleet.yaml", files / "fleet.yaml")
     vision = "apiVersion: quorate.dev/v1\nkind: Owner\nmetadata: {name: vision}\n"
+    cap = "{name: all, flavor: H100, envelopes: [west], maxConcurrency: 96}"
     teams = (EXAMPLES / "teams.yaml").read_text()
+    teams = teams.replace("  owner: rai\n", f"  owner: rai\n  aggregateCaps: [{cap}]\n")
     (files / "budgets.yaml").write_text(f"{teams}---\n{vision}---\n{HOSPITAL}")
     train = (EXAMPLES / "train.yaml").read_text()
     elastic = "  malleable: {minTotalGPUs: 16, maxTotalGPUs: 96, stepGPUs: 8}\n"
@@ -108,6 +110,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["submit", "-f", "run.yaml"],
         ["ledger", "export", "--out", "ledger.jsonl"],
         ["ledger", "checkpoint", "--out", "checkpoint.json"],
+        ["ledger", "backup", "--out", "backup.db", "--with-keys"],
     ):
         assert process(after, *words).code == 0
     claimed = shutil.copytree(before, folder / "claimed")

@@ -183,7 +183,10 @@ def test_an_export_becomes_the_same_ledger_again(busy: Shell) -> None:
     head = busy("ledger", "verify", "-o", "json").json["head"]
     out = busy.ok("ledger", "import", "ledger.jsonl", "--out", "again.db").splitlines()
     assert out[0] == f"imported 33 events in 5 blocks to again.db, hash {head['hash']}"
-    assert out[2].startswith("the signing key is not in an export: put its copy at again.db.key")
+    assert out[2].startswith("there is no signing key at again.db.key: no checkpoint can be signed")
+    assert out[3].startswith(
+        "there is no lottery's secret at again.db.lottery: conflicts that need"
+    )
     for words in (["get", "runs"], ["get", "charges"], ["ledger", "log"], ["ledger", "export"]):
         assert busy.ok("--ledger", "again.db", *words) == busy.ok(*words)
     assert busy("--ledger", "again.db", "ledger", "checkpoint").code == 4

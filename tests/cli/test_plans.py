@@ -509,6 +509,19 @@ def test_cancelling_what_others_made_room_for_bars_its_owner(cut: Shell) -> None
     assert "green may not ask for a conflict before 2027-01-15T12:15:00Z (in 2h)" in out
 
 
+def test_an_end_later_than_declared_says_why(shell: Shell) -> None:
+    words = ("--gpus", "4", "--team", "rai", "--flavor", "A100", "--name", "NAME", "--for", "TIME")
+    for name, duration in (("short", "10m"), ("long", "20m")):
+        typed = [{"NAME": name, "TIME": duration}.get(word, word) for word in words]
+        shell.ok("submit", *typed, "--", "true")
+    short, long = (
+        next(line for line in shell.ok("plan", name).splitlines() if "expected end" in line)
+        for name in ("short", "long")
+    )
+    assert short.endswith("(in 15m); 10m was declared, 15m is the least planned and held")
+    assert long.endswith("(in 20m)")
+
+
 # --- resolve ---
 
 
@@ -547,6 +560,11 @@ def test_room_made_by_hand_is_declared_one_notice_ahead(crowded: Shell) -> None:
         ("flavor=H101", 1, "pool 'default' has no node of flavor 'H101'; there are: A100, H100"),
         ("flavor=H100,domain=Q", 1, "no H100 in domain 'Q'; there are: us-west/c1/A, us-west"),
         ("flavor=H100,pool=x", 1, "there is no pool 'x'; there are: default"),
+        ("flavor=H100,region=x", 1, "no H100 in region 'x'; there are: us-west"),
+        ("flavor=H100,region=us-west,cluster=x", 1, "no H100 in cluster 'x'; there are: c1"),
+        ("flavor=A100,cluster=c1", 1, "no A100 in cluster 'c1'; there are: c2"),
+        ("cap=rai/all", 1, "there is no cap 'rai/all'; there are: none"),
+        ("cap=rai/all,flavor=H100", 2, "cap says which GPUs are meant; leave out flavor"),
         ("flavor=H100", 1, "ending all that may be ended for H100 in pool default leaves 1 of 1"),
     ],
 )
@@ -557,6 +575,36 @@ def test_a_wrong_scope_says_why(
     answer = shell("resolve", "--scope", scope, "--deficit", "1", *dry)
     assert (answer.code, answer.out) == (code, "")
     assert said in answer.err
+
+
+@pytest.mark.parametrize(
+    "scope", ["flavor=H100,region=r", "flavor=H100,cluster=c", "flavor=H100,region=r,cluster=c"]
+)
+def test_a_scope_of_a_region_or_cluster_is_the_domains_in_it(crowded: Shell, scope: str) -> None:
+    out = crowded.ok("resolve", "--scope", scope, "--deficit", "5")
+    assert out.startswith("conflict/1 is declared: 5 GPUs short of H100 r/c/A, 4 tokens, ")
+
+
+def test_a_scope_of_a_cap_is_what_the_cap_pays_for(crowded: Shell) -> None:
+    envelope = crowded("get", "budget", "red", "-o", "json").json["spec"]["envelopes"][0]["name"]
+    crowded.ok(
+        "patch",
+        "budget",
+        "red",
+        "--set",
+        f'spec.aggregateCaps=[{{"name":"all","flavor":"H100","envelopes":["{envelope}"],'
+        '"maxConcurrency":8}]',
+    )
+    words = ("resolve", "--scope", "cap=red/all", "--deficit", "4")
+    tree = crowded(*words, "--dry-run", "-o", "json").json["contest"]
+    assert {token["owner"] for token in tree["tokens"]} == {"red"}
+    out = crowded.ok(*words)
+    assert out.startswith("conflict/1 is declared: 4 GPUs short of cap red/all, 2 tokens, ")
+    crowded.clock.at_ms += NOTICE_MS
+    assert "conflict/1 is settled: cut r" in crowded.ok("tick")
+    assert cut_runs(crowded) < {"r1", "r2"}
+    assert crowded("ledger", "verify", "--deep").code == 0
+    assert crowded("lottery", "verify").code == 0
 
 
 def test_a_limit_that_is_tightened_below_use_says_what_follows(shell: Shell) -> None:

@@ -239,7 +239,7 @@ def test_a_pool_of_rounds_needs_its_parts(bare: Shell) -> None:
     bare.ok("init")
     pool = bare.file("pool.yaml", ROUNDS)
     code, said = without_numpy("apply", "-f", pool, folder=bare.folder)
-    assert (code, said) == (4, f"error: Pool/shared: spec.policy: {INSTALL}")
+    assert (code, said) == (4, f"error: {pool}:4: Pool/shared: spec.policy: {INSTALL}")
     bare.ok("apply", "-f", pool)
     code, said = without_numpy("serve", "--ledger", "quorate.db", folder=bare.folder)
     assert code == 4

@@ -128,6 +128,100 @@ def test_a_service_says_what_its_file_says(
     assert file.out or file.err
 
 
+BAD_BUDGET = """\
+kind: Budget
+apiVersion: quorate.dev/v1
+metadata: {name: new}
+spec:
+  owner: rai
+  envelopes:
+  - name: e
+    flavor: H100
+    selector: {region: "*"}
+    start: 2026-01-01T00:00:00Z
+    end: 2028-01-01T00:00:00Z
+    concurrency: 8
+"""
+RUN = """\
+apiVersion: quorate.dev/v1
+kind: Run
+metadata: {name: new}
+spec:
+  owner: rai
+  resources: {gpuType: H100, totalGPUs: 1}
+  follow:
+    after: [train]
+"""
+POOL = """\
+apiVersion: quorate.dev/v1
+kind: Pool
+metadata: {name: p}
+spec:
+  discipline: rounds
+  policy: nope
+"""
+FAULTS = {
+    "a value": (
+        "apply",
+        BAD_BUDGET.replace("concurrency: 8", "concurrency: -8"),
+        "bad.yaml:12: Budget/new: spec.envelopes[0].concurrency: must be positive, got -8",
+    ),
+    "a reference": (
+        "apply",
+        BAD_BUDGET.replace("owner: rai", "owner: nope"),
+        "bad.yaml:5: Budget/new: spec.owner: there is no owner 'nope'",
+    ),
+    "the second document": (
+        "apply",
+        f"{BAD_BUDGET}---\n{RUN.replace('[train]', '[train, nope]')}",
+        "bad.yaml:21: Run/new: spec.follow.after: there is no run 'nope'",
+    ),
+    "a policy": (
+        "apply",
+        POOL,
+        "bad.yaml:6: Pool/p: spec.policy: there is no policy 'nope'",
+    ),
+    "whose run it is": (
+        "submit",
+        RUN.replace("  owner: rai\n", ""),
+        "bad.yaml:4: Run/new: spec.owner: is required",
+    ),
+    "whose unnamed run it is": (
+        "plan",
+        RUN.replace("  owner: rai\n", "").replace("name: new", "generateName: new-"),
+        "bad.yaml:4: Run: spec.owner: is required",
+    ),
+    "a pool": (
+        "submit",
+        RUN.replace("  owner: rai", "  owner: rai\n  pool: nope"),
+        "bad.yaml:6: Run/new: spec.pool: there is no pool 'nope'",
+    ),
+}
+"""What is wrong -> the command, the file, and the beginning of what it is told."""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_service_s_errors_name_file_and_line_as_those_of_its_file_do(
+    place: Place, fault: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command, text, told = FAULTS[fault]
+    (place.folder / "bad.yaml").write_text(text, encoding="utf-8")
+    words = [command, "-f", "bad.yaml", "--dry-run"]
+    file, service = place.say(capsys, words), place.say(capsys, words, **place.env)
+    assert service.err.startswith(f"error: {told}"), service
+    assert service.err == file.err
+    assert service.code == file.code
+
+
+def test_what_was_set_is_not_sought_in_the_file(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place.folder / "bad.yaml").write_text(RUN, encoding="utf-8")
+    words = ["submit", "-f", "bad.yaml", "--set", "spec.owner=nope"]
+    said = place.say(capsys, words, **place.env)
+    assert said.err.startswith("error: Run/new: spec.owner: there is no owner 'nope'"), said
+
+
 def test_a_run_is_watched_until_it_is_over(
     place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -207,10 +301,10 @@ def test_a_run_of_nobody_is_refused_by_a_service_that_knows_no_tenant_and_by_a_f
 ) -> None:
     (place.folder / "nobodys.yaml").write_text(NOBODYS)
     words = ["submit", "-f", "nobodys.yaml", "--dry-run"]
-    for env, source in ((place.env, "document"), ({}, "nobodys.yaml:5")):
+    for env in (place.env, {}):
         said = place.say(capsys, words, **env)
         assert said.code == 3, said
-        assert said.err.startswith(f"error: {source}: Run/nobodys: spec.owner: is required"), said
+        assert said.err.startswith("error: nobodys.yaml:5: Run/nobodys: spec.owner: is required")
         assert "say whose work it is" in said.err
 
 

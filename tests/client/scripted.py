@@ -12,6 +12,8 @@ from threading import Thread
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from tests.bounds import WAIT_S
+
 
 @dataclass(frozen=True, slots=True)
 class Got:
@@ -140,4 +142,5 @@ def serving(*acts: Act) -> Iterator[Scripted]:
     finally:
         found.server.shutdown()
         found.server.server_close()
-        thread.join()
+        thread.join(WAIT_S)
+        assert not thread.is_alive()

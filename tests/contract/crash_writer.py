@@ -69,8 +69,8 @@ def main(ledger: str, mode: str, blocks: str) -> None:
 
     sys.addaudithook(on_audit)
     with SqliteStore.open(Path(ledger)) as store:
-        (connection,) = connections
-        connection.set_trace_callback(teller.on_statement)
+        # The last one is the writer's own; those before it only looked at the file.
+        connections[-1].set_trace_callback(teller.on_statement)
         head = store.head()
         for _ in itertools.count():
             block = teller.block = seal(head, events_of(head))

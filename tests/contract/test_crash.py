@@ -18,6 +18,7 @@ import pytest
 
 from quorate.adapters.store_sqlite import SqliteStore
 from quorate.ledger.chain import GENESIS, Block, Verified, open_blocks, verify_blocks
+from tests.bounds import WAIT_S, started
 from tests.contract.crash_writer import events_of
 
 KILLS = 20
@@ -38,13 +39,13 @@ class Killed:
 def kill_writer(ledger: Path, mode: str, chance: random.Random) -> Killed:
     """Run a writer, kill it where ``mode`` says, and return what it told."""
     blocks = chance.randint(1, 4)
-    writer = subprocess.Popen(
+    with started(
         [sys.executable, str(WRITER), str(ledger), mode, str(blocks)],
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert writer.stdout is not None
-    with writer.stdout as told:
+    ) as writer:
+        told = writer.stdout
+        assert told is not None
         # Two lines for each block before the last, then its C, then, for ``after``, its A.
         lines = [told.readline() for _ in range(2 * blocks - (mode != "after"))]
         if mode == "inside":
@@ -53,7 +54,7 @@ def kill_writer(ledger: Path, mode: str, chance: random.Random) -> Killed:
                 pass
         writer.send_signal(signal.SIGKILL)
         lines += told.readlines()
-    assert writer.wait() == -signal.SIGKILL
+        assert writer.wait(WAIT_S) == -signal.SIGKILL
     # A line that the kill cut off was not told.
     return Killed([line.decode() for line in lines if line.endswith(b"\n")])
 

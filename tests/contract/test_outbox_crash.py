@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from quorate.adapters.outbox_sqlite import SqliteOutbox
+from tests.bounds import WAIT_S, started
 from tests.contract.outbox_writer import LINES, SINK, parcels_of
 
 KILLS = 25
@@ -21,18 +22,18 @@ WRITER = Path(__file__).with_name("outbox_writer.py")
 
 def killed(path: Path, after_s: float) -> list[list[str]]:
     """Run the writer, kill it ``after_s`` after its first line, and return what it told."""
-    writer = subprocess.Popen(
+    with started(
         [sys.executable, str(WRITER), str(path)],
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert writer.stdout is not None
-    with writer.stdout as told:
+    ) as writer:
+        told = writer.stdout
+        assert told is not None
         lines = [told.readline()]
         time.sleep(after_s)
         writer.send_signal(signal.SIGKILL)
         lines += told.readlines()
-    assert writer.wait() == -signal.SIGKILL
+        assert writer.wait(WAIT_S) == -signal.SIGKILL
     return [line.decode().split() for line in lines if line.endswith(b"\n")]
 
 

@@ -137,6 +137,7 @@ class Race:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("schedulers", LEDGERS)
 @pytest.mark.parametrize("opened", [_memory, _sqlite], ids=["memory", "sqlite"])
 def test_hard_quotas_hold_whoever_commits_first(

@@ -19,6 +19,8 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[2]
 SEEDS: Final = 50
+ONE_BUG_S: Final = 900
+"""How long the search for one bug may take, on a machine with much other work."""
 WATCH: Final = """
 import sys
 from quorate.testing.inspection import inspect
@@ -178,6 +180,7 @@ BUGS: Final = (
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3_000)
 def test_every_planted_bug_is_found_within_the_default_seeds(tmp_path: Path) -> None:
     with ThreadPoolExecutor(max_workers=2) as pool:
         found = list(pool.map(lambda bug: _found(bug, tmp_path / bug.name), BUGS))
@@ -200,6 +203,7 @@ def _found(bug: Bug, folder: Path) -> str:
         capture_output=True,
         text=True,
         check=False,
+        timeout=ONE_BUG_S,
     )
     assert done.returncode in (0, 3), done.stderr
     return f"seed {done.stdout.strip()}" if done.returncode == 0 else ""

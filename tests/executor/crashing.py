@@ -26,6 +26,7 @@ from quorate.ports.executor import LeaseGone, Order, Report, RunExited
 from quorate.service.config import configured
 from quorate.service.daemon import Daemon, Extras
 from tests.service.lives import die, supervise
+from tests.service.serving import LOCAL
 
 PASSED_MAX: Final = 3
 """How many chances to die are let pass, at most, so that each life has done something."""
@@ -145,12 +146,12 @@ class DoomedDaemon(Daemon):
 def _live(ledger: Path, port: int, doom: Doom) -> None:
     """Serve until killed or told to stop."""
 
-    def open_store(path: Path) -> SqliteStore:
-        store = DoomedStore.open(path)
+    def open_store(path: Path, *, wait_s: float) -> SqliteStore:
+        store = DoomedStore.open(path, wait_s=wait_s)
         store.doom = doom
         return store
 
-    flags = {"listen": f"127.0.0.1:{port}", "ledger": str(ledger), "executor": "local"}
+    flags = {"listen": f"127.0.0.1:{port}", "ledger": str(ledger), **LOCAL}
     daemon = DoomedDaemon(configured(flags, {}, None), Extras(open_store=open_store))
     daemon.doom = doom
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -22,8 +22,8 @@ from quorate.ports.executor import EndLease, LeaseGone, Order, Report, RunExited
 from quorate.runtime import FOLDER
 from quorate.testing import leases
 from quorate.testing import world as testing_world
+from tests.bounds import WAIT_S, Deadline, until
 
-WAIT_S = 20.0
 T = TypeVar("T")
 
 
@@ -43,6 +43,11 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return stat[stat.rindex(")") + 2] not in "ZX"
+
+
+def has_gone(pid: int) -> bool:
+    """Return whether nothing is left of a process but its exit code, if that."""
+    return not is_alive(pid)
 
 
 def marked(folder: Path) -> dict[int, dict[str, str]]:
@@ -111,11 +116,7 @@ class Room:
 
     def until(self, look: Callable[[], T | None], what: str, wait_s: float = WAIT_S) -> T:
         """Return what ``look`` finds, as soon as it finds anything."""
-        end_s = time.monotonic() + wait_s
-        while not (found := look()):
-            assert time.monotonic() < end_s, f"{what}: {self.executor.reports()}\n{self.tell()}"
-            time.sleep(0.01)
-        return found
+        return until(look, what, wait_s, every_s=0.01, tell=self.tell)
 
     def exited(self, run: str, wait_s: float = WAIT_S) -> RunExited:
         """Return the exit of a run, once it is reported."""
@@ -158,7 +159,7 @@ class Room:
 
     def tell(self) -> str:
         """Return all that is known, for a test that fails."""
-        parts = []
+        parts = [repr(self.executor.reports())]
         for run in self.runs:
             parts += [f"--- {run}", *self.lines(run)[-20:]]
             for name in ("wanted.json", "status.json", "keeper.log"):
@@ -183,7 +184,9 @@ def room(folder: Path) -> Iterator[Room]:
 def sweep(folder: Path) -> None:
     """End all that runs below the folder of an executor."""
     below = f"{FOLDER}={folder}/".encode()
+    deadline = Deadline(f"nothing runs below {folder}")
     while pids := [pid for pid in _pids() if below in _raw(pid)]:
+        deadline.check(lambda: pids)
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -8,23 +8,25 @@ import os
 import resource
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from quorate.adapters.exec_local import LocalExecutor
-from quorate.adapters.keepers import HOME, KEEPER_LOG, KEEPER_LOG_BYTES_MAX, LIVE
+from quorate.adapters.keepers import KEEPER_LOG, KEEPER_LOG_BYTES_MAX, LIVE
 from quorate.keeper.main import LOSSES_MAX, UNDISTURBED_MS
-from quorate.keeper.wanted import OUTPUT, POKE_FIFO, STATUS_FILE, WANTED_FILE, read_status
+from quorate.keeper.wanted import HOME, OUTPUT, POKE_FIFO, STATUS_FILE, WANTED_FILE, read_status
 from quorate.model.events import EndReason, Role, StartReason
 from quorate.ports.errors import WorkFolderError
 from quorate.ports.executor import EndLease, FenceNode, LeaseGone, RunExited, StopLease
 from quorate.testing.leases import lease_started
-from tests.executor.room import PROCESSES, WAIT_S, Room, environ, is_alive, room, sweep
+from tests.bounds import WAIT_S, started
+from tests.executor.room import PROCESSES, Room, environ, has_gone, is_alive, room, sweep
 
 WAITING = ("sh", "-c", "echo up $QUORATE_GENERATION $RANK/$WORLD_SIZE; exec sleep 1000")
 STUBBORN = ("sh", "-c", "trap '' TERM; echo up $RANK; while :; do sleep 0.05; done")
@@ -226,8 +228,8 @@ def test_work_whose_keeper_is_killed_goes_on_from_its_checkpoint_three_times(pla
         before = set(place.ranks("r"))
         (keeper,) = place.keepers("r")
         os.kill(keeper, signal.SIGKILL)
-        while any(is_alive(pid) for pid in before):
-            time.sleep(0.01)
+        for pid in before:
+            place.until(partial(has_gone, pid), f"{pid} has gone")
     found = place.exited("r")
     assert (found.code, found.note) == (
         137,
@@ -324,8 +326,9 @@ def test_two_keepers_at_once_are_one(place: Room) -> None:
     place.said("r", "up 1 0/1")
     pid = only(place.ranks("r"))
     command = [sys.executable, "-m", "quorate.keeper", str(place.home("r"))]
-    others = [subprocess.Popen(command) for _ in range(3)]
-    assert [other.wait(20) for other in others] == [0, 0, 0]
+    with ExitStack() as stack:
+        others = [stack.enter_context(started(command)) for _ in range(3)]
+        assert [other.wait(WAIT_S) for other in others] == [0, 0, 0]
     assert list(place.ranks("r")) == [pid]
     place.stop(lease, within_s=5)
     place.gone(lease)
@@ -548,7 +551,7 @@ def test_two_services_do_not_share_a_folder(tmp_path: Path) -> None:
     with room(folder) as place:
         place.launch("r", *WAITING)
         place.said("r", "up")
-        other = LocalExecutor(folder)
+        other = LocalExecutor(folder, takeover_s=0.2)
         words = "is used by another service, which is running; stop that one, or name another"
         with pytest.raises(WorkFolderError, match=words):
             other.belong_to("one")

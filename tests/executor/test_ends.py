@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from quorate.adapters.keepers import HOME
 from quorate.keeper.output import SEGMENT_BYTES, SEGMENTS_MAX
-from quorate.keeper.wanted import OUTPUT
+from quorate.keeper.wanted import HOME, OUTPUT
 from quorate.ports.executor import LeaseGone, RunExited
 from tests.executor.room import PYTHON, Room, is_alive
 

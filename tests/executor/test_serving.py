@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,15 +19,15 @@ from quorate.adapters.logs_local import LocalLogs
 from quorate.answers.exits import CommandError
 from quorate.service.config import configured
 from quorate.service.daemon import Daemon, Extras
+from tests.bounds import WAIT_S, until
 from tests.cli.shell import process
 from tests.executor.room import PYTHON, is_alive, marked, sweep
 from tests.executor.test_ends import SAVING
 from tests.executor.test_training import documents
-from tests.service.serving import Served, new_ledger, serving
-from tests.service.test_daemon import client, program
+from tests.service.program import client, program
+from tests.service.serving import LOCAL, Served, new_ledger, serving
 from tests.service.worlds import run_tree
 
-WAIT_S = 20.0
 STUBBORN = ["sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done"]
 T = TypeVar("T")
 
@@ -72,11 +71,7 @@ class Asking:
 
     def until(self, look: Callable[[], T], what: str, wait_s: float = WAIT_S) -> T:
         """Return what ``look`` finds, as soon as it finds anything."""
-        end_s = time.monotonic() + wait_s
-        while not (found := look()):
-            assert time.monotonic() < end_s, what
-            time.sleep(0.01)
-        return found
+        return until(look, what, wait_s)
 
     def is_up(self, name: str, count: int) -> bool:
         """Return whether so many processes of a run have begun."""
@@ -95,7 +90,7 @@ def asked(tmp_path: Path) -> Iterator[Asking]:
     """Return somebody who asks a service with eight GPUs on four nodes."""
     ledger = new_ledger(tmp_path)
     try:
-        with serving(ledger, {"executor": "local"}) as served, asking(served, ledger) as found:
+        with serving(ledger, LOCAL) as served, asking(served, ledger) as found:
             found.post("apply", {"documents": documents()})
             yield found
     finally:
@@ -176,8 +171,8 @@ class BreakableServed(Served):
     """Such a daemon in a thread."""
 
     def __init__(self, ledger: Path) -> None:
-        super().__init__(ledger, {"executor": "local"}, Extras())
-        flags = {"listen": "127.0.0.1:0", "ledger": str(ledger), "executor": "local"}
+        super().__init__(ledger, LOCAL, Extras())
+        flags = {"listen": "127.0.0.1:0", "ledger": str(ledger), **LOCAL}
         self.daemon = BreakableDaemon(configured(flags, {}, None))
 
 
@@ -201,7 +196,7 @@ def test_a_service_whose_executor_has_ended_by_a_bug_is_not_ready(tmp_path: Path
 
 
 def test_a_service_is_replaced_while_its_work_goes_on(tmp_path: Path) -> None:
-    words = ("--init", "--ledger", "l.db", "--executor", "local")
+    words = ("--init", "--ledger", "l.db", "--executor", "local", "--executor-allow-root")
     work = tmp_path / "l.db.work"
     try:
         with program(tmp_path, *words) as first:
@@ -236,7 +231,7 @@ def test_a_service_is_replaced_while_its_work_goes_on(tmp_path: Path) -> None:
             if name.is_file():
                 name.unlink()
         with program(tmp_path, *words) as third:
-            assert third.process.wait(30) == 4
+            assert third.wait() == 4
             assert "has the work of another ledger" in third.err
             assert "move it away, or name another one with --work-folder" in third.err
     finally:

@@ -25,13 +25,13 @@ from quorate.model.events import (
     RunRequeued,
 )
 from quorate.service.daemon import Extras
+from tests.bounds import until
 from tests.executor import toy_train
 from tests.executor.room import PYTHON, sweep
-from tests.service.serving import Served, new_ledger, serving
+from tests.service.serving import LOCAL, Served, new_ledger, serving
 from tests.service.worlds import run_tree
 
 TRAIN = "train"
-WAIT_S = 40.0
 T = TypeVar("T")
 Place = frozenset[tuple[str, int]]
 
@@ -107,12 +107,11 @@ class Stage:
 
     def until(self, look: Callable[[], T], what: str) -> T:
         """Return what ``look`` finds, as soon as it finds anything."""
-        end_s = time.monotonic() + WAIT_S
-        while not (found := look()):
-            run = self.client.get(f"/api/v1/runs/{TRAIN}").text
-            assert time.monotonic() < end_s, f"{what}\n{run}\n" + "\n".join(self.lines())
-            time.sleep(0.02)
-        return found
+        return until(look, what, tell=self._tell)
+
+    def _tell(self) -> str:
+        run = self.client.get(f"/api/v1/runs/{TRAIN}").text
+        return "\n".join([run, *self.lines()])
 
     # --- What the job tells ---
 
@@ -152,7 +151,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     extras = Extras(signer=file_signer(ledger), clock=clock)
     try:
         with (
-            serving(ledger, {"executor": "local"}, extras) as served,
+            serving(ledger, LOCAL, extras) as served,
             served.client(served.token) as client,
         ):
             found = Stage(served, client, ledger, clock, tmp_path / "goal")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from quorate.answers.exits import CommandError
-from quorate.cli.restore import export_blocks
+from quorate.cli.importing import export_blocks
 from quorate.core.lottery import Draws, draw, dummy_seed, scope_text
 from quorate.core.lottery_audit import Lotteries
 from quorate.ledger.chain import open_blocks

@@ -134,8 +134,8 @@ async def _many_snapshots(office: Office, doorkeeper: Doorkeeper) -> AsyncIterat
 def _live(ledger: Path, port: int, doom: Doom | None) -> None:
     """Serve until killed or told to stop."""
 
-    def open_store(path: Path) -> SqliteStore:
-        store = DoomedStore.open(path)
+    def open_store(path: Path, *, wait_s: float) -> SqliteStore:
+        store = DoomedStore.open(path, wait_s=wait_s)
         store.doom = doom
         return store
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -21,12 +22,14 @@ from quorate.operations.answering import answer, check_role
 from quorate.operations.caller import Caller, Role
 from quorate.operations.desk import Desk
 from quorate.operations.operation import JSON_LINES, Operation
+from quorate.service.config_values import Address
 from quorate.service.grpc_protocol import message_class
 from quorate.service.grpc_schema import Method, name_of, schema
 from quorate.service.grpc_server import GrpcLimits, GrpcServer, GrpcTls
 from quorate.service.grpc_shape import message_name
 from quorate.service.grpc_status import DETAILS
 from quorate.service.metrics import service_metrics
+from tests.bounds import WAIT_S
 from tests.service.worlds import small_ledger
 
 T = TypeVar("T")
@@ -82,8 +85,8 @@ class Counter:
         check_role(caller, operation)
         follower = operation.handle()(desk, asked, operation)
         while True:
-            for _, tree in follower.read(limit=10):
-                yield tree
+            for shown in follower.read(limit=10):
+                yield shown.tree
             if not follower.is_behind:
                 await asyncio.sleep(0.01)
 
@@ -110,19 +113,24 @@ class Served:
         self._thread.start()
         self.metrics = service_metrics()
         self.server = GrpcServer(counter, counter, limits, self.metrics)
-        self.port: int = self.wait_for(self.server.start("localhost:0", tls))
+        self.port: int = self.wait_for(self.server.start(Address(host="localhost", port=0), tls))
         self.channel = grpc.insecure_channel(f"localhost:{self.port}")
+
+    def begun(self, doing: Coroutine[Any, Any, T]) -> Future[T]:
+        """Return what ``doing`` will return in the server's loop."""
+        return asyncio.run_coroutine_threadsafe(doing, self._loop)
 
     def wait_for(self, doing: Coroutine[Any, Any, T]) -> T:
         """Return what ``doing`` returns in the server's loop."""
-        return asyncio.run_coroutine_threadsafe(doing, self._loop).result(timeout=30)
+        return self.begun(doing).result(WAIT_S)
 
     def close(self) -> None:
         """Stop everything."""
         self.channel.close()
         self.wait_for(self.server.stop(1.0))
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive()
         self._loop.close()
 
     def call(self, asked: str, token: str | None = ADMIN, /, **fields: Any) -> Any:

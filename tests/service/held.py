@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
+from time import sleep
 
 from quorate.adapters.store_sqlite import SqliteStore
 from quorate.ledger.chain import Block, Head
@@ -18,13 +19,18 @@ HELD_S_MAX = 60.0
 
 
 class HeldLedger(SqliteStore):
-    """A store that waits before it appends, once it is told to hold, until it is let go."""
+    """A store that waits before it appends, once it is told to hold, until it is let go.
+
+    Without that each append takes ``append_s`` longer than it would.
+    """
 
     hold: Event
     entered: Event
     let_go: Event
+    append_s = 0.0
 
     def append(self, block: Block, *, expected: Head) -> None:
+        sleep(self.append_s)
         if self.hold.is_set():
             self.entered.set()
             assert self.let_go.wait(HELD_S_MAX)
@@ -36,21 +42,28 @@ class Held:
 
     def __init__(self, folder: Path, **flags: str) -> None:
         self.hold, self.entered, self.let_go = Event(), Event(), Event()
+        self.stores: list[HeldLedger] = []
         path = new_ledger(folder)
         extras = Extras(open_store=self._open)
         self.served = Served(path, {key.replace("__", "."): flags[key] for key in flags}, extras)
 
-    def _open(self, path: Path) -> HeldLedger:
-        found = HeldLedger.open(path)
+    def _open(self, path: Path, *, wait_s: float) -> HeldLedger:
+        found = HeldLedger.open(path, wait_s=wait_s)
         found.hold, found.entered, found.let_go = self.hold, self.entered, self.let_go
+        self.stores.append(found)
         return found
 
-    def head(self, request: str, body: bytes = b"") -> bytes:
-        """Return a request as it is sent by an admin."""
+    def slow_down(self, append_s: float) -> None:
+        """Have each append take ``append_s`` longer from now on."""
+        for store in self.stores:
+            store.append_s = append_s
+
+    def head(self, request: str, body: bytes = b"", token: str | None = None) -> bytes:
+        """Return a request as it is sent by the holder of ``token``, or by an admin."""
         lines = [
             f"{request} HTTP/1.1",
             "Host: held",
-            f"Authorization: Bearer {self.served.token}",
+            f"Authorization: Bearer {token or self.served.token}",
             f"Content-Length: {len(body)}",
             "Content-Type: application/json",
         ]

@@ -10,26 +10,23 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from random import SystemRandom
 from typing import Final, TypeVar
 
 from quorate.service.opening import first_token, open_ledger
+from tests.bounds import WAIT_S
 from tests.service.conftest import documents_of
+from tests.service.program import CLI
 from tests.service.serving import new_ledger, serving
 
 Doom = TypeVar("Doom")
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-CLI: Final = "from quorate.cli.main import run; run()"
-_PORTS: Final = range(20_000, 30_000)
-"""Below those that systems give to whoever connects."""
 _DEATHS: Final = "deaths.txt"
 _LAST_WORDS: Final = "last-words.txt"
 
@@ -99,28 +96,15 @@ def crashing(module: str, ledger: Path, *words: str) -> Iterator[subprocess.Pope
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait(10)
+            process.wait(WAIT_S)
 
 
 def end(process: subprocess.Popen[bytes], folder: Path) -> None:
     """Have the last life end, and check that it did so cleanly and that none met a bug."""
     os.killpg(process.pid, signal.SIGTERM)
-    assert process.wait(30) == 0
+    assert process.wait(WAIT_S) == 0
     told = (folder / "err.txt").read_text(encoding="utf-8")
     assert "Traceback" not in told, told[-4_000:]
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on, and that the system gives to nobody who connects.
-
-    Between two lives clients try it again and again. One that was given it as its own would be
-    connected to itself, and the next life could not have it.
-    """
-    for port in SystemRandom().sample(_PORTS, len(_PORTS)):
-        with socket.socket() as found, suppress(OSError):
-            found.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("every port is taken")
 
 
 def prepared(folder: Path) -> tuple[Path, str]:

@@ -218,6 +218,8 @@ PLAIN: Final = (
     "show-lottery",
     "verify-lottery",
     "accounting-status",
+    "show-clock",
+    "accept-clock",
     "whoami",
     "fleet-top",
 )

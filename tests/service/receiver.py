@@ -13,6 +13,8 @@ from pathlib import Path
 from threading import Condition, Thread
 from typing import Any
 
+from tests.bounds import WAIT_S
+
 KEY = bytes(range(32))
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
 
@@ -57,7 +59,7 @@ class Receiver:
         """Where it listens."""
         return f"http://127.0.0.1:{self._server.server_address[1]}/in"
 
-    def wait(self, count: int, timeout_s: float = 20.0) -> list[Got]:
+    def wait(self, count: int, timeout_s: float = WAIT_S) -> list[Got]:
         """Return what came, once that is ``count`` or more."""
         with self._came:
             assert self._came.wait_for(lambda: len(self.got) >= count, timeout_s), self.got
@@ -67,7 +69,8 @@ class Receiver:
         """Stop listening."""
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join()
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive()
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         receiver = self

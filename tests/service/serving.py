@@ -20,6 +20,8 @@ from quorate.service.config_values import Address
 from quorate.service.daemon import Daemon, Extras
 
 START_S = 30.0
+LOCAL = {"executor": "local", "executor.allow_root": "true"}
+"""Work runs on this machine as the user who runs the tests, also where that is root."""
 
 
 class Served:
@@ -47,12 +49,16 @@ class Served:
         self._told.set()
 
     def start(self) -> None:
+        """Return when it is ready; raises what keeps it from that."""
+        self.begin()
+        self.wait_ready()
+
+    def begin(self) -> None:
         """Return when it listens; raises what keeps it from that."""
         self._thread.start()
         assert self._told.wait(START_S), "it did not start in time"
         if self._error is not None:
             raise self._error
-        self.wait_ready()
 
     def stop(self) -> None:
         """Return when it has ended; raises what it ended by."""

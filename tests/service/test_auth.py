@@ -18,6 +18,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
+from quorate.adapters.clock_system import SystemClock
 from quorate.answers.exits import CommandError
 from quorate.model.events import TokenIssued, TokenRole
 from quorate.model.records import TokenRecord
@@ -27,6 +28,7 @@ from quorate.service import oidc as oidc_module
 from quorate.service.auth import Doorkeeper
 from quorate.service.oidc import Oidc, OidcKeys, OidcTrust
 from quorate.testing.engines import HandClock
+from tests.bounds import WAIT_S
 from tests.service.conftest import Stage
 from tests.service.serving import new_ledger, serving
 from tests.service.worlds import run_tree
@@ -197,7 +199,8 @@ def keys_file(issuer: Issuer, tmp_path: Path) -> Path:
 
 
 def trusted(keys: Path | str, **more: Any) -> OidcTrust:
-    return OidcTrust(Oidc(issuer=ISSUER, audience=AUDIENCE, keys=str(keys), **more))
+    oidc = Oidc(issuer=ISSUER, audience=AUDIENCE, keys=str(keys), **more)
+    return OidcTrust(oidc, SystemClock())
 
 
 def asked_by(trust: OidcTrust, token: str) -> Caller:
@@ -376,7 +379,8 @@ def key_server() -> Iterator[KeyServer]:
     thread.start()
     yield found
     found.http.shutdown()
-    thread.join()
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
     found.http.server_close()
 
 
@@ -386,16 +390,16 @@ def test_new_keys_are_found_and_made_up_ones_do_not_have_them_read_each_time(
     key_server.tree = issuer.jwks("ec")
 
     async def scenario() -> None:
-        keys = OidcKeys(key_server.url)
+        clock = HandClock()
+        keys = OidcKeys(key_server.url, clock)
         assert await keys.key("ec") is not None
         assert await keys.key("rsa") is None
         for number in range(50):
             assert await keys.key(f"made-up-{number}") is None
         assert key_server.asked == 1
         key_server.tree = issuer.jwks("rsa")
-        # As if some time had passed: a key that is not known is looked for again then.
-        assert keys._read_s is not None
-        keys._read_s -= oidc_module.KEYS_S_MIN + 1
+        # A key that is not known is looked for again when some time has passed.
+        clock.ms += oidc_module.KEYS_MS_MIN + 1
         assert await keys.key("rsa") is not None
         assert await keys.key("ec") is None, "a key that the issuer has withdrawn"
         assert key_server.asked == 2
@@ -409,10 +413,10 @@ def test_an_issuer_that_cannot_be_asked_keeps_the_keys_it_had(
     key_server.tree = issuer.jwks("ec")
 
     async def scenario() -> None:
-        keys = OidcKeys(key_server.url)
+        clock = HandClock()
+        keys = OidcKeys(key_server.url, clock)
         assert await keys.key("ec") is not None
-        assert keys._read_s is not None
-        keys._read_s -= oidc_module.KEYS_S_MAX + 1
+        clock.ms += oidc_module.KEYS_MS_MAX + 1
         key_server.redirects_to = "http://127.0.0.1:1/elsewhere"
         assert await keys.key("ec") is not None
 
@@ -426,7 +430,7 @@ def test_keys_that_are_none_are_left_out(tmp_path: Path, issuer: Issuer) -> None
     path.write_text(json.dumps(tree), encoding="utf-8")
 
     async def scenario() -> None:
-        keys = OidcKeys(str(path))
+        keys = OidcKeys(str(path), HandClock())
         assert await keys.key("ed") is not None
         assert await keys.key("oct") is None
         assert await keys.key("odd") is None

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from quorate.adapters.run_as import RunAs
 from quorate.answers.exits import CommandError
 from quorate.cli.serve import serve
 from quorate.service.config import Configuration, configured
+from quorate.service.job_users import check_job_users
 from quorate.service.settings import SETTINGS
 from tests.tidy.tree import ROOT, code_words, table_rows
 
@@ -108,6 +111,41 @@ def test_roles_are_mapped_by_a_file(tmp_path: Path) -> None:
     file.write_text(oidc.replace('"user"', '"root"'), "utf-8")
     with pytest.raises(CommandError, match=r"oidc\.roles: must map words"):
         made(file=file)
+
+
+def test_system_users_of_work_are_given_by_a_template_or_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "q.toml"
+    file.write_text('[executor]\nkind = "local"\n[executor.run_as.map]\nrai = 1042\n', "utf-8")
+    found = made(file=file)
+    assert (found.executor, found.run_as) == ("local", RunAs(accounts={"rai": "1042"}))
+    flags = {"executor": "local", "executor.run_as": "q-{owner}"}
+    assert made(flags).run_as == RunAs("q-{owner}")
+    assert made(flags, file=file).run_as == RunAs("q-{owner}")
+    with pytest.raises(CommandError, match="no work runs as root; leave one of them out"):
+        made(flags | {"executor.allow_root": "true"})
+    with pytest.raises(CommandError, match="--executor-run-as: a template must"):
+        made(flags | {"executor.run_as": "{owner}"})
+    file.write_text('[executor]\nkind = "local"\nrun_as = {users = 1}\n', "utf-8")
+    with pytest.raises(CommandError, match=r"executor\.run_as: must be a template"):
+        made(file=file)
+
+
+def test_only_root_runs_work_as_other_system_users() -> None:
+    """Checked as another user, whose rights this process has for a moment."""
+    with_users = made({"executor": "local", "executor.run_as": "q-{owner}"})
+    before = os.geteuid()
+    if before == 0:
+        with pytest.raises(CommandError, match="this service is root, and so would be all work"):
+            check_job_users(made({"executor": "local"}))
+        check_job_users(made({"executor": "local", "executor.allow_root": "true"}))
+        check_job_users(with_users)
+        os.seteuid(65_534)
+    try:
+        with pytest.raises(CommandError, match="only root can start work as another user"):
+            check_job_users(with_users)
+        check_job_users(made({"executor": "local"}))
+    finally:
+        os.seteuid(before)
 
 
 @pytest.mark.parametrize("text", ["a =", b"\xff\xfe"])

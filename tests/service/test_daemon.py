@@ -1,101 +1,20 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import signal
 import socket
 import sqlite3
 import ssl
-import subprocess
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import IO
 
 import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
+from tests.service.certificates import certificate
+from tests.service.program import client, program
 from tests.service.serving import new_ledger
 from tests.service.worlds import run_tree
-
-START_S = 30
-_MAIN = "from quorate.cli.main import run; run()"
-
-
-class Program:
-    """`quorate serve` as a program of its own."""
-
-    def __init__(self, folder: Path, *words: str, python: Sequence[str] = ()) -> None:
-        # Written to files: a pipe that nobody reads would stop the program.
-        self._out = folder / "out.txt"
-        self._err = folder / "err.txt"
-        with self._out.open("wb") as out, self._err.open("wb") as err:
-            self.process = subprocess.Popen(
-                [sys.executable, *python, "-c", _MAIN, "serve", *words],
-                cwd=folder,
-                env={"PATH": os.environ["PATH"], "HOME": str(folder), "LC_ALL": "C.UTF-8"},
-                stdin=subprocess.DEVNULL,
-                stdout=_file(out),
-                stderr=_file(err),
-            )
-
-    @property
-    def out(self) -> str:
-        return self._out.read_text(encoding="utf-8")
-
-    @property
-    def err(self) -> str:
-        return self._err.read_text(encoding="utf-8")
-
-    def wait_ready(self) -> str:
-        """Return where it listens."""
-        deadline = time.monotonic() + START_S
-        while True:
-            found = re.search(r"serving .* at (https?://\S+)\n", self.out)
-            if found is not None:
-                return found[1]
-            assert self.process.poll() is None, self.err
-            assert time.monotonic() < deadline, self.err
-            time.sleep(0.05)
-
-    @property
-    def token(self) -> str:
-        found = re.search(r"^  (qt_[0-9a-f]+_[0-9a-f]+)$", self.out, re.MULTILINE)
-        assert found is not None, self.out
-        return found[1]
-
-    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Return the exit code after a signal."""
-        self.process.send_signal(number)
-        return self.process.wait(START_S)
-
-
-def _file(opened: IO[bytes]) -> int:
-    return opened.fileno()
-
-
-@contextmanager
-def program(folder: Path, *words: str) -> Iterator[Program]:
-    found = Program(folder, "--listen", "127.0.0.1:0", *words)
-    try:
-        yield found
-    finally:
-        if found.process.poll() is None:
-            found.process.kill()
-            found.process.wait(START_S)
-
-
-def client(url: str, token: str) -> httpx.Client:
-    headers = {"Authorization": f"Bearer {token}"}
-    return httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=30)
 
 
 def owners(*names: str) -> dict[str, object]:
@@ -128,10 +47,7 @@ def test_the_first_token_is_kept_in_a_file_for_its_owner_alone(tmp_path: Path) -
     kept = tmp_path / "token"
     with program(tmp_path, "--token-file", "token") as first:
         url = first.wait_ready()
-        deadline = time.monotonic() + START_S
-        while "quorate context set here" not in first.out:
-            assert time.monotonic() < deadline, first.out
-            time.sleep(0.05)
+        first.said("(quorate context set here)")
         assert "qt_" not in first.out + first.err
         assert kept.stat().st_mode & 0o777 == 0o600
         with client(url, kept.read_text().strip()) as asking:
@@ -143,10 +59,7 @@ def test_a_token_that_cannot_be_kept_is_shown_instead(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("mine")
     with program(tmp_path, "--token-file", "token") as first:
         url = first.wait_ready()
-        deadline = time.monotonic() + START_S
-        while "try it: curl" not in first.out:
-            assert time.monotonic() < deadline, first.out
-            time.sleep(0.05)
+        first.said("(try it: curl)")
         assert "warning: --token-file: token: File exists" in first.err
         with client(url, first.token) as asking:
             assert asking.get("/api/v1/whoami").json()["role"] == "admin"
@@ -179,13 +92,13 @@ def test_a_second_daemon_on_one_ledger_is_refused(tmp_path: Path) -> None:
         folder = tmp_path / "second"
         folder.mkdir()
         with program(folder, "--ledger", str(tmp_path / "quorate.db")) as second:
-            assert second.process.wait(START_S) == 4
+            assert second.wait() == 4
             assert "is held for writing by" in second.err
 
 
 def test_a_ledger_that_is_not_the_default_is_made_only_when_asked_for(tmp_path: Path) -> None:
     with program(tmp_path, "--ledger", "mine.db") as refused:
-        assert refused.process.wait(START_S) == 4
+        assert refused.wait() == 4
         assert "to have it made, add: --init" in refused.err
         assert not (tmp_path / "mine.db").exists()
     with program(tmp_path, "--ledger", "mine.db", "--init") as served:
@@ -206,16 +119,16 @@ def test_a_ledger_that_does_not_verify_is_not_served(tmp_path: Path) -> None:
         db.execute(f"UPDATE {table} SET body = ?", (changed,))  # noqa: S608
     db.close()
     with program(tmp_path, "--ledger", str(path)) as refused:
-        assert refused.process.wait(START_S) == 5
+        assert refused.wait() == 5
         assert "does not verify" in refused.err
         assert "quorate ledger import" in refused.err
         assert "serving" not in refused.out
 
 
 def test_python_without_assertions_is_refused(tmp_path: Path) -> None:
-    found = Program(tmp_path, "--listen", "127.0.0.1:0", python=["-O"])
-    assert found.process.wait(START_S) == 2
-    assert "python -O" in found.err
+    with program(tmp_path, python=["-O"]) as found:
+        assert found.wait() == 2
+        assert "python -O" in found.err
     assert not (tmp_path / "quorate.db").exists()
 
 
@@ -225,10 +138,13 @@ def test_an_address_that_is_taken_is_refused_and_nothing_is_issued(tmp_path: Pat
         folder = tmp_path / "second"
         folder.mkdir()
         port = url.rpartition(":")[2]
-        second = Program(folder, "--listen", f"127.0.0.1:{port}")
-        assert second.process.wait(START_S) == 4
-        assert "cannot be used" in second.err
-        assert "qt_" not in second.out
+        with program(folder, listen=f"127.0.0.1:{port}") as second:
+            assert second.wait() == 4
+            assert (
+                f"error: listen: 127.0.0.1:{port} cannot be used: address already in use (tried "
+                "for 5 s); stop what is there, or choose another with --listen HOST:PORT\n"
+            ) in second.err
+            assert "qt_" not in second.out
 
 
 def test_the_log_is_json_where_asked_for_and_holds_no_secret(tmp_path: Path) -> None:
@@ -266,39 +182,11 @@ def test_a_stop_answers_what_is_under_way(tmp_path: Path) -> None:
             time.sleep(0.3)
             connection.sendall(body)
             assert connection.recv(65_536).startswith(b"HTTP/1.1 200 OK")
-        assert served.process.wait(START_S) == 0
-
-
-def _certificate(folder: Path) -> tuple[Path, Path]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    cert_file, key_file = folder / "tls.crt", folder / "tls.key"
-    cert_file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    key_file.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    key_file.chmod(0o600)
-    return cert_file, key_file
+        assert served.wait() == 0
 
 
 def test_tls_is_served_and_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
-    cert, key = _certificate(tmp_path)
+    cert, key = certificate(tmp_path)
     words = ("--tls-cert", str(cert), "--tls-key", str(key))
     with program(tmp_path, *words) as served:
         url = served.wait_ready().replace("127.0.0.1", "localhost")
@@ -309,12 +197,12 @@ def test_tls_is_served_and_a_key_that_others_may_read_is_refused(tmp_path: Path)
         assert served.end() == 0
     key.chmod(0o644)
     with program(tmp_path, *words) as refused:
-        assert refused.process.wait(START_S) == 4
+        assert refused.wait() == 4
         assert "chmod 600" in refused.err
 
 
 @pytest.mark.parametrize("word", ["--config", "--listen"])
 def test_what_is_wrong_with_the_settings_is_told(tmp_path: Path, word: str) -> None:
-    found = Program(tmp_path, word, "absent")
-    assert found.process.wait(START_S) in (3, 4)
-    assert "absent" in found.err
+    with program(tmp_path, word, "absent") as found:
+        assert found.wait() in (3, 4)
+        assert "absent" in found.err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 import subprocess
 import sys
 import textwrap
@@ -13,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.bounds import WAIT_S
+from tests.service.program import Program, program
 from tests.tidy.tree import ROOT
 
 CLIENT = """
@@ -72,53 +73,24 @@ def stubs(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
-    """Serve; yields the daemon, its address for gRPC, and the token that it printed."""
-    log = tmp_path / "log"
-    with log.open("w") as written:
-        daemon = subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                "from quorate.cli.main import run; run()",
-                "serve",
-                *("--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0"),
-            ],
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=written,
-            text=True,
-        )
-    try:
-        assert daemon.stdout is not None
-        told = ""
-        for line in daemon.stdout:
-            told += line
-            if "try it:" in line:
-                break
-        token = re.search(r"Bearer (\S+)'", told)
-        address = re.search(r"grpc://(\S+)", log.read_text(encoding="utf-8"))
-        assert token is not None, log.read_text(encoding="utf-8")
-        assert address is not None, log.read_text(encoding="utf-8")
-        yield daemon, address[1], token[1]
-    finally:
-        daemon.kill()
-        daemon.wait()
-        if daemon.stdout is not None:
-            daemon.stdout.close()
+def served(tmp_path: Path) -> Iterator[Program]:
+    """Serve by gRPC, too."""
+    with program(tmp_path, "--grpc-listen", "127.0.0.1:0") as found:
+        found.wait_ready()
+        yield found
 
 
 @pytest.mark.slow
-def test_the_proto_is_all_that_a_client_needs(
-    stubs: Path, served: tuple[subprocess.Popen[str], str, str]
-) -> None:
-    daemon, address, token = served
+def test_the_proto_is_all_that_a_client_needs(stubs: Path, served: Program) -> None:
+    address = re.search(r"grpc://(\S+)", served.err)
+    assert address is not None, served.err
     found = subprocess.run(
-        [sys.executable, "client.py", address, token],
+        [sys.executable, "client.py", address[1], served.token],
         cwd=stubs,
         check=False,
         capture_output=True,
         text=True,
+        timeout=WAIT_S,
     )
     assert found.stderr == ""
     physics, usage, refusal, event, missing = found.stdout.splitlines()
@@ -126,5 +98,4 @@ def test_the_proto_is_all_that_a_client_needs(
     assert refusal == "no-nodes"
     assert event == "run-submitted/1 r1"
     assert missing.startswith("NOT_FOUND there is no run 'r2'")
-    daemon.send_signal(signal.SIGTERM)
-    assert daemon.wait(timeout=20) == 0
+    assert served.end() == 0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any
 
 import grpc
@@ -16,8 +18,10 @@ from quorate.answers.exits import CommandError
 from quorate.core.commands import Apply
 from quorate.model.specs import Owner, Quota
 from quorate.operations.table import OPERATIONS
+from quorate.service.config_values import Address
 from quorate.service.grpc_schema import PACKAGE, schema
 from quorate.service.grpc_server import GrpcLimits, GrpcServer
+from tests.bounds import WAIT_S
 from tests.service.grpc_world import (
     ADMIN,
     CALLERS,
@@ -222,8 +226,8 @@ def test_one_caller_does_not_have_all_the_calls() -> None:
         mine = [pool.submit(_code, served, "whoami", "user") for _ in range(6)]
         wait(mine[:1], timeout=0.5)
         others = [pool.submit(_code, served, "whoami", each) for each in ("stranger", ADMIN)]
-        assert [each.result() for each in others] == [None, None]
-        codes = [each.result() for each in mine]
+        assert [each.result(WAIT_S) for each in others] == [None, None]
+        codes = [each.result(WAIT_S) for each in mine]
         assert codes.count(None) == 2
         assert set(codes) == {None, grpc.StatusCode.RESOURCE_EXHAUSTED}
         assert _code(served, "whoami", "user") is None
@@ -231,20 +235,23 @@ def test_one_caller_does_not_have_all_the_calls() -> None:
 
 def test_streams_of_others_leave_calls_to_an_admin() -> None:
     with serving(GrpcLimits(rpcs_max=40, streams_max=20, streams_per_caller_max=20)) as served:
-        streams = [served.stream("watch-events", "user", first=1) for _ in range(12)]
-        codes = [_first(stream) for stream in streams]
+        streams, codes = _watches(served, "user", 12)
         assert codes == [None] * 10 + [grpc.StatusCode.RESOURCE_EXHAUSTED] * 2
-        others = [served.stream("watch-events", "stranger", first=1) for _ in range(10)]
-        codes = [_first(stream) for stream in others]
+        others, codes = _watches(served, "stranger", 10)
         assert codes == [None] * 9 + [grpc.StatusCode.UNAVAILABLE]
-        admins = served.stream("watch-events", ADMIN, first=1)
-        assert _first(admins) is None
-        for stream in (*streams, *others, admins):
+        admins, codes = _watches(served, ADMIN, 1)
+        assert codes == [None]
+        for stream in (*streams, *others, *admins):
             stream.cancel()
 
 
-def _first(stream: Any) -> grpc.StatusCode | None:
-    return _refused(lambda: next(stream))
+def _watches(served: Served, token: str, count: int) -> tuple[list[Any], list[Any]]:
+    """Return watches, and how each was refused, if it was; each is answered before the next."""
+    streams, codes = [], []
+    for _ in range(count):
+        streams.append(served.stream("watch-events", token, first=1))
+        codes.append(_refused(partial(next, streams[-1])))
+    return streams, codes
 
 
 def _code(served: Served, name: str = "list-nodes", token: str = ADMIN) -> grpc.StatusCode | None:
@@ -289,5 +296,23 @@ def test_without_a_deadline_the_server_has_one() -> None:
 
 def test_a_port_that_is_taken_is_refused(served: Served) -> None:
     counter = Counter(small_ledger())
-    with pytest.raises(CommandError, match="cannot listen"):
-        served.wait_for(GrpcServer(counter, counter).start(f"localhost:{served.port}"))
+    address = Address(host="localhost", port=served.port)
+    with pytest.raises(CommandError) as caught:
+        served.wait_for(GrpcServer(counter, counter).start(address, wait_s=0.2))
+    assert str(caught.value) == (
+        f"grpc.listen: localhost:{served.port} cannot be used: address already in use (tried for "
+        "0.2 s); stop what is there, or choose another with --grpc-listen HOST:PORT"
+    )
+
+
+def test_a_port_that_becomes_free_is_taken(served: Served) -> None:
+    counter = Counter(small_ledger())
+    server = GrpcServer(counter, counter)
+    with socket.create_server(("127.0.0.1", 0)) as before:
+        port = before.getsockname()[1]
+        before.listen()
+        starting = served.begun(server.start(Address(host="127.0.0.1", port=port)))
+        with pytest.raises(TimeoutError):
+            starting.result(timeout=1)
+    assert starting.result(timeout=30) == port
+    served.wait_for(server.stop(1.0))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import grpc
@@ -18,6 +17,7 @@ from quorate.operations.given_ledger import EventTold
 from quorate.operations.operation import Operation
 from quorate.service.grpc_codec import read_tree
 from quorate.service.grpc_server import GrpcLimits
+from tests.bounds import until
 from tests.service.grpc_world import (
     ADMIN,
     Counter,
@@ -128,7 +128,7 @@ def test_whoever_does_not_read_is_dropped_and_knows_where_they_were() -> None:
     try:
         call = served.stream("watch-events", "user", first=1)
         seen = [next(call).seq]
-        _wait_until(lambda: counter.gone == 1)
+        until(lambda: counter.gone == 1, "it is dropped")
         told = counter.given
         # Until they are told so they cannot have another.
         other = served.stream("watch-events", "user", first=1)
@@ -138,16 +138,9 @@ def test_whoever_does_not_read_is_dropped_and_knows_where_they_were() -> None:
         assert b"\nquorate_watchers_dropped_total 1.0\n" in served.metrics.render(())
         assert seen == list(range(1, len(seen) + 1))
         assert told - 1 <= len(seen) <= told == counter.given
-        _wait_until(lambda: not served.server._streams.open)
+        until(lambda: not served.server._streams.open, "its stream is over")
         again = served.stream("watch-events", "user", first=len(seen) + 1)
         assert next(again).seq
         again.cancel()
     finally:
         served.close()
-
-
-def _wait_until(true: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + 10
-    while not true():
-        assert time.monotonic() < end_s
-        time.sleep(0.01)

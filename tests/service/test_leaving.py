@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
-from time import monotonic, sleep
+from time import sleep
 
 import pytest
 
@@ -19,6 +18,7 @@ from quorate.operations.operation import Operation
 from quorate.operations.table import OPERATIONS
 from quorate.service.handled import Handled
 from quorate.service.office import Office
+from tests.bounds import until
 from tests.service.held import held_service
 from tests.service.worlds import ADMIN, small_ledger
 
@@ -85,13 +85,6 @@ def _ended(caplog: pytest.LogCaptureFixture, operation: str) -> list[int]:
     ]
 
 
-def _soon(is_so: Callable[[], bool]) -> bool:
-    until_s = monotonic() + 10
-    while not is_so() and monotonic() < until_s:
-        sleep(0.02)
-    return is_so()
-
-
 def test_a_read_ends_with_whoever_asked_and_a_write_does_not(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -107,7 +100,7 @@ def test_a_read_ends_with_whoever_asked_and_a_write_does_not(
                 sleep(0.2)
                 assert _ended(caplog, "list-runs") == []
             # The ledger is still busy, and the reader has gone.
-            assert _soon(lambda: _ended(caplog, "list-runs") == [499])
+            until(lambda: _ended(caplog, "list-runs") == [499], "the read is over")
             assert _ended(caplog, "submit-run") == []
         assert not held.let_go.is_set()
         held.let_go.set()
@@ -128,5 +121,5 @@ def test_a_scrape_ends_with_whoever_asked_for_it(
             with held.served.connect() as reading:
                 reading.sendall(held.head("GET /metrics"))
                 sleep(0.2)
-            assert _soon(lambda: _ended(caplog, "metrics") == [499])
+            until(lambda: _ended(caplog, "metrics") == [499], "the scrape is over")
             held.let_go.set()

@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.bounds import WAIT_S, until
 from tests.service.serving import Served, new_ledger, read_all, serving
 from tests.service.worlds import run_tree
 
@@ -297,9 +298,8 @@ def test_beyond_what_is_under_way_at_once_one_is_told_to_come_back(tmp_path: Pat
                 b"POST /api/v1/runs HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n"
                 b"Authorization: Bearer %s\r\n\r\n" % str(served.token).encode()
             )
-        deadline = time.monotonic() + 5
-        while (found := client.get("/healthz")).status_code == 200:
-            assert time.monotonic() < deadline
+        until(lambda: client.get("/healthz").status_code != 200, "two are under way")
+        found = client.get("/healthz")
         assert (found.status_code, found.json()["code"]) == (503, "unavailable")
         assert found.headers["retry-after"] == "1"
 
@@ -345,8 +345,14 @@ def test_a_client_that_does_not_read_is_cut_off(tmp_path: Path) -> None:
                 b"GET /api/v1/ledger/export HTTP/1.1\r\nHost: x\r\n"
                 b"Authorization: Bearer %s\r\n\r\n" % str(served.token).encode()
             )
-            time.sleep(4)
+            with served.client(served.token) as client:
+                until(
+                    lambda: 'operation="export-ledger"' in client.get("/metrics").text,
+                    "the export is over",
+                    every_s=0.5,
+                )
             found = read_all(connection)
+        assert found.startswith(b"HTTP/1.1 200 ")
         assert not found.endswith(b"0\r\n\r\n")
 
 
@@ -361,5 +367,5 @@ def test_many_at_once_are_all_answered(wide: Served) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(WAIT_S)
     assert found == [200] * 100

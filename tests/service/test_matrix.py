@@ -19,6 +19,7 @@ from quorate.cli.creation import create_ledger
 from quorate.core.commands import IssueToken
 from quorate.loop.engine import Engine
 from quorate.model.events import TokenRole
+from quorate.operations.caller import CLAIM
 from quorate.operations.operation import Area, Effect
 from quorate.operations.table import OPERATIONS
 from quorate.operations.tokens import Secret
@@ -79,6 +80,8 @@ ROLES: Final = {
     "sign-checkpoint": "admin",
     "export-ledger": "admin auditor",
     "accounting-status": "admin auditor",
+    "show-clock": "admin auditor",
+    "accept-clock": "admin",
 }
 """Operation -> the roles that may ask for it."""
 HIDDEN: Final = """
@@ -192,8 +195,8 @@ def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callers]:
         revoked = issued("admin", "")
         assert admin.delete(f"{PREFIX}/tokens/{revoked['id']}").status_code == 200
         tokens: dict[str, str | None] = {
-            **{caller: issued(*holder)["secret"] for caller, holder in HOLDERS.items()},
-            **{area: issued("admin", "", scopes=[area])["secret"] for area in Area},
+            **{caller: issued(*each, scopes=[CLAIM])["secret"] for caller, each in HOLDERS.items()},
+            **{area: issued("admin", "", scopes=[area, CLAIM])["secret"] for area in Area},
             "no-token": None,
             "unknown-token": f"{revoked['secret'][:-4]}0000",
             "expired-token": expired.text,

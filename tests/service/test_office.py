@@ -18,7 +18,7 @@ from quorate.model.records import Phase
 from quorate.operations import asked
 from quorate.operations.answer import Order
 from quorate.operations.asked_service import IssueToken
-from quorate.operations.caller import Role
+from quorate.operations.caller import Caller, Role
 from quorate.operations.desk import Desk
 from quorate.operations.operation import Operation
 from quorate.operations.table import OPERATIONS
@@ -112,9 +112,9 @@ def test_beyond_the_queue_one_is_told_to_come_back() -> None:
     async def scenario() -> None:
         async with opened(lambda: small_ledger(store), waiting_max=2) as office:
             store.is_slow = True
-            first = asyncio.create_task(office.ask(ALICE, SUBMIT, submit("r0")))
+            first = asyncio.create_task(office.ask(ADMIN, SUBMIT, submit("r0")))
             await asyncio.to_thread(store.entered.wait, 10)
-            rest = [asyncio.create_task(office.ask(ALICE, SUBMIT, submit(n))) for n in "abc"]
+            rest = [asyncio.create_task(office.ask(ADMIN, SUBMIT, submit(n))) for n in "abc"]
             await asyncio.sleep(0.05)
             assert [task.done() for task in rest] == [False, False, True]
             with pytest.raises(CommandError) as caught:
@@ -122,6 +122,38 @@ def test_beyond_the_queue_one_is_told_to_come_back() -> None:
             assert caught.value.fault == "unavailable"
             store.let_go.set()
             await asyncio.gather(first, *rest[:2])
+
+    asyncio.run(scenario())
+
+
+def test_one_tenant_cannot_take_all_places_of_the_queue() -> None:
+    store = SlowStore()
+    users = [
+        Caller(actor=name, role=Role.USER, user=name, tenant="team") for name in ("a", "b", "c")
+    ]
+
+    async def scenario() -> None:
+        async with opened(lambda: small_ledger(store), waiting_max=8) as office:
+            store.is_slow = True
+            first = asyncio.create_task(office.ask(ADMIN, SUBMIT, submit("r0")))
+            await asyncio.to_thread(store.entered.wait, 10)
+            mine = [
+                asyncio.create_task(office.ask(user, SUBMIT, submit(f"{user.user}{number}")))
+                for user in users
+                for number in range(3)
+            ]
+            theirs = asyncio.create_task(office.ask(BOB, GET_RUN, asked.GetThing(name="nope")))
+            await asyncio.sleep(0.05)
+            faults = [
+                error.fault
+                for task in mine
+                if task.done() and isinstance(error := task.exception(), CommandError)
+            ]
+            assert faults == ["too-many-requests"] * 5
+            assert not theirs.done()
+            store.let_go.set()
+            found = await asyncio.gather(first, *mine, theirs, return_exceptions=True)
+            assert sum(isinstance(each, CommandError) for each in found) == 6
 
     asyncio.run(scenario())
 

@@ -25,6 +25,7 @@ from quorate.loop.engine import Engine
 from quorate.model.specs import Owner
 from quorate.operations import asked, asked_ledger
 from quorate.operations.answer import Answer
+from quorate.operations.caller import Caller, Role
 from quorate.operations.desk import Desk
 from quorate.operations.lengthy import takes_long
 from quorate.operations.operation import Effect, Operation
@@ -194,6 +195,10 @@ def test_who_may_not_see_a_run_is_not_told_of_it_by_a_reader_either() -> None:
     asyncio.run(scenario())
 
 
+def _user(name: str) -> Caller:
+    return Caller(actor=name, role=Role.USER, user=name, tenant=f"team-of-{name}")
+
+
 @asynccontextmanager
 async def opened_room(waiting_max: int) -> AsyncIterator[ReadingRoom]:
     shelf = Shelf(reading=MemoryStore, clock=SystemClock())
@@ -239,18 +244,18 @@ def test_nobody_has_the_room_to_themselves() -> None:
         let_go = Event()
         async with opened_room(waiting_max=100) as room:
             mine = [
-                asyncio.create_task(room.ask("ann", _held_by(let_go)))
+                asyncio.create_task(room.ask(_user("ann"), _held_by(let_go)))
                 for _ in range(LONG_OF_ONE_MAX)
             ]
             await asyncio.sleep(0)
             with pytest.raises(CommandError) as caught:
-                await room.ask("ann", _held_by(let_go))
+                await room.ask(_user("ann"), _held_by(let_go))
             assert caught.value.fault == "too-many-requests"
-            others = asyncio.create_task(room.ask("bob", _held_by(let_go)))
+            others = asyncio.create_task(room.ask(_user("bob"), _held_by(let_go)))
             await asyncio.sleep(0)
             let_go.set()
             await asyncio.gather(*mine, others)
-            assert await room.ask("ann", _held_by(let_go)) == "reader-0"
+            assert await room.ask(_user("ann"), _held_by(let_go)) == "reader-0"
 
     asyncio.run(scenario())
 
@@ -269,14 +274,14 @@ def test_what_looks_at_no_ledger_leaves_a_reader_free_and_is_one_at_a_time_for_e
                     begun.append(whose)
                     return _held_by(let_go)(reader)
 
-                return asyncio.create_task(room.ask(whose, do, is_apart=True))
+                return asyncio.create_task(room.ask(_user(whose), do, is_apart=True))
 
             tasks = [apart("ann"), apart("ann"), apart("bob"), apart("eve")]
             await asyncio.sleep(0.1)
             assert sorted(begun) == ["ann", "bob"]
             # The third reader is there for whoever asks about the ledger, and nobody else.
             async with asyncio.timeout(10):
-                assert await room.ask("zoe", lambda _: "read") == "read"
+                assert await room.ask(_user("zoe"), lambda _: "read") == "read"
             let_go.set()
             await asyncio.gather(*tasks)
             assert sorted(begun) == ["ann", "ann", "bob", "eve"]
@@ -294,10 +299,10 @@ def test_one_caller_never_has_all_readers() -> None:
         room = ReadingRoom(shelf, readers=2)
         room.open()
         try:
-            mine = [asyncio.create_task(room.ask("ann", _held_by(let_go))) for _ in range(3)]
+            mine = [asyncio.create_task(room.ask(_user("ann"), _held_by(let_go))) for _ in range(3)]
             await asyncio.sleep(0.1)
             async with asyncio.timeout(10):
-                assert await room.ask("bob", lambda _: "read") == "read"
+                assert await room.ask(_user("bob"), lambda _: "read") == "read"
                 assert await room.run(lambda _: "a part", goes_on=True) == "a part"
             assert not any(task.done() for task in mine)
             let_go.set()

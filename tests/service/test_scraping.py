@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 
 import grpc
@@ -33,6 +32,7 @@ from quorate.service.metrics import CONTENT_TYPE
 from quorate.service.office import Office
 from quorate.service.rest import SCRAPES_PER_S_MAX, Parts, application
 from quorate.service.watch import WatchHall
+from tests.bounds import until
 from tests.service.conftest import Stage, documents_of
 from tests.service.grpc_world import METHODS, document
 from tests.service.serving import new_ledger, serving
@@ -68,11 +68,12 @@ def scraped(client: httpx.Client) -> Samples:
 
 def without_watchers(client: httpx.Client) -> Samples:
     """Return a scrape as soon as nobody watches: that somebody has gone is noticed later."""
-    end_s = monotonic() + 10
-    while (found := scraped(client)).value("watchers"):
-        assert monotonic() < end_s
-        sleep(0.01)
-    return found
+
+    def found() -> Samples | None:
+        samples = scraped(client)
+        return None if samples.value("watchers") else samples
+
+    return until(found, "nobody watches")
 
 
 def submit(client: httpx.Client, name: str, gpus: int = 4, **more: Any) -> httpx.Response:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import ExitStack
 from pathlib import Path
 from socket import socket
+from time import monotonic, sleep
 
 import pytest
 
@@ -12,13 +14,15 @@ from quorate.answers.exits import CommandError
 from quorate.operations.caller import Caller, Role
 from quorate.service.shares import Share, Shares
 from quorate.service.watch import WATCHES_OF_ONE_MAX
+from tests.service.held import held_service
 from tests.service.serving import Served, new_ledger, serving
+from tests.service.worlds import run_tree
 
-SHARE = Share(most=10, of_one_max=4, kept=2, what="watches")
+SHARE = Share(most=10, of_tenant_max=6, of_one_max=4, kept=2, what="watches")
 
 
-def user(name: str) -> Caller:
-    return Caller(actor=name, role=Role.USER, user=name, tenant="team")
+def user(name: str, tenant: str = "team") -> Caller:
+    return Caller(actor=name, role=Role.USER, user=name, tenant=tenant)
 
 
 ADMIN = Caller(actor="root", role=Role.ADMIN, user="root")
@@ -44,16 +48,32 @@ def test_one_caller_has_its_share_and_gets_it_back() -> None:
 def test_what_is_kept_is_for_admins_and_they_are_bound_by_all_of_it_only() -> None:
     shares = Shares(SHARE)
     with ExitStack() as stack:
-        for name in ("ann", "bob"):
+        for name, tenant in (("ann", "team"), ("bob", "other")):
             for _ in range(4):
-                stack.enter_context(shares.taken(user(name)))
-        assert refusal(shares, user("eve")) == "unavailable"
+                stack.enter_context(shares.taken(user(name, tenant)))
+        assert refusal(shares, user("eve", "third")) == "unavailable"
+        assert "8 watches are open" in shares.trouble
         for _ in range(2):
             stack.enter_context(shares.taken(ADMIN))
         assert refusal(shares, ADMIN) == "unavailable"
     with ExitStack() as stack:
         for _ in range(10):
             stack.enter_context(shares.taken(ADMIN))
+
+
+def test_one_tenant_has_its_share_however_many_users_it_has() -> None:
+    shares = Shares(SHARE)
+    with ExitStack() as stack:
+        for number in range(6):
+            stack.enter_context(shares.taken(user(f"user-{number}")))
+        assert refusal(shares, user("one-more")) == "too-many-requests"
+        assert not shares.trouble
+        stack.enter_context(shares.taken(user("bob", "other")))
+        with pytest.raises(CommandError, match="of team may be open"), shares.taken(user("ann")):
+            pass
+    with shares.taken(user("ann"), 4):
+        assert refusal(shares, user("ann")) == "too-many-requests"
+    assert shares.open == 0
 
 
 def test_a_share_that_was_refused_inside_is_given_back() -> None:
@@ -63,10 +83,10 @@ def test_a_share_that_was_refused_inside_is_given_back() -> None:
             raise ZeroDivisionError
 
 
-def _token(served: Served, name: str) -> str:
+def _token(served: Served, name: str, tenant: str = "team") -> str:
     with served.client(served.token) as admin:
-        assert admin.post("/api/v1/tenants", json={"id": "team"}).status_code in (200, 409)
-        body = {"role": "user", "user": name, "tenant": "team"}
+        assert admin.post("/api/v1/tenants", json={"id": tenant}).status_code in (200, 409)
+        body = {"role": "user", "user": name, "tenant": tenant}
         found = admin.post("/api/v1/tokens", json=body)
         assert found.status_code == 200, found.text
         return str(found.json()["token"]["secret"])
@@ -108,3 +128,124 @@ def test_one_user_cannot_ask_so_much_at_once_that_others_cannot(tmp_path: Path) 
             assert admin.get("/api/v1/whoami").status_code == 200
         with served.client(_token(served, "bob")) as other:
             assert other.get("/api/v1/whoami").status_code == 200
+
+
+def test_one_tenant_cannot_ask_so_much_at_once_that_others_cannot(tmp_path: Path) -> None:
+    flags = {"limits.concurrent": "8"}
+    with serving(new_ledger(tmp_path), flags) as served, ExitStack() as stack:
+        found = []
+        for name in ("ann", "bea", "cy", "dan"):
+            token = _token(served, name)
+            for _ in range(2):
+                connection, status = _watch(served, token)
+                stack.enter_context(connection)
+                found.append(status)
+        assert found == [200] * 4 + [429] * 4
+        with served.client(_token(served, "zoe", "other")) as other:
+            assert other.get("/api/v1/whoami").status_code == 200
+
+
+def _begin(served: Served, token: str | None, length: int) -> socket:
+    """Return a connection on which a body of ``length`` has begun, and goes on."""
+    connection = served.connect()
+    head = [
+        "POST /api/v1/apply HTTP/1.1",
+        "Host: x",
+        f"Authorization: Bearer {token}",
+        "Content-Type: application/json",
+        f"Content-Length: {length}",
+    ]
+    connection.sendall(("\r\n".join(head) + "\r\n\r\n{").encode())
+    return connection
+
+
+def _refusal_of(connection: socket) -> tuple[int, bytes] | None:
+    """Return the status and the head of an answer, None where the body is still awaited."""
+    connection.settimeout(1.0)
+    try:
+        answer = connection.recv(65_536)
+    except TimeoutError:
+        return None
+    return int(answer.split(b" ", 2)[1]), answer.partition(b"\r\n\r\n")[0]
+
+
+def test_bodies_are_bounded_in_sum_by_caller_tenant_and_all(tmp_path: Path) -> None:
+    flags = {"limits.body_bytes": "100000", "limits.body_memory_bytes": "800000"}
+    with serving(new_ledger(tmp_path), flags) as served, ExitStack() as stack:
+        tokens = {
+            "ann": (_token(served, "ann"), 3, 2, 429),
+            "bea": (_token(served, "bea"), 3, 2, 429),
+            "cy": (_token(served, "cy"), 1, 0, 429),
+            "zoe": (_token(served, "zoe", "other"), 2, 2, 429),
+            "yan": (_token(served, "yan", "third"), 2, 1, 503),
+        }
+        for name, (token, begun, taken, refused) in tokens.items():
+            answers = []
+            for _ in range(begun):
+                connection = stack.enter_context(_begin(served, token, 100_000))
+                answers.append(_refusal_of(connection))
+            assert answers[:taken] == [None] * taken, name
+            for answer in answers[taken:]:
+                assert answer is not None, name
+                assert answer[0] == refused, name
+                assert b"retry-after: 1" in answer[1]
+        admin = stack.enter_context(_begin(served, served.token, 100_000))
+        assert _refusal_of(admin) is None
+        with served.client(None) as client:
+            ready = client.get("/readyz")
+            assert ready.status_code == 503
+            assert "bytes of bodies are open" in ready.json()["detail"]
+            assert ready.headers["retry-after"]
+        stack.close()
+        deadline = monotonic() + 10
+        with served.client(None) as client:
+            while client.get("/readyz").status_code != 200:
+                assert monotonic() < deadline
+
+
+def test_a_body_in_chunks_counts_as_it_comes(tmp_path: Path) -> None:
+    flags = {"limits.body_bytes": "100000", "limits.body_memory_bytes": "200000"}
+    with serving(new_ledger(tmp_path), flags) as served:
+        token = _token(served, "ann")
+        with _begin(served, token, 90_000) as first, served.connect() as second:
+            assert _refusal_of(first) is None
+            second.sendall(
+                b"POST /api/v1/apply HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+                b"Authorization: Bearer %s\r\nContent-Type: application/json\r\n\r\n"
+                % token.encode()
+            )
+            chunk = b"1000\r\n" + b" " * 4_096 + b"\r\n"
+            for _ in range(2):
+                second.sendall(chunk)
+            assert _refusal_of(second) is None
+            second.sendall(chunk)
+            answer = _refusal_of(second)
+            assert answer is not None
+            assert answer[0] == 429
+
+
+def test_a_tenant_whose_requests_wait_does_not_keep_another_waiting(tmp_path: Path) -> None:
+    with held_service(tmp_path) as held, ExitStack() as stack:
+        other = _token(held.served, "zoe", "other")
+        mine = [_token(held.served, name) for name in ("ann", "bea")]
+        held.hold.set()
+        first = stack.enter_context(held.served.connect())
+        first.sendall(held.submit("first"))
+        assert held.entered.wait(10)
+        connections = []
+        for number, token in enumerate([*mine * 4, other]):
+            team = "other" if token is other else "team"
+            connection = stack.enter_context(held.served.connect())
+            document = {"document": run_tree(f"run-{number}", team)}
+            connection.sendall(held.head("POST /api/v1/runs", json.dumps(document).encode(), token))
+            connections.append(connection)
+            sleep(0.05)
+        held.let_go.set()
+        for connection in connections:
+            assert b" 200 OK" in connection.recv(65_536)
+        with held.served.client(held.served.token) as admin:
+            lines = admin.get("/api/v1/ledger/events?limit=1000").json()
+        told = json.dumps(lines)
+        order = [told.index(f'"run-{number}"') for number in range(9)]
+        assert sorted(order).index(order[8]) <= 1, "the other tenant has its turn"
+        assert order[0] < order[2] < order[4] < order[6], "one caller's come in their order"

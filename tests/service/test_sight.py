@@ -24,7 +24,7 @@ from quorate.core.commands import IssueToken
 from quorate.documents import to_json
 from quorate.loop.engine import Engine
 from quorate.model.events import TokenRole
-from quorate.operations.caller import Caller
+from quorate.operations.caller import CLAIM, Caller
 from quorate.operations.operation import DRY_RUN, Effect
 from quorate.operations.table import OPERATIONS
 from quorate.operations.tokens import Secret
@@ -71,6 +71,7 @@ def test_rest_names_nothing_of_another_tenant(tmp_path: Path) -> None:
         role=TokenRole.TENANT_ADMIN,
         tenant="mine",
         user="max",
+        scopes=(CLAIM,),
     )
     assert not world.engine.execute(issued, actor="root").decision.refusals
     world.engine.close()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from quorate.service.daemon import Extras
+from tests.bounds import WAIT_S, until
 from tests.service.conftest import Stage, documents_of
 from tests.service.serving import Served, new_ledger, read_all, serving
 from tests.service.worlds import run_tree
@@ -146,7 +147,7 @@ def test_watchers_are_let_go_with_their_cursor_when_the_service_stops(tmp_path: 
 def test_a_watcher_that_does_not_read_is_dropped_with_a_cursor(tmp_path: Path) -> None:
     node = documents_of("fleet.yaml")[0]
     with (
-        serving(new_ledger(tmp_path), {"limits.slow_client_s": "1"}) as served,
+        serving(new_ledger(tmp_path), {"limits.slow_client_s": "5"}) as served,
         served.client(served.token) as client,
     ):
         with served.connect(receive_bytes=4_096) as sleeper:
@@ -154,17 +155,20 @@ def test_a_watcher_that_does_not_read_is_dropped_with_a_cursor(tmp_path: Path) -
                 b"GET /api/v1/watch?from=1 HTTP/1.1\r\nHost: x\r\n"
                 b"Authorization: Bearer %s\r\n\r\n" % str(served.token).encode()
             )
-            for number in range(6):
-                nodes = [
-                    node | {"metadata": node["metadata"] | {"name": f"x{number}-{each}"}}
-                    for each in range(5_000)
-                ]
+            numbers = count()
+
+            def is_dropped() -> bool:
+                """Return whether the watcher is dropped, once more has happened."""
+                names = [f"x{next(numbers)}" for _ in range(500)]
+                nodes = [node | {"metadata": node["metadata"] | {"name": each}} for each in names]
                 done = client.post("/api/v1/apply", json={"documents": nodes}, timeout=60)
                 assert done.status_code == 200, done.text
-            time.sleep(1.5)
+                return "\nquorate_watchers_dropped_total 1.0\n" in client.get("/metrics").text
+
+            # What it is told when it is dropped waits for it for as long again.
+            until(is_dropped, "the watcher is dropped", within_s=2 * WAIT_S, every_s=0.2)
             found = read_all(sleeper)
         assert b"event: dropped" in found
-        assert "\nquorate_watchers_dropped_total 1.0\n" in client.get("/metrics").text
         last = json.loads(found.rpartition(b"data: ")[2].partition(b"\n")[0])
         told = re.findall(rb"^id: (\d+)\nevent: (?!dropped)", found, re.MULTILINE)
         assert [int(seq) for seq in told] == list(range(1, last["cursor"] + 1))

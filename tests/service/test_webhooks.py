@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,8 +16,11 @@ import pytest
 from quorate.cli.signing import file_signer
 from quorate.service.config import configured
 from quorate.service.daemon import Daemon, Extras
+from tests.bounds import until
 from tests.service.conftest import documents_of
-from tests.service.lives import CLI, free_port, prepared
+from tests.service.lives import prepared
+from tests.service.program import Program, program
+from tests.service.program import client as client_of
 from tests.service.receiver import SECRET, Got, receiving, secret_file
 from tests.service.serving import Served, new_ledger
 from tests.service.worlds import run_tree
@@ -78,10 +78,9 @@ def test_starts_are_posted_signed_and_counted_and_no_secret_is_logged(
         for number in range(3):
             submit(client, f"run-{number}")
         got = receiver.wait(3)
-        deadline_s = time.monotonic() + 10
         wanted = 'quorate_webhook_deliveries_total{result="delivered",webhook="ops"} 3.0'
-        while wanted not in (text := client.get("/metrics").text):
-            assert time.monotonic() < deadline_s, text
+        until(lambda: wanted in client.get("/metrics").text, "all three are counted")
+        text = client.get("/metrics").text
     assert [each.data["run"] for each in got] == ["run-0", "run-1", "run-2"]
     assert all(each.is_signed() for each in got)
     assert 'quorate_webhook_up{webhook="ops"} 1.0' in text
@@ -138,69 +137,37 @@ def test_a_receiver_that_comes_back_is_told_what_it_missed(tmp_path: Path) -> No
             assert receiver.wait(5)[-1].data["run"] == "run-1"
 
 
-class Lives:
-    """A service in a process of its own, killed and started again."""
-
-    def __init__(self, ledger: Path, config: Path, port: int) -> None:
-        words = ["serve", "--ledger", str(ledger), "--config", str(config)]
-        self._words = [sys.executable, "-c", CLI, *words, "--listen", f"127.0.0.1:{port}"]
-        self._url = f"http://127.0.0.1:{port}/readyz"
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Return when it listens."""
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        self.process = subprocess.Popen(
-            self._words, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        deadline_s = time.monotonic() + 60
-        while time.monotonic() < deadline_s:
-            try:
-                if httpx.get(self._url, trust_env=False).status_code == 200:
-                    return
-            except httpx.TransportError:
-                time.sleep(0.05)
-        pytest.fail("it did not start in time")
-
-    def kill(self) -> None:
-        """Kill it now."""
-        assert self.process is not None
-        os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait(timeout=20)
-
-
 def test_killed_between_send_and_acknowledge_it_sends_again_and_loses_nothing(
     tmp_path: Path,
 ) -> None:
     ledger, token = prepared(tmp_path)
-    port = free_port()
+    lives: list[Program] = []
+    killed: dict[str, str] = {}
+
+    def kill_first(got: Got) -> int:
+        if got.id not in killed:
+            killed[got.id] = got.data["run"]
+            lives[-1].end(signal.SIGKILL)
+        return 200
+
     with receiving() as receiver:
-        lives = Lives(ledger, configuration(tmp_path, ops=receiver.url), port)
-        killed: dict[str, str] = {}
-
-        def kill_first(got: Got) -> int:
-            if got.id not in killed:
-                killed[got.id] = got.data["run"]
-                lives.kill()
-            return 200
-
         receiver.answer = kill_first
-        headers = {"Authorization": f"Bearer {token}"}
-        url = f"http://127.0.0.1:{port}"
+        config = configuration(tmp_path, ops=receiver.url)
+        words = ("--ledger", str(ledger), "--config", str(config))
         for number in range(KILLS):
-            lives.start()
-            # It may be killed before it could answer; the run is in the ledger all the same.
-            with (
-                suppress(httpx.TransportError),
-                httpx.Client(base_url=url, headers=headers, trust_env=False) as client,
-            ):
-                submit(client, f"run-{number}")
-            receiver.wait(2 * number + 1)
-            assert lives.process is not None
-            lives.process.wait(timeout=20)
-        lives.start()
-        got = receiver.wait(2 * KILLS)
-        lives.kill()
+            with program(tmp_path, *words) as life:
+                lives.append(life)
+                # It may be killed before it could answer; the run is in the ledger all the same.
+                with (
+                    suppress(httpx.TransportError),
+                    client_of(life.wait_ready(), token) as client,
+                ):
+                    submit(client, f"run-{number}")
+                receiver.wait(2 * number + 1)
+                assert life.wait() == -signal.SIGKILL
+        with program(tmp_path, *words) as last:
+            lives.append(last)
+            got = receiver.wait(2 * KILLS)
     runs = [each.data["run"] for each in got]
     assert list(dict.fromkeys(runs)) == [f"run-{number}" for number in range(KILLS)]
     assert len(killed) == KILLS

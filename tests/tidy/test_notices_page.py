@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,8 @@ import pytest
 from quorate.answers.notice import NoticeKind
 from quorate.service.webhook import _FIELDS, Seal, Webhook
 from quorate.service.webhook_post import Posted, Poster, Result
+from tests.bounds import WAIT_S, started, until
+from tests.service.program import reserved_port
 from tests.service.receiver import KEY, SECRET
 from tests.tidy.tree import ROOT, code_words, fenced_blocks, table_rows
 
@@ -40,22 +41,24 @@ def test_the_reference_lists_exactly_the_fields_of_a_webhook() -> None:
 def test_the_receiver_of_the_page_prints_ours_once_and_refuses_others() -> None:
     (code,) = fenced_blocks(PAGE, "python")
     assert len(code.splitlines()) <= LINES_MAX
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
-    env = {**os.environ, "SECRET": SECRET, "PORT": str(port)}
-    receiver = subprocess.Popen(
-        [sys.executable, "-c", code],
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
+    with (
+        reserved_port() as port,
+        started(
+            [sys.executable, "-c", code],
+            env={**os.environ, "SECRET": SECRET, "PORT": str(port)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        ) as receiver,
+    ):
         poster = Poster(f"http://127.0.0.1:{port}/", 10.0)
         now_s, ours = int(time.time()), Seal(KEY)
         headers = ours.headers("msg_1", now_s, BODY)
-        assert _listened(poster, headers).result is Result.DELIVERED
+        until(
+            lambda: poster.post(headers, BODY).result is Result.DELIVERED,
+            "the receiver takes ours",
+            server=receiver,
+        )
         assert poster.post(headers, BODY).result is Result.DELIVERED
         for wrong, body in (
             (headers, BODY.replace(b"train", b"other")),
@@ -64,16 +67,6 @@ def test_the_receiver_of_the_page_prints_ours_once_and_refuses_others() -> None:
             (headers | {"webhook-id": "msg_4"}, BODY),
         ):
             assert poster.post(wrong, body) == Posted(Result.REFUSED, "status 401")
-    finally:
         receiver.terminate()
-        out, _ = receiver.communicate(timeout=20)
+        out, _ = receiver.communicate(timeout=WAIT_S)
     assert out == "run/train started\n"
-
-
-def _listened(poster: Poster, headers: dict[str, str]) -> Posted:
-    """Return what came of the first post, sent again until somebody listens."""
-    deadline_s = time.monotonic() + 60
-    while (found := poster.post(headers, BODY)).why == "Connection refused":
-        assert time.monotonic() < deadline_s, "it did not listen in time"
-        time.sleep(0.05)
-    return found

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.service.program import reserved_port
 from tests.tidy.tour import Step, faults, masked, play, seen_from, steps_of
 from tests.tidy.tree import ROOT, fenced_blocks
 
@@ -48,9 +48,19 @@ def test_the_tour_of_a_file_shows_what_its_page_says(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_tour_with_a_service_and_real_jobs_shows_what_the_readme_says(tmp_path: Path) -> None:
-    here = f"127.0.0.1:{_free_port()}"
-    steps = [step.at(_LISTEN, here) for step in _steps(_README)]
-    shown = play(steps, folder=tmp_path, environment=_newcomer(tmp_path))
+    with reserved_port() as port:
+        steps = [step.at(_LISTEN, f"127.0.0.1:{port}") for step in _steps(_README)]
+        shown = play(steps, folder=tmp_path, environment=_newcomer(tmp_path))
+    found = faults(steps, seen_from(tmp_path, shown))
+    assert not found, "\n\n".join(found)
+
+
+@pytest.mark.slow
+def test_backup_and_recovery_go_as_their_page_says(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "backup.md"
+    with reserved_port() as port:
+        steps = [step.at(_LISTEN, f"127.0.0.1:{port}") for step in _steps(page)]
+        shown = play(steps, folder=tmp_path, environment=_newcomer(tmp_path))
     found = faults(steps, seen_from(tmp_path, shown))
     assert not found, "\n\n".join(found)
 
@@ -59,12 +69,6 @@ def test_the_tour_with_a_service_takes_ten_commands_at_most() -> None:
     readme = _README.read_text(encoding="utf-8").partition("\n## Ten commands")[2]
     installing = fenced_blocks(readme, "sh")[0].splitlines()
     assert len(installing) + len(_steps(_README)) <= 10
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
 
 
 def test_steps_are_read_as_a_shell_shows_them() -> None:

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import re
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from tests.bounds import started, until
 
 _MARK: Final = "<<<status>>>"
 _SECONDS_MAX: Final = 120
@@ -101,7 +102,7 @@ def _staying(step: Step, folder: Path, environment: Mapping[str, str]) -> Iterat
     with (
         screen.open("wb") as output,
         (folder / "errors.txt").open("wb") as errors,
-        subprocess.Popen(
+        started(
             ["bash", "--noprofile", "--norc", "-c", f"exec {step.command}"],
             cwd=folder,
             env=dict(environment),
@@ -110,12 +111,14 @@ def _staying(step: Step, folder: Path, environment: Mapping[str, str]) -> Iterat
             stderr=errors,
         ) as service,
     ):
+        until(
+            lambda: len(screen.read_text(encoding="utf-8").splitlines()) >= len(step.expected),
+            f"$ {step.command} says enough",
+            _SECONDS_MAX,
+            server=service,
+            tell=lambda: (folder / "errors.txt").read_text(encoding="utf-8"),
+        )
         try:
-            until_s = time.monotonic() + _SECONDS_MAX
-            while len(screen.read_text(encoding="utf-8").splitlines()) < len(step.expected):
-                assert service.poll() is None, (folder / "errors.txt").read_text(encoding="utf-8")
-                assert time.monotonic() < until_s, f"$ {step.command} says too little"
-                time.sleep(0.05)
             yield screen
         finally:
             service.terminate()

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -30,20 +26,13 @@ from quorate.model.events import Event as Fact
 from quorate.model.specs import Owner, Quota
 from quorate.service.consumption import HUNDREDTH_MS
 from quorate.testing.world import budget, envelope, fleet
+from tests.bounds import WAIT_S, until
 from tests.oracles.accounts import CHEMISTRY, PHYSICS, truth
+from tests.service.program import Program
 from tests.service.serving import new_ledger
 from tests.waldur.server import TOKEN, Waldur, gone, held, month_of, new_waldur, waldur_served
 
-WAIT_S = 120.0
 KILLS = 3
-
-
-def wait_for(is_so: Callable[[], object]) -> None:
-    """Return as soon as it is so."""
-    until_s = time.monotonic() + WAIT_S
-    while not is_so():
-        assert time.monotonic() < until_s, "it did not come to that in time"
-        time.sleep(0.05)
 
 
 class Serve:
@@ -76,7 +65,7 @@ class Serve:
             """,
             encoding="utf-8",
         )
-        self.process: subprocess.Popen[str] | None = None
+        self.program: Program | None = None
         self.url = self.admin = ""
         self._declare()
 
@@ -97,43 +86,31 @@ class Serve:
 
     def start(self) -> None:
         """Return when it answers."""
-        command = "from quorate.cli.main import run; run()"
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", command, "serve", "--config", str(self.config)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if found := re.search(r"serving .* at (http://\S+)", line):
-                self.url = found[1]
-                if self.admin:
-                    return
-            if found := re.search(r"(qt_\w+)", line):
-                self.admin = found[1]
-                return
-        raise AssertionError("it did not start")
+        self.program = Program(self.ledger.parent, "--config", str(self.config))
+        self.url = self.program.wait_ready()
+        self.admin = self.admin or self.program.token
 
     def kill(self) -> None:
         """Kill it as a crash does."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGKILL)
-        self._gone()
+        assert self.program is not None
+        self.program.end(signal.SIGKILL)
 
     def stop(self) -> None:
         """End it as a supervisor does."""
-        if self.process is not None:
-            self.process.terminate()
-            self._gone()
+        assert self.program is not None
+        self.program.end()
 
-    def _gone(self) -> None:
-        assert self.process is not None
-        assert self.process.stdout is not None
-        self.process.wait(WAIT_S)
-        self.process.stdout.close()
-        self.process = None
+    def wait_for(self, look: Callable[[], object]) -> None:
+        """Return as soon as ``look`` finds something; fails when the service has ended."""
+        program = self.program
+        assert program is not None
+        server = program.process
+        until(look, "it comes to that", 2 * WAIT_S, server=server, tell=lambda: program.err)
+
+    def clear(self) -> None:
+        """End it, whatever state it is in."""
+        if self.program is not None:
+            self.program.clear()
 
     def ask(self, method: str, path: str, token: str = "", **more: Any) -> httpx.Response:
         """Return what is answered."""
@@ -174,22 +151,22 @@ def waldur() -> Waldur:
 def serve(waldur: Waldur, tmp_path: Path) -> Iterator[Serve]:
     with waldur_served(waldur) as url:
         found = Serve(tmp_path, url)
-        found.start()
         try:
+            found.start()
             yield found
         finally:
-            found.stop()
+            found.clear()
 
 
 def test_killed_between_send_and_acknowledge_it_tells_everything_once(
     serve: Serve, waldur: Waldur
 ) -> None:
     serve.submit("big", "physics", 512)
-    wait_for(lambda: waldur.told)
+    serve.wait_for(lambda: waldur.told)
     for _ in range(KILLS):
         until, told = Event(), len(waldur.told)
         waldur.fault_after = held(until, "POST")
-        wait_for(lambda told=told: len(waldur.told) > told)  # type: ignore[misc]
+        serve.wait_for(lambda told=told: len(waldur.told) > told)  # type: ignore[misc]
         # Waldur has it, and the service does not know that.
         serve.kill()
         waldur.fault_after = None
@@ -204,7 +181,7 @@ def test_killed_between_send_and_acknowledge_it_tells_everything_once(
         ).items()
     }
     assert sum(expected.values()) > 1
-    wait_for(lambda: waldur.usage == expected)
+    serve.wait_for(lambda: waldur.usage == expected)
     time.sleep(2)
     assert waldur.usage == expected
 
@@ -212,23 +189,25 @@ def test_killed_between_send_and_acknowledge_it_tells_everything_once(
 def test_an_older_ledger_beside_the_outbox_is_said_in_the_status(
     serve: Serve, waldur: Waldur
 ) -> None:
-    wait_for(lambda: any(isinstance(e, BudgetReported) for e in serve.events()))
+    serve.wait_for(lambda: any(isinstance(e, BudgetReported) for e in serve.events()))
     serve.stop()
     older = serve.ledger.read_bytes()
     serve.start()
     serve.submit("r1", "physics", 64)
-    wait_for(lambda: waldur.told)
+    serve.wait_for(lambda: waldur.told)
     serve.stop()
     serve.ledger.write_bytes(older)
     told = dict(waldur.usage)
     serve.start()
-    wait_for(lambda: "was put in its place" in serve.ask("GET", "/accounting").json()["trouble"])
+    serve.wait_for(
+        lambda: "was put in its place" in serve.ask("GET", "/accounting").json()["trouble"]
+    )
     assert "move the outbox away" in serve.ask("GET", "/accounting").json()["trouble"]
     assert waldur.usage == told
     serve.stop()
     outbox_path(serve.ledger).unlink()
     serve.start()
-    wait_for(lambda: serve.ask("GET", "/accounting").json()["waiting"] is not None)
+    serve.wait_for(lambda: serve.ask("GET", "/accounting").json()["waiting"] is not None)
     assert serve.ask("GET", "/accounting").json()["trouble"] == ""
 
 
@@ -236,7 +215,7 @@ def test_what_waldur_pushes_is_applied_once_under_its_identity(
     serve: Serve, waldur: Waldur
 ) -> None:
     del waldur
-    wait_for(lambda: any(isinstance(e, BudgetReported) for e in serve.events()))
+    serve.wait_for(lambda: any(isinstance(e, BudgetReported) for e in serve.events()))
     issued = serve.ask("POST", "/tokens", json={"role": "accounting", "user": "waldur"})
     token = issued.json()["token"]["secret"]
     pushed = {"max_nodes": 7, "gpu_hours_budget": 150}
@@ -268,9 +247,9 @@ def test_whose_figure_counts_is_shown_everywhere(serve: Serve, waldur: Waldur) -
         return str(found["budget_source"])
 
     waldur.limits[PHYSICS_ID]["gpu"] = 250.0
-    wait_for(lambda: source() == "waldur")
+    serve.wait_for(lambda: source() == "waldur")
     usage = serve.ask("GET", "/tenants/physics/usage").json()["status"]
-    wait_for(
+    serve.wait_for(
         lambda: (
             serve.ask("GET", "/tenants/physics/usage").json()["status"]["gpu_hours_remaining"]
             == 250
@@ -294,7 +273,7 @@ def test_whose_figure_counts_is_shown_everywhere(serve: Serve, waldur: Waldur) -
     assert status["items"][1]["lastAnswer"]
     assert status["waiting"] is not None
     waldur.fault = gone
-    wait_for(lambda: source() == "ledger")
+    serve.wait_for(lambda: source() == "ledger")
     assert serve.ask("GET", "/owners/physics").json()["status"]["budgetReport"]["note"]
 
 

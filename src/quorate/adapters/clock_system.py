@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import time
+from functools import cached_property
+from pathlib import Path
+from typing import Final
 
-_NS_PER_MS = 1_000_000
+from quorate.ports.clock import Steady
+
+_NS_PER_MS: Final = 1_000_000
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+# Goes on while the machine sleeps, as the wall clock does; not every system has it.
+_STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class SystemClock:
-    """The wall clock of this machine."""
+    """The wall clock of this machine, and the time since it was started."""
 
     def now_ms(self) -> int:
         """Return Unix milliseconds, rounded down."""
         return time.time_ns() // _NS_PER_MS
+
+    def steady(self) -> Steady:
+        """Return how long the machine has been up, and which boot that is."""
+        return Steady(self._boot, time.clock_gettime_ns(_STEADY) // _NS_PER_MS)
+
+    @cached_property
+    def _boot(self) -> str:
+        try:
+            return _BOOT_ID.read_text(encoding="ascii").strip()
+        except OSError:
+            # A system that does not name its boots: no reading of another process is compared.
+            return ""

@@ -18,9 +18,11 @@ from threading import Lock, Thread
 from time import monotonic
 from typing import Final
 
-from quorate.adapters.keepers import Keepers, run_folder
+from quorate.adapters.keepers import Keepers, job_folder, run_folder
 from quorate.adapters.local_book import Book, nothing_wanted
+from quorate.adapters.local_isolation import JobUsers
 from quorate.adapters.local_steps import last_step
+from quorate.adapters.takeover import TAKEOVER_S
 from quorate.keeper.wanted import (
     ROOM_FIFO,
     Exited,
@@ -47,12 +49,21 @@ CODE_NOT_KEPT: Final = 126
 
 
 class LocalExecutor:
-    """Runs work below ``folder``; its orders are taken on one thread, and done on another."""
+    """Runs work below ``folder``; its orders are taken on one thread, and done on another.
 
-    def __init__(self, folder: Path) -> None:
+    With ``users`` each run has the system user of its owner or submitter; without, the service's.
+    The folder is tried for ``takeover_s`` while another service holds it.
+    """
+
+    def __init__(
+        self, folder: Path, users: JobUsers | None = None, *, takeover_s: float = TAKEOVER_S
+    ) -> None:
+        self._takeover_s = takeover_s
         self._folder = folder.absolute()
         self._keepers = Keepers(self._folder)
-        self._book = Book(self._folder)
+        self._users = users
+        isolate = None if users is None else users.isolation(self._folder)
+        self._book = Book(self._folder, isolate)
         self._told: dict[str, Wanted] = {}
         self._status: dict[str, Status] = {}
         self._exited: dict[str, None] = {}
@@ -94,11 +105,14 @@ class LocalExecutor:
     def _open(self) -> None:
         """Have the folder for oneself, until ``close``."""
         self._keepers.open()
-        if not self._keepers.be_alone():
+        if not self._keepers.be_alone(self._takeover_s):
             raise WorkFolderError(
                 f"{self._folder} is used by another service, which is running; stop that one, or "
                 "name another folder with --work-folder"
             )
+        if self._users is not None and not self._users.is_open:
+            self._keepers.open_to_jobs()
+            self._users.open(self._folder)
 
     @property
     def trouble(self) -> str:
@@ -177,7 +191,7 @@ class LocalExecutor:
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
         """Return the last step that each of ``runs`` has reported to its keeper's folder."""
-        found = {run: last_step(run_folder(self._folder, run)) for run in runs}
+        found = {run: last_step(job_folder(self._folder, run)) for run in runs}
         return {run: step for run, step in found.items() if step is not None}
 
     def _news(self, run: str) -> tuple[list[RunExited], list[str]]:

@@ -15,7 +15,15 @@ from typing import Final
 
 from quorate.keeper.locks import locked
 from quorate.keeper.processes import bare, kill_leftovers
-from quorate.keeper.wanted import LOCK_FILE, POKE_FIFO, ROOM_FIFO, replace_file
+from quorate.keeper.wanted import (
+    HOME,
+    JOB_FOLDER,
+    JOBS,
+    LOCK_FILE,
+    POKE_FIFO,
+    ROOM_FIFO,
+    replace_file,
+)
 from quorate.runtime import FOLDER
 
 _LOG = logging.getLogger(__name__)
@@ -23,8 +31,6 @@ _LOG = logging.getLogger(__name__)
 RUNS: Final = "runs"
 LIVE: Final = "live"
 """The folder with a file for each run that a keeper may be keeping."""
-HOME: Final = "home"
-"""The folder in which the work of a run starts that names none."""
 KEEPER_LOG: Final = "keeper.log"
 KEEPER_LOG_BYTES_MAX: Final = 1024 * 1024
 """How long the log of a keeper may be when the next one starts; a longer one begins anew."""
@@ -50,6 +56,20 @@ def work_folder(ledger: str) -> Path:
 def run_folder(root: Path, name: str) -> Path:
     """Return the folder of a run, which it keeps through all its lives."""
     return root / RUNS / name
+
+
+def job_place(root: Path, name: str) -> Path:
+    """Return the folder with what a run of another system user may reach."""
+    return root / JOBS / name
+
+
+def job_folder(root: Path, name: str) -> Path:
+    """Return the folder that the processes of a run write to: where they are confined, their own.
+
+    Only root makes folders in ``jobs``, so that one which is there is the run's.
+    """
+    own = job_place(root, name) / JOB_FOLDER
+    return own if own.is_dir() else run_folder(root, name)
 
 
 def kept_runs(root: Path) -> list[str]:
@@ -78,18 +98,33 @@ class Keepers:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _make_fifo(self._root / ROOM_FIFO)
 
-    def be_alone(self) -> bool:
+    def open_to_jobs(self) -> None:
+        """Let other system users pass to the folders of their own runs, and to nothing else.
+
+        What keepers note is in other folders, which stay shut, whatever the modes of its files.
+        """
+        (self._root / JOBS).mkdir(exist_ok=True)
+        for folder, mode in (
+            (self._root, 0o711),
+            (self._root / JOBS, 0o711),
+            (self._root / RUNS, 0o700),
+            (self._root / LIVE, 0o700),
+        ):
+            folder.chmod(mode)
+
+    def be_alone(self, wait_s: float) -> bool:
         """Hold the folder against other services until it is let go; return whether that is so.
 
-        A service that was killed may leave the lock to a keeper it was just starting, for an
-        instant.
+        It is tried for ``wait_s`` while another service, or what is left of one, holds it.
         """
         if self._lock >= 0:
             return True
         lock = os.open(self._root / SERVICE_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if not locked(lock):
-            os.close(lock)
-            return False
+            _LOG.warning("%s is used by another service; trying for %g s", self._root, wait_s)
+            if not locked(lock, wait_s):
+                os.close(lock)
+                return False
         self._lock = lock
         return True
 
@@ -170,6 +205,9 @@ class Keepers:
         places = (folder.with_name(f"{name}~{kept}" + "+" * again) for again in count())
         place = next(each for each in places if not each.exists())
         folder.rename(place)
+        jobs = job_place(self._root, name)
+        if jobs.is_dir():
+            jobs.rename(jobs.with_name(place.name))
         return place
 
     def start(self, name: str) -> None:

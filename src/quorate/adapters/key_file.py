@@ -60,6 +60,15 @@ def load_lottery_secret(path: Path) -> bytes:
     return secret
 
 
+def copy_secret(source: Path, out: Path, what: str) -> None:
+    """Copy the secret file ``source``, called ``what``, to the new file ``out``.
+
+    Raises ``KeyFileError`` when it cannot be read or others may, or when there is ``out`` already.
+    """
+    loss = _NO_DRAW if source.suffix == ".lottery" else _NO_CHECKPOINT
+    _create(out, read_private(source, f"{what} file", loss), f"{what} file")
+
+
 def create_key(path: Path) -> bytes:
     """Return a new raw private key, kept in the new file ``path`` that only its owner may read.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from quorate.adapters.keepers import HOME, run_folder
-from quorate.keeper.wanted import Part, Slot, Wanted, Work
+from quorate.adapters.keepers import run_folder
+from quorate.keeper.wanted import HOME, JOB_FOLDER, Isolation, Part, Slot, Wanted, Work
 from quorate.model.events import LeaseStarted, Role, StartReason
 from quorate.model.specs import Run
 from quorate.ports.executor import EndLease, FenceNode, Order, StartLease, StopLease
@@ -32,10 +32,14 @@ class _OpenRun:
 
 
 class Book:
-    """The open leases by run; ``root`` is where the runs have their folders."""
+    """The open leases by run; ``root`` is where the runs have their folders.
 
-    def __init__(self, root: Path) -> None:
+    ``isolate`` says whose processes those of a run are to be; without it, the service's user's.
+    """
+
+    def __init__(self, root: Path, isolate: Callable[[Run], Isolation] | None = None) -> None:
         self._root = root
+        self._isolate = isolate
         self._runs: dict[str, _OpenRun] = {}
         self._runs_of: dict[str, tuple[str, ...]] = {}
         self._stopping: dict[str, None] = {}
@@ -120,13 +124,20 @@ class Book:
             if lease.fact.role is not Role.SPARE
         ]
         spec = run.spec
+        isolation = None if self._isolate is None else self._isolate(spec)
+        own = (
+            run_folder(self._root, name)
+            if isolation is None
+            else Path(isolation.folder) / JOB_FOLDER
+        )
         work = Work(
             run=name,
             command=spec.command,
             env=dict(spec.env),
-            working_dir=spec.working_dir or str(run_folder(self._root, name) / HOME),
+            working_dir=spec.working_dir or str(own / HOME),
             processes=spec.processes.value,
             grace_ms=run.grace_ms,
+            isolation=isolation,
         )
         return Wanted(life=run.life, work=work, parts=tuple(parts), nonce=spec.nonce)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Final
 
+from quorate.keeper.job_files import read_job_file
 from quorate.runtime import STEPS
 
 STEP_MAX: Final = 2**53
@@ -21,21 +21,19 @@ def last_step(folder: Path) -> int | None:
     A line that is being written, or that somebody else wrote, is passed over.
     """
     for name in ("rank-0.jsonl", "rank-0.old.jsonl"):
-        for line in reversed(_tail(folder / STEPS / name)):
+        for line in reversed(_tail(folder, name)):
             step = _step(line)
             if step is not None:
                 return step
     return None
 
 
-def _tail(path: Path) -> list[bytes]:
+def _tail(folder: Path, name: str) -> list[bytes]:
     try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _TAIL_BYTES))
-            return file.read().splitlines()
+        found = read_job_file(folder, STEPS, name, most=_TAIL_BYTES)
     except OSError:
-        return []  # It has reported nothing, or what it did is gone: both are no step.
+        found = None  # The disk does not give it: no step.
+    return [] if found is None else found.splitlines()
 
 
 def _step(line: bytes) -> int | None:

@@ -74,6 +74,12 @@ def check_directory(directory: Path) -> None:
         )
 
 
+def check_free(path: Path) -> None:
+    """Raise ``LedgerExistsError`` where there is a file at ``path``."""
+    if path.exists():
+        raise LedgerExistsError(path)
+
+
 def create_file(path: Path) -> None:
     """Create the empty file ``path``, readable by its owner only, durably."""
     try:
@@ -88,8 +94,8 @@ def create_file(path: Path) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Remove the ledger file that could not be laid out, and what SQLite put beside it."""
-    for suffix in ("", "-wal", "-shm", "-journal"):
+    """Remove a ledger file that could not be finished, its head, and what SQLite put beside it."""
+    for suffix in ("", "-wal", "-shm", "-journal", ".head"):
         with suppress(FileNotFoundError):
             path.with_name(path.name + suffix).unlink()
 

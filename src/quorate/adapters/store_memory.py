@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from quorate.ledger.chain import GENESIS, Block, Head
+from quorate.ledger.checkpoint import Checkpoint
 from quorate.ports.errors import StaleHeadError
 
 _LOG = logging.getLogger(__name__)
@@ -24,6 +25,10 @@ class MemoryStore:
     def head(self) -> Head:
         """Return where the log ends."""
         return self._blocks[-1].head if self._blocks else GENESIS
+
+    def kept_end(self) -> Checkpoint | None:
+        """Return None: nothing is kept apart from the blocks."""
+        return None
 
     def append(self, block: Block, *, expected: Head) -> None:
         """Append ``block``; see ``EventStore``."""

@@ -15,6 +15,7 @@ from typing import Final, NoReturn, Self
 
 from quorate.adapters.store_sqlite import SqliteStore
 from quorate.ledger.chain import Block, Head
+from quorate.ledger.checkpoint import Checkpoint
 from quorate.ports.errors import StoreError, StoreReadOnlyError
 
 PAGE_BLOCKS: Final = 128
@@ -28,10 +29,15 @@ class PagedReader:
         self._path = path
         with SqliteStore.read(path) as store:
             self._head = store.head()
+            self._end = store.kept_end()
 
     def head(self) -> Head:
         """Return where the ledger ended."""
         return self._head
+
+    def kept_end(self) -> Checkpoint | None:
+        """Return what was recorded of the ledger's end; see ``EventStore``."""
+        return self._end
 
     def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
         """Yield the blocks from ``from_height`` to that end; see ``EventStore``."""

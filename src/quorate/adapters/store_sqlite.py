@@ -4,6 +4,9 @@ One writer holds the lock beside the file (``writer_lock.py``); readers need no 
 wait for it. The head is kept twice, as a row of its own and as the last block: damage to SQLite's
 own pages could otherwise make the last blocks vanish without a trace. Blocks are checked here for
 being readable at all; their hashes are checked by ``ledger/chain.py``.
+
+A third copy of the head lies in a file of its own (``head_file.py``), written after each commit and
+compared at every opening: a log that ends before it has lost what was acknowledged.
 """
 
 from __future__ import annotations
@@ -20,8 +23,11 @@ from typing import Any, Final, Self
 from msgspec.structs import astuple
 
 from quorate.adapters.file_errors import damaged, translated
+from quorate.adapters.head_file import HeadFile, check_absent, head_path, read_head
+from quorate.adapters.head_signing import EndSigner, lost_end, other_history
 from quorate.adapters.sqlite_file import (
     check_directory,
+    check_free,
     check_identity,
     configure,
     connected,
@@ -35,6 +41,7 @@ from quorate.adapters.sqlite_file import (
 )
 from quorate.adapters.writer_lock import WriterLock
 from quorate.ledger.chain import GENESIS, HASH_BYTES, Block, Head
+from quorate.ledger.checkpoint import Checkpoint
 from quorate.ports.errors import (
     QuorateError,
     StaleHeadError,
@@ -52,11 +59,15 @@ _COLUMN_TYPES: Final = (int, int, int, bytes, bytes, bytes)
 class SqliteStore:
     """A ledger file. Made by ``create``, ``open`` (for writing) or ``read``."""
 
-    def __init__(self, path: Path, db: sqlite3.Connection, lock: WriterLock | None) -> None:
+    def __init__(self, path: Path, db: sqlite3.Connection, lock: WriterLock | None = None) -> None:
         self._path = path
         self._db = db
         self._lock = lock
         self._file = identity(path)
+        self._end: Checkpoint | None = None
+        self._end_file: HeadFile | None = None
+        self._end_signer: EndSigner | None = None
+        self._is_end_behind = False
 
     @classmethod
     def create(cls, path: Path) -> Self:
@@ -69,11 +80,14 @@ class SqliteStore:
             check_directory(real.parent)
             lock = WriterLock(real)
             undo.callback(lock.release)
+            check_free(real)
+            check_absent(real)
             create_file(real)
             undo.callback(remove_file, real)
             db = undo.enter_context(closing(connected(real, "mode=rw")))
             lay_out(db)
             store = cls(real, db, lock)
+            store._begin_end_file()
             undo.pop_all()
             return store
 
@@ -82,28 +96,42 @@ class SqliteStore:
         """Return the store of an existing ledger, for reading and writing.
 
         Raises ``LedgerHeldError`` when another process still has it open for writing after
-        ``wait_s``.
+        ``wait_s``, and ``CorruptLedgerError`` when the log ends before its recorded end; then
+        nothing is changed. A ledger without a head file gets one.
         """
         real = existing(path)
         with translated(real), ExitStack() as undo:
             lock = WriterLock(real, wait_s=wait_s)
             undo.callback(lock.release)
+            # A connection that may write folds the write-ahead log into the file when it closes,
+            # and with that what is left of a damaged one. So another one looks first.
+            with cls.read(real) as looked:
+                looked.check_signature()
             db = undo.enter_context(closing(connected(real, "mode=rw")))
             check_identity(db, real)
             configure(db)
             store = cls(real, db, lock)
+            undo.callback(store._close_end_file)
             store._check_head()
+            store._open_end_file()
             undo.pop_all()
             return store
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Return the store of an existing ledger, for reading only; writers are not disturbed."""
+        """Return the store of an existing ledger, for reading only; writers are not disturbed.
+
+        Raises ``CorruptLedgerError`` when the log ends before its recorded end.
+        """
         real = existing(path)
         with translated(real), ExitStack() as undo:
+            # Before the log is looked at: a writer records its end after each commit.
+            end = read_head(real)
             db = undo.enter_context(closing(connected_to_read(real)))
-            store = cls(real, db, None)
+            store = cls(real, db)
+            store._end = end
             store._check_head()
+            store._check_end(end)
             undo.pop_all()
             return store
 
@@ -117,6 +145,19 @@ class SqliteStore:
         with translated(self._path):
             return self._head()
 
+    def kept_end(self) -> Checkpoint | None:
+        """Return what the head file has; None where there is none. See ``EventStore``."""
+        return self._end
+
+    def check_signature(self) -> None:
+        """Raise ``CorruptLedgerError`` when the head file was signed by another key than ours.
+
+        Reading alone does not do it: it takes a slow import.
+        """
+        if self._end is not None and self._end.signature:
+            with translated(self._path):
+                EndSigner(self._path, self._first_block()).check(self._path, self._end)
+
     def append(self, block: Block, *, expected: Head) -> None:
         """Append ``block`` in one transaction; see ``EventStore``."""
         self._check_writable()
@@ -125,6 +166,7 @@ class SqliteStore:
             if actual != expected:
                 raise StaleHeadError(expected=expected, actual=actual)
             self._insert(block, after=expected)
+        self._note_end(block.head)
 
     def append_all(self, blocks: Iterable[Block]) -> Head:
         """Append ``blocks``, a sound chain from the head on, in one transaction; return the head.
@@ -137,6 +179,7 @@ class SqliteStore:
             for block in blocks:
                 self._insert(block, after=head)
                 head = block.head
+        self._note_end(head)
         return head
 
     def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
@@ -191,6 +234,7 @@ class SqliteStore:
             try:
                 self._db.close()
             finally:
+                self._close_end_file()
                 if self._lock is not None:
                     self._lock.release()
 
@@ -217,6 +261,87 @@ class SqliteStore:
                 raise StoreError(
                     f"{self._path} was replaced by another file while open; nothing was recorded"
                 )
+            if self._is_end_behind:
+                self._write_end(self._head())
+
+    # --- The end, recorded apart from the log ---
+
+    def _begin_end_file(self) -> None:
+        """Make the head file of a ledger that has none."""
+        head = self._head()
+        self._end = EndSigner(self._path, self._first_block()).record(head)
+        self._end_file = HeadFile.create(self._path, self._end)
+
+    def _open_end_file(self) -> None:
+        """Open the head file, which was found to fit; make one where there is none."""
+        head = self._head()
+        self._end_file = HeadFile.open(self._path)
+        if self._end_file is None:
+            self._begin_end_file()
+            if head != GENESIS:
+                _LOG.warning(
+                    "%s had no %s, so whether its end was missing cannot be told; one was made: "
+                    "the ledger ends at block %d, sequence %d",
+                    self._path,
+                    head_path(self._path).name,
+                    head.height,
+                    head.seq,
+                )
+            return
+        self._end = self._end_file.record
+        if self._end.height < head.height:
+            _LOG.info(
+                "%s recorded block %d, and the log has %d: brought up to date",
+                head_path(self._path),
+                self._end.height,
+                head.height,
+            )
+            self._write_end(head)
+
+    def _close_end_file(self) -> None:
+        if self._end_file is not None:
+            self._end_file.close()
+
+    def _note_end(self, head: Head) -> None:
+        """Record where the log ends after a commit that is durable.
+
+        A failure takes nothing back. It is logged, and tried again before the next commit, which
+        fails with it.
+        """
+        self._is_end_behind = True
+        try:
+            self._write_end(head)
+        except OSError as error:
+            _LOG.warning("%s could not be written: %s", head_path(self._path), error)
+
+    def _write_end(self, head: Head) -> None:
+        assert self._end_file is not None, "only a writer has something to record"
+        if self._end_signer is None:
+            self._end_signer = EndSigner(self._path, self._first_block())
+        record = self._end_signer.record(head)
+        self._end_file.write(record)
+        self._end, self._is_end_behind = record, False
+
+    def _check_end(self, end: Checkpoint | None) -> None:
+        """Raise ``CorruptLedgerError`` unless the log has the block that ``end`` is a record of."""
+        if end is None or end.height == 0:
+            return
+        there = self._head_at(end.height)
+        if there is not None and (there.seq, there.hash) == (end.seq, end.hash):
+            return
+        head = self._head()
+        if head.height < end.height:
+            raise lost_end(self._path, end, head)
+        raise other_history(self._path, end)
+
+    def _first_block(self) -> Block | None:
+        """Return the first block; None where there is none that can be read."""
+        row = self._db.execute(f"SELECT {_COLUMNS} FROM block WHERE height = 1").fetchone()  # noqa: S608
+        if row is None or tuple(map(type, row)) != _COLUMN_TYPES:
+            return None
+        return self._block(row, 1)
+
+    # --- Rows ---
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -6,43 +6,41 @@ give the ledger two writers. The system drops the lock when its holder dies, how
 
 from __future__ import annotations
 
-import fcntl
 import json
+import logging
 import os
 import sys
-import time
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from quorate.keeper.locks import locked
 from quorate.ports.errors import Holder, LedgerHeldError
+
+_LOG = logging.getLogger(__name__)
 
 _COMMAND_CHARS_MAX: Final = 200
 _TEXT_BYTES_MAX: Final = 4096
-_TRY_AGAIN_S: Final = 0.05
 
 
 class WriterLock:
     """The right to write to one ledger, from construction to ``release``."""
 
     def __init__(self, ledger: Path, *, wait_s: float = 0.0) -> None:
-        """Take the lock beside ``ledger``, waiting up to ``wait_s`` for whoever holds it.
+        """Take the lock beside ``ledger``, tried for ``wait_s`` while another process holds it.
 
         Raises ``LedgerHeldError``, or OSError of the file.
         """
         path = lock_path(ledger)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._fd = os.open(path, flags, mode=0o600)
-        try:
-            _take(self._fd, wait_s)
+        with ExitStack() as undo:
+            undo.callback(os.close, self._fd)
+            if not self._take(ledger, wait_s):
+                raise LedgerHeldError(ledger, self._holder())
             self._write(_this_process())
-        except BlockingIOError as error:
-            holder = _holder(os.pread(self._fd, _TEXT_BYTES_MAX, 0))
-            os.close(self._fd)
-            raise LedgerHeldError(ledger, holder) from error
-        except OSError:
-            os.close(self._fd)
-            raise
+            undo.pop_all()
 
     def release(self) -> None:
         """Let the next writer in. Releasing twice is allowed."""
@@ -51,24 +49,19 @@ class WriterLock:
             os.close(self._fd)
             self._fd = -1
 
+    def _take(self, ledger: Path, wait_s: float) -> bool:
+        """Return whether the lock was taken within ``wait_s``."""
+        if locked(self._fd, 0.0):
+            return True
+        _LOG.info("%s; trying for %g s", LedgerHeldError(ledger, self._holder()), wait_s)
+        return locked(self._fd, wait_s)
+
+    def _holder(self) -> Holder | None:
+        return _holder(os.pread(self._fd, _TEXT_BYTES_MAX, 0))
+
     def _write(self, text: bytes) -> None:
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, text, 0)
-
-
-def _take(fd: int, wait_s: float) -> None:
-    """Lock ``fd``; raises ``BlockingIOError`` when it is still held after ``wait_s``."""
-    deadline_s = time.monotonic() + wait_s
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            left_s = deadline_s - time.monotonic()
-            if left_s <= 0:
-                raise
-            time.sleep(min(_TRY_AGAIN_S, left_s))
-        else:
-            return
 
 
 def lock_path(ledger: Path) -> Path:

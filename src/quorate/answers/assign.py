@@ -16,6 +16,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from quorate.answers.exits import CommandError, Exit
+from quorate.documents.tree import HALF, WHOLE, has_half
 
 _STEP: Final = re.compile(r"\.?([^.\[\]=\"]+)|\[\"?([^\]\"]+)\"?\]")
 _CHANGED: Final = frozenset({"metadata", "spec"})
@@ -76,13 +77,13 @@ def _assign(tree: dict[str, Any], path: str, steps: Sequence[Step], text: str) -
         place = place[key]
     last = _key(place, steps[-1][0], path)
     if isinstance(place, dict):
-        value = _value(text, place.get(last))
+        value = _value(text, place.get(last), path)
         if value is None:
             place.pop(last, None)
         else:
             place[last] = value
         return
-    value = _value(text, place[last])
+    value = _value(text, place[last], path)
     if value is None:
         del place[last]
     else:
@@ -111,12 +112,14 @@ def _key(place: Any, name: str, path: str) -> Any:
     raise _wrong(path, f"there is no element {name!r}; there are: {known}")
 
 
-def _value(text: str, now: Any) -> Any:
+def _value(text: str, now: Any, path: str) -> Any:
     """Return what ``text`` says, given what the field holds ``now``."""
     try:
         found = json.loads(text, parse_float=Decimal)
     except (ValueError, RecursionError):
         return text
+    if has_half(found):
+        raise CommandError(Exit.USAGE, f"--set {path}: {HALF}; {WHOLE}")
     if isinstance(now, str) and found is not None and not isinstance(found, str):
         return text
     return found

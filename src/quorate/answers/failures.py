@@ -8,6 +8,7 @@ from typing import Final
 from quorate.answers.exits import CommandError, Exit
 from quorate.answers.words import shortage
 from quorate.calc import CalcInputError
+from quorate.ledger.errors import RESTORE
 from quorate.model.refusal import Refusal, RefusalCode, sentence
 from quorate.ports.errors import (
     CheckpointError,
@@ -40,11 +41,8 @@ def text_of(error: Exception) -> str:
     """Return ``error`` as one line for people."""
     if isinstance(error, OSError) and not isinstance(error, QuorateError) and error.strerror:
         return f"{error.filename or 'the output'}: {error.strerror}; check path, rights and space"
-    if isinstance(error, CorruptLedgerError):
-        return (
-            f"{error}; `quorate ledger verify` says how far the ledger is sound; restore it from a "
-            "backup, or from an export: quorate ledger import"
-        )
+    if isinstance(error, CorruptLedgerError) and error.remedy == RESTORE:
+        return f"{error}; `quorate ledger verify` says how far the ledger is sound; {RESTORE}"
     return str(error)
 
 

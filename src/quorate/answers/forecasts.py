@@ -34,11 +34,13 @@ from quorate.core.grounds import Confidence, Danger
 from quorate.core.plan import Forecast
 from quorate.core.planning.forecast import PlanState
 from quorate.core.remedy import setting
-from quorate.documents.times import time_text
+from quorate.documents.times import duration_text, time_text
+from quorate.model.amounts import HOLD_QUANTUM_MS
 from quorate.model.causes import cause_text
 from quorate.model.events import Slice
 from quorate.model.records import TERMINAL, Phase
 from quorate.model.refusal import Refusal, sentence
+from quorate.model.specs import Run
 from quorate.model.words import counted
 
 _MEANS = {
@@ -100,7 +102,8 @@ def _facts(found: Forecast) -> list[tuple[str, str]]:
     if found.deficit and found.scope is not None:
         facts.append(("short now", f"{gpus(found.deficit)} of {_where(found.scope)}"))
     if found.expected_end_ms is not None:
-        facts.append(("expected end", until(found.expected_end_ms, now_ms)))
+        end = until(found.expected_end_ms, now_ms)
+        facts.append(("expected end", f"{end}{_least_planned(found.run)}"))
     if found.confidence is not None:
         means = _MEANS[found.confidence]
         if found.by_conflict and found.confidence is Confidence.EXPECTED:
@@ -114,6 +117,15 @@ def _facts(found: Forecast) -> list[tuple[str, str]]:
     if found.queue_position is not None:
         facts.append(("queue", f"number {found.queue_position} of {found.queue_length}"))
     return facts
+
+
+def _least_planned(run: Run) -> str:
+    """Return why a run is expected to take longer than it declared; empty where it is not."""
+    declared_ms = run.expected_duration_ms
+    if declared_ms is None or declared_ms >= HOLD_QUANTUM_MS:
+        return ""
+    least = duration_text(HOLD_QUANTUM_MS)
+    return f"; {duration_text(declared_ms)} was declared, {least} is the least planned and held"
 
 
 def _plan(found: Forecast) -> list[tuple[str, str]]:

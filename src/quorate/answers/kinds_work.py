@@ -19,6 +19,7 @@ from quorate.answers.moment import (
 from quorate.answers.plan_words import PLAN_WORDS, plan_of, plan_tree
 from quorate.answers.reason_words import ended, stopping
 from quorate.answers.reasons import Reason, reasons_now
+from quorate.answers.round_forms import lease_bounds, turns
 from quorate.answers.table import Column, right, wide
 from quorate.answers.words import age, hours, names, slots
 from quorate.calc.answers import refusal_tree
@@ -135,6 +136,7 @@ def _run_tree(moment: Moment, name: str, reason: Reason | None) -> Tree:
         status["plan"] = plan_tree(*plan_of(moment, record), moment.now_ms)
     if record.cut_by:
         status["cutBy"] = record.cut_by
+    status["turns"] = turns(moment.view, name) or None
     if reason is not None:
         status |= _reason_status(reason)
     return {
@@ -240,7 +242,18 @@ def _lease_row(moment: Moment, name: str) -> Row:
         time_text(lease.hold_ends_ms),
         hours(lease.hold_gpu_ms),
         ending_text(lease),
+        *_round_cells(moment, lease),
     )
+
+
+def _round_cells(moment: Moment, lease: Lease) -> Row:
+    """Return the steps that a lease is for, and the priority by which it was given its flavor."""
+    bounds = lease_bounds(moment.view, lease)
+    if bounds is None:
+        return "-", "-"
+    flavor = moment.view.envelopes[lease.fact.payer].spec.flavor
+    own = [each["priority"] for each in bounds["turns"] if each["flavor"] == flavor]
+    return str(bounds["maxSteps"]), names(f"{each}" for each in own)
 
 
 def ending_text(lease: Lease) -> str:
@@ -272,6 +285,9 @@ def _lease_tree(moment: Moment, name: str) -> Tree:
     if lease.ending is not None:
         status["endReason"] = lease.ending.reason.value
         status["deadline"] = time_text(lease.ending.deadline_ms)
+    bounds = lease_bounds(moment.view, lease)
+    if bounds is not None:
+        status["round"] = bounds
     return document("Lease", name, status=status)
 
 
@@ -286,6 +302,8 @@ LEASE = Kind(
         wide("HOLD-ENDS"),
         right("HOLD", wide=True),
         wide("STOPPING"),
+        right("MAX-STEPS", wide=True),
+        right("PRIORITY", wide=True),
     ),
     names=lambda moment: list(moment.view.leases),
     rows=each(_lease_row),

@@ -39,6 +39,7 @@ from quorate.answers.moment import (
 )
 from quorate.answers.reason_words import stopping
 from quorate.answers.reasons import STARTABLE, reason_now
+from quorate.answers.round_forms import lease_bounds, turn_text, turns
 from quorate.answers.table import Column, indented, pairs, right, table
 from quorate.answers.timeline import COLUMNS as TIMELINE_COLUMNS
 from quorate.answers.timeline import Entry
@@ -164,7 +165,8 @@ def _round(moment: Moment, record: RunRecord) -> str:
     steps = view.in_rounds[record.spec.name].steps
     next_ms = next_round_ms(view, pool, moment.now_ms)
     told = f"the next begins {until(next_ms, moment.now_ms)}; {share_words(view, record)}"
-    return f"{told}; {counted(steps, 'step')} counted"
+    parts = [told, *map(turn_text, turns(view, record.spec.name))]
+    return f"{'; '.join(parts)}; {counted(steps, 'step')} counted"
 
 
 def _has(moment: Moment, record: RunRecord) -> str:
@@ -287,6 +289,12 @@ def lease_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list
     ]
     if lease.ending is not None:
         facts.append(("Ending", f"{lease.ending.reason}, {time_text(lease.ending.deadline_ms)}"))
+    bounds = lease_bounds(moment.view, lease)
+    if bounds is not None:
+        facts.append(("Round", f"{bounds['number']} by {bounds['policy']}"))
+        most = f"{counted(bounds['maxSteps'], 'step')}, {bounds['maxDurationSeconds']} s"
+        facts.append(("At most", most))
+        facts.append(("Turns", "; ".join(map(turn_text, bounds["turns"])) or "-"))
     lines = [slots((pair,)) for pair in fact.slots]
     return [pairs(facts), _section("Slots", "\n".join(lines))]
 

@@ -1,4 +1,8 @@
-"""A statement as people read it: tables under their titles, in GPU-hours. Pure."""
+"""A statement as people read it: tables under their titles, in GPU-hours. Pure.
+
+Amounts are rounded once, to hundredths (``core.statement.rounded``); every printed sum is the sum
+of what is printed, and what is exact is in the other forms.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,10 @@ from quorate.answers.kind import Row
 from quorate.answers.month import Month
 from quorate.answers.numbers import MICROS
 from quorate.answers.table import Column, right, table, wide
-from quorate.answers.words import hours, hours_that_add_up, names
-from quorate.core.statement import Line, Statement, Sums
+from quorate.answers.words import hours, names
+from quorate.core.statement import Line, Statement, Sums, rounded
 from quorate.documents.times import time_text
+from quorate.model.amounts import HOUR_MS
 
 _LINE_COLUMNS: Final = (
     Column("ENVELOPE"),
@@ -55,6 +60,7 @@ _COST: Final = right("COST")
 
 def statement_text(month: Month, found: Statement, *, show_wide: bool) -> str:
     """Return the statement as tables under their titles; costs only where there are any."""
+    found = rounded(found, gpu_ms=HOUR_MS // 100, micros=MICROS // 100)
     state = "" if found.until_ms == month.until_ms else ", and going on"
     period = f"{time_text(found.from_ms)} to {time_text(found.until_ms)}{state}"
     has_costs = found.total.cost_micros is not None
@@ -74,20 +80,19 @@ def statement_text(month: Month, found: Statement, *, show_wide: bool) -> str:
         rows = [((each.name, *_sum_cells(each)), each.cost_micros) for each in sums]
         add(title, _SUM_COLUMNS, rows if len(sums) > 1 else [])
     add("Used in the month", _USED_COLUMNS, _used_rows(found))
-    borrowed = hours_that_add_up([each.gpu_ms for each in found.borrowings])
     rows_borrowed: list[tuple[Row, int | None]] = [
-        ((each.borrower, each.lender, each.envelope, amount), each.cost_micros)
-        for each, amount in zip(found.borrowings, borrowed, strict=True)
+        ((each.borrower, each.lender, each.envelope, hours(each.gpu_ms)), each.cost_micros)
+        for each in found.borrowings
     ]
     add("Borrowed in the month", _BORROWED_COLUMNS, rows_borrowed)
     return "\n\n".join(parts)
 
 
 def _money(micros: int | None) -> str:
-    """Return a cost with two decimals, halves rounded up."""
+    """Return a cost, which is a whole number of hundredths, with two decimals."""
     if micros is None:
         return "-"
-    cents = (2 * micros + MICROS // 100) // (2 * MICROS // 100)
+    cents = micros // (MICROS // 100)
     return f"{cents // 100}.{cents % 100:02d}"
 
 
@@ -97,7 +102,9 @@ def _line_row(line: Line) -> Row:
         line.owner,
         line.flavor,
         hours(line.granted_gpu_ms),
-        *hours_that_add_up([line.spent_gpu_ms, line.held_gpu_ms, line.free_gpu_ms]),
+        hours(line.spent_gpu_ms),
+        hours(line.held_gpu_ms),
+        hours(line.free_gpu_ms),
         hours(line.period_gpu_ms),
         hours(line.lent_gpu_ms),
         hours(line.brought_gpu_ms),
@@ -108,7 +115,9 @@ def _line_row(line: Line) -> Row:
 def _sum_cells(sums: Sums) -> Row:
     return (
         hours(sums.granted_gpu_ms),
-        *hours_that_add_up([sums.spent_gpu_ms, sums.held_gpu_ms, sums.free_gpu_ms]),
+        hours(sums.spent_gpu_ms),
+        hours(sums.held_gpu_ms),
+        hours(sums.free_gpu_ms),
         hours(sums.period_gpu_ms),
         hours(sums.lent_gpu_ms),
         hours(sums.borrowed_gpu_ms),
@@ -120,12 +129,18 @@ def _brought(found: Statement) -> str:
 
 
 def _used_rows(found: Statement) -> list[tuple[Row, int | None]]:
-    parts = [(line, used) for line in found.lines for used in line.used]
-    amounts = hours_that_add_up([used.gpu_ms for _, used in parts])
     return [
         (
-            (line.envelope, used.owner, used.user or "-", used.tier.value, used.flavor, amount),
+            (
+                line.envelope,
+                used.owner,
+                used.user or "-",
+                used.tier.value,
+                used.flavor,
+                hours(used.gpu_ms),
+            ),
             used.cost_micros,
         )
-        for (line, used), amount in zip(parts, amounts, strict=True)
+        for line in found.lines
+        for used in line.used
     ]

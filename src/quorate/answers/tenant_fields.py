@@ -77,6 +77,28 @@ def _where(path: str) -> str:
     return "--parent" if last.startswith(PARENTS) else "NAME"
 
 
+def flat_fields(tree: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the Owner document ``tree`` as fields of a tenant; None where it is no such document.
+
+    What is not known stays under its own name, for whoever reads the fields to refuse.
+    """
+    metadata, spec = tree.get("metadata"), tree.get("spec", {})
+    if tree.get("kind") != "Owner" or not isinstance(metadata, dict) or not isinstance(spec, dict):
+        return None
+    quota = spec.get("quota", {})
+    if not isinstance(quota, dict):
+        return None
+    known = {"apiVersion", "kind", "metadata", "spec", "status"}
+    others = {name: value for name, value in tree.items() if name not in known}
+    named = {"id" if name == "name" else name: value for name, value in metadata.items()}
+    own = {name: value for name, value in spec.items() if name != "quota"}
+    limits = {
+        SNAKE_CASE.get(name, name): str(value) if isinstance(value, Decimal) else value
+        for name, value in quota.items()
+    }
+    return {**others, **named, **own, **limits}
+
+
 def unset_fields(
     words: Sequence[str], given: Mapping[str, str], parents: Sequence[str]
 ) -> set[str]:

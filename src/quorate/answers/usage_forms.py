@@ -12,7 +12,7 @@ from quorate.answers.kind import Tree, document
 from quorate.answers.numbers import fraction_number, hours_number
 from quorate.answers.reports import report_lines, source_of
 from quorate.answers.table import Column, right, table, wide
-from quorate.answers.words import hours, names, percent
+from quorate.answers.words import hours, hours_that_add_up, names, percent
 from quorate.core.usage import BudgetUse, Usage, UserUsage, budget_uses
 from quorate.documents import API_VERSION
 from quorate.documents.times import time_text
@@ -41,6 +41,7 @@ _USER_COLUMNS: Final = (
     *_PERIOD_COLUMNS,
     wide("FLAVORS"),
 )
+_TOTAL: Final = "TOTAL"
 _USER_CSV: Final = (
     "tenant",
     "user",
@@ -162,7 +163,8 @@ class UserReport:
     def tree(self) -> Tree:
         """Return it as a list of documents."""
         items = [document("UserUsage", self.name, status=status) for status in self._statuses()]
-        return {"apiVersion": API_VERSION, "kind": "List", "items": items}
+        total = _user_tree(self._total(), self.period)
+        return {"apiVersion": API_VERSION, "kind": "List", "items": items, "total": total}
 
     def csv(self) -> str:
         """Return a row for each owner."""
@@ -172,9 +174,35 @@ class UserReport:
         return to_csv(_USER_CSV, rows)
 
     def lines(self, show_wide: bool) -> list[str]:  # noqa: FBT001 - as every answer is asked
-        """Return it as a table; of nobody there is none."""
-        rows = [_user_row(each, self.period) for each in self.found]
-        return [table(_USER_COLUMNS, rows, show_wide=show_wide)] if rows else []
+        """Return it as a table with its total; empty where the user has used nothing."""
+        if not self.found:
+            return []
+        usages = [each.usage for each in self.found]
+        gpu = hours_that_add_up([each.gpu_ms for each in usages])
+        node = hours_that_add_up([each.node_ms for each in usages])
+        rows = [
+            _user_row(each, self.period, gpu_cell, node_cell)
+            for each, gpu_cell, node_cell in zip(self.found, gpu, node, strict=True)
+        ]
+        if len(rows) > 1:
+            total = self._total()
+            gpu_cell, node_cell = hours(total.usage.gpu_ms), hours(total.usage.node_ms)
+            rows.append(_user_row(total, self.period, gpu_cell, node_cell))
+        return [table(_USER_COLUMNS, rows, show_wide=show_wide)]
+
+    def _total(self) -> UserUsage:
+        """Return what the runs of the user used for all owners together."""
+        usages = [each.usage for each in self.found]
+        flavors: dict[str, int] = {}
+        for usage in usages:
+            for flavor, gpu_ms in usage.flavors:
+                flavors[flavor] = flavors.get(flavor, 0) + gpu_ms
+        usage = Usage(
+            gpu_ms=sum(each.gpu_ms for each in usages),
+            node_ms=sum(each.node_ms for each in usages),
+            flavors=tuple(sorted(flavors.items())),
+        )
+        return UserUsage(owner=_TOTAL, user=self.name, usage=usage)
 
     def _statuses(self) -> list[Tree]:
         return [{"tenant": each.owner, **_user_tree(each, self.period)} for each in self.found]
@@ -189,12 +217,12 @@ def _user_tree(found: UserUsage, period: Period | None) -> Tree:
     }
 
 
-def _user_row(found: UserUsage, period: Period) -> tuple[str, ...]:
+def _user_row(found: UserUsage, period: Period, gpu: str, node: str) -> tuple[str, ...]:
     return (
         found.owner,
         found.user or "-",
-        hours(found.usage.gpu_ms),
-        hours(found.usage.node_ms),
+        gpu,
+        node,
         *_period_cells(period),
         _flavors(found.usage),
     )

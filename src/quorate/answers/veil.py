@@ -1,18 +1,19 @@
-"""What is not for everybody's eyes, put away: names of others' things in texts that one may see.
+"""Redaction: names of others' things in what a caller may see, by reference.
 
 A run is told why it waits, and what came of a command; both may speak of others. Their use is
-told, and how much of it: not whose it is (docs/adr/0019). Pure.
+told, and how much of it: not whose it is (docs/adr/0019, docs/adr/0027). Pure.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from msgspec.structs import replace
 
+from quorate.answers.cause_text import with_references
 from quorate.model.causes import cause_text
 from quorate.model.events import (
     BackfillNoted,
@@ -23,6 +24,7 @@ from quorate.model.events import (
     LeaseEnded,
     LeaseEnding,
     MoveCause,
+    MoveCode,
     ReservationMoved,
     RunRefused,
     SpareFilled,
@@ -33,13 +35,10 @@ from quorate.model.view import StateView
 from quorate.model.words import counted
 
 OTHERS: Final = "(others)"
-"""What everything is called that is not for whoever asks to see; nothing else can be called so."""
+"""Stands for the name of what the caller may not see; nothing else can be called so."""
 
-_KEPT: Final = re.compile(r"(room is kept for )(.+?)(, [0-9]+ of [0-9]+ GPUs? short)")
-_OVERDUE: Final = re.compile(r"(overdue: )([^;]+)()")
-_MOVED: Final = re.compile(r"(reservation )(\S+)(, made before it, has moved)")
-"""Where names stand in causes that old ledgers give as a text, and in ``sentence``."""
-_TAKEN: Final = re.compile(r"Run/([^ ]+): (.+) \([A-Za-z]+\)")
+_TAKEN: Final = "metadata.name: a run of this name exists"
+_FOLLOWS: Final = (RefusalCode.WAITING_FOR_UPSTREAM, RefusalCode.UPSTREAM_FAILED)
 
 
 def unnamed(cause: MoveCause) -> str:
@@ -50,17 +49,20 @@ def unnamed(cause: MoveCause) -> str:
     kinds: dict[str, int] = {}
     for kind, _ in cause.objects:
         kinds[kind] = kinds.get(kind, 0) + 1
-    note = _KEPT.sub(lambda m: f"{m[1]}{_how_many(m[2], 'reservation')}{m[3]}", cause.note)
-    note = _OVERDUE.sub(lambda m: f"{m[1]}{_how_many(m[2], 'run')}", note)
-    note = _MOVED.sub("a reservation that was made before it has moved", note)
     counts = tuple(
         (str(count), kind if count == 1 else f"{kind}s") for kind, count in kinds.items()
     )
+    note = cause.note
+    if cause.code is MoveCode.AS_RECORDED:
+        note = with_references(note, _counted)
     return cause_text(replace(cause, objects=counts, note=note))
 
 
-def _how_many(names: str, what: str) -> str:
-    return counted(len(names.split(", ")), what)
+def _counted(word: str, names: Sequence[str]) -> str:
+    if word:
+        return f"a {word}"
+    # Reservations are called after their run: RUN@1.
+    return counted(len(names), "reservation" if "@" in names[0] else "run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +107,15 @@ class Veil:
         return name if not slash or self.shows_owner(tenant) else OTHERS
 
     def text(self, text: str) -> str:
-        """Return why something was moved, or is refused, with the names that may be told."""
-        if self.seen is None:
-            return text
-        for pattern in (_KEPT, _OVERDUE, _MOVED):
-            text = pattern.sub(lambda m: m[1] + ", ".join(self.runs(m[2].split(", "))) + m[3], text)
-        return text
+        """Return why a reservation was moved, with the names that may be told.
+
+        A text whose references are not known is withheld whole.
+        """
+        return text if self.seen is None else with_references(text, self._called)
+
+    def _called(self, word: str, names: Sequence[str]) -> str:
+        shown = ", ".join(self.runs(names))
+        return f"{word} {shown}" if word else shown
 
     def refusal(self, refusal: Refusal) -> Refusal:
         """Return ``refusal`` with the names that may be told."""
@@ -119,11 +124,12 @@ class Veil:
         subject = refusal.subject
         if refusal.code is RefusalCode.RESERVED:
             subject = ", ".join(self.runs(subject.split(", ")))
-        elif refusal.code is RefusalCode.ALREADY_EXISTS:
-            taken = _TAKEN.fullmatch(subject)
+        elif refusal.code in _FOLLOWS:
+            subject = f"run {self.run(subject.removeprefix('run '))}"
+        elif refusal.code is RefusalCode.ALREADY_EXISTS and subject.startswith("Run/"):
             # That a name is taken has to be said, and nothing else of what has it.
-            if taken is not None and not self.shows_run(taken[1]):
-                subject = f"Run/{taken[1]}: {taken[2]}"
+            name = subject.removeprefix("Run/").partition(": ")[0]
+            subject = subject if self.shows_run(name) else f"Run/{name}: {_TAKEN}"
         also = None if refusal.also is None else self.refusal(refusal.also)
         return replace(refusal, subject=subject, also=also)
 
@@ -140,7 +146,11 @@ class Veil:
         if self.seen is None:
             return cause
         objects = tuple(dict.fromkeys((kind, self._object(kind, n)) for kind, n in cause.objects))
-        return replace(cause, objects=objects, note=self.text(cause.note))
+        # Any other note is about the reservation's own run and owner.
+        is_text = cause.code is MoveCode.AS_RECORDED
+        return replace(
+            cause, objects=objects, note=self.text(cause.note) if is_text else cause.note
+        )
 
     def _object(self, kind: str, name: str) -> str:
         match kind:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from msgspec.structs import replace as replace_fields
 
+from quorate.answers.cause_text import WITHHELD
 from quorate.answers.veil import OTHERS, Veil
 from quorate.core.commands import Wiped
 from quorate.core.contest import Contest
@@ -70,7 +71,7 @@ def veiled_forecast(found: Forecast, veil: Veil) -> Forecast:
     return replace(
         found,
         cause=None if found.cause is None else veil.cause(found.cause),
-        parked=veil.text(found.parked),
+        parked=_parked(found, veil),
         overdue=tuple(veil.runs(found.overdue)),
         refusal=None if found.refusal is None else veil.refusal(found.refusal),
         remedies=tuple(_remedy(each, veil) for each in found.remedies),
@@ -80,6 +81,13 @@ def veiled_forecast(found: Forecast, veil: Veil) -> Forecast:
             for each in found.dangers
         ),
     )
+
+
+def _parked(found: Forecast, veil: Veil) -> str:
+    """Return why a run has no reservation: in it are its pool, its quotas and what it follows."""
+    follow = found.run.follow
+    upstreams = () if follow is None else follow.after
+    return found.parked if all(map(veil.shows_run, upstreams)) else WITHHELD
 
 
 def _contest(found: Contest, veil: Veil) -> Contest:

@@ -8,7 +8,14 @@ from itertools import pairwise
 from typing import Final
 
 from quorate.documents.times import time_text
-from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from quorate.model.amounts import (
+    DAY_MS,
+    HOUR_MS,
+    MINUTE_MS,
+    SECOND_MS,
+    nearest,
+    parts_that_add_up,
+)
 from quorate.model.events import Allowance, Slots
 from quorate.model.island import ordinals
 from quorate.model.refusal import Refusal, RefusalCode, Shortage, sentence
@@ -24,7 +31,7 @@ IF_DECLARED: Final = "if running work ends when declared"
 
 def hours(gpu_ms: int) -> str:
     """Return GPU-milliseconds as hours with two decimals, halves rounded up."""
-    return _hundredths_text((2 * gpu_ms + _HUNDREDTH_MS) // (2 * _HUNDREDTH_MS))
+    return _hundredths_text(nearest(gpu_ms, _HUNDREDTH_MS) // _HUNDREDTH_MS)
 
 
 def told_text(gpu: Allowance | None, node: Allowance | None) -> str:
@@ -38,16 +45,8 @@ def told_text(gpu: Allowance | None, node: Allowance | None) -> str:
 
 
 def hours_that_add_up(parts: Sequence[int]) -> list[str]:
-    """Return ``parts`` in hours with two decimals that sum to ``hours`` of their sum.
-
-    Each is rounded down, and the hundredths that are then missing go to the largest remainders.
-    """
-    wanted = (2 * sum(parts) + _HUNDREDTH_MS) // (2 * _HUNDREDTH_MS)
-    shown = [part // _HUNDREDTH_MS for part in parts]
-    order = sorted(range(len(parts)), key=lambda i: (-(parts[i] % _HUNDREDTH_MS), i))
-    for index in order[: wanted - sum(shown)]:
-        shown[index] += 1
-    return [_hundredths_text(each) for each in shown]
+    """Return ``parts`` in hours with two decimals that sum to ``hours`` of their sum."""
+    return [hours(part) for part in parts_that_add_up(parts, _HUNDREDTH_MS)]
 
 
 def _hundredths_text(hundredths: int) -> str:

@@ -12,6 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from quorate.calc.reading import settle
+from quorate.core.owner_checks import cycle_through
 from quorate.documents import values
 from quorate.documents.place import label_key, label_value
 from quorate.documents.problem import quoted
@@ -101,7 +102,27 @@ def read_funds(fields: Fields, at: At) -> Funds:
         )
         for budget in drafts
     )
-    return Funds(budgets, _family(budgets, owners))
+    family = _family(budgets, owners)
+    _refuse_cycle(family, at, {owner.name for owner in owners if owner.parents})
+    return Funds(budgets, family)
+
+
+def _refuse_cycle(family: tuple[Owner, ...], at: At, declared: set[str]) -> None:
+    """Report the first circle in which owners are each other's parents, if there is one.
+
+    The parents of those ``declared`` are in the field ``owners``, and the others' in their budgets.
+    """
+    parents = {owner.name: owner.parents for owner in family}
+    for name in parents:
+        cycle = cycle_through(parents, name)
+        if cycle:
+            field = "budgets" if declared.isdisjoint(cycle) else "owners"
+            at.child(field).fault(
+                f"has parents that make a cycle: {' -> '.join(cycle)}",
+                "a family is a tree or a DAG: remove one of these parents",
+            )
+            break
+    settle(at)
 
 
 def _family(budgets: tuple[WorldBudget, ...], owners: tuple[Owner, ...]) -> tuple[Owner, ...]:

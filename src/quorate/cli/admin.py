@@ -1,4 +1,4 @@
-"""``quorate admin tenant``: owners as tenants, created, changed field by field, and removed."""
+"""``quorate admin``: owners as tenants, and the clock of a service."""
 
 from __future__ import annotations
 
@@ -265,3 +265,34 @@ def _checked(reason: str) -> str:
 def _exact(given: Mapping[str, str]) -> dict[str, Any]:
     """Return the limits as they were typed, so that no digit is lost on the way."""
     return dict(given)
+
+
+@admin.group(epilog=examples("quorate admin clock --help"))
+def clock() -> None:
+    """Look at the clock of a service, and accept it after a step."""
+
+
+@clock.command("show", epilog=examples("quorate admin clock show --help"))
+@reader
+@click.pass_obj
+def show_clock(settings: Settings) -> None:
+    """Show whether the service believes its clock."""
+    from quorate.cli.asking import ask
+    from quorate.operations.asked import Nothing
+
+    ask(settings, "show-clock", Nothing())
+
+
+@clock.command("accept", epilog=examples("quorate admin clock accept --help"))
+@reader
+@click.pass_obj
+def accept_clock(settings: Settings) -> None:
+    """Go by the clock of the service as it is now.
+
+    A wall clock that departs by more than five minutes from the time since the machine was started
+    stops deciding. Set it right first: the ledger's time never runs back.
+    """
+    from quorate.cli.asking import ask
+    from quorate.operations.asked import Nothing
+
+    ask(settings, "accept-clock", Nothing())

@@ -32,8 +32,9 @@ def apply(settings: Settings, files: tuple[str, ...], dry_run: bool) -> None:
     submitted. All documents of all files are recorded in one commit, or none of them.
     """
     from quorate.cli.asking import ask
-    from quorate.cli.sources import trees_of
+    from quorate.cli.sources import read_sources
     from quorate.operations.asked import Apply
 
-    trees = trees_of(files, needs_owner=settings.service() is None)
-    ask(settings, "apply", Apply(documents=trees, dry_run=dry_run))
+    sources = read_sources(files, needs_owner=settings.service() is None)
+    with sources.located():
+        ask(settings, "apply", Apply(documents=sources.trees, dry_run=dry_run))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +15,7 @@ from quorate.adapters.key_file import (
     load_lottery_secret,
     lottery_path,
 )
+from quorate.adapters.sqlite_file import remove_file
 from quorate.adapters.store_sqlite import SqliteStore
 from quorate.ledger.chain import GENESIS
 from quorate.ledger.checkpoint import public_key_of
@@ -36,7 +37,7 @@ def create_ledger(path: Path, clock: Clock, *, actor: str) -> tuple[str, str]:
         # A ledger that was begun and never finished may have its files already.
         made = {file for file in (key, lottery) if path.exists() and file.exists()}
         store = _new_store(path)
-        undo.callback(_remove, path)
+        undo.callback(remove_file, path)
         undo.callback(store.close)
         if key not in made:
             create_key(key)
@@ -68,10 +69,3 @@ def _new_store(path: Path) -> SqliteStore:
             return store
         store.close()
         raise
-
-
-def _remove(path: Path) -> None:
-    """Remove the ledger that was just made, because the rest could not be."""
-    for suffix in ("", "-wal", "-shm"):
-        with suppress(FileNotFoundError):
-            path.with_name(path.name + suffix).unlink()

@@ -18,9 +18,12 @@ from quorate.cli.demo_keyboard import Keyboard
 from quorate.cli.settings import LEDGER_DEFAULT, Settings
 
 TOKEN: Final = "token"  # noqa: S105 - the name of the file it is kept in
+ALLOW_ROOT: Final = "--executor-allow-root"
 WORDS: Final = (
     *("serve", "--init", "--executor", "local"),
     *("--listen", "127.0.0.1:0", "--token-file", TOKEN),
+    # All work there is the demo's own; unless asked to, a service of root would run none of it.
+    *([ALLOW_ROOT] if os.geteuid() == 0 else []),
 )
 OUTPUT: Final = "serve.out"
 LOG: Final = "serve.log"

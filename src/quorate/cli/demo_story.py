@@ -11,9 +11,14 @@ import click
 from quorate.cli.demo_draw import draw_a_lottery
 from quorate.cli.demo_keyboard import interpreter
 from quorate.cli.demo_proof import edit_history, pay, recall
-from quorate.cli.demo_service import TOKEN, WORDS
+from quorate.cli.demo_service import ALLOW_ROOT, TOKEN, WORDS
 from quorate.cli.demo_stage import Stage
 
+AS_ROOT: Final = (
+    "You are root, and so is all work of this demo, which is why it says --executor-allow-root. A "
+    "service for others gives each team a system user of its own instead: docs/jobs.md."
+)
+"""What is said to root alone."""
 _STEP: Final = re.compile(r"^\w+ step (\d+), ")
 _STEPS_SEEN: Final = 2
 """How many steps of a log tell that work goes on."""
@@ -52,6 +57,8 @@ def _open(stage: Stage) -> None:
         of train.py, a toy that learns one number. The GPUs are only declared. All of it is in"""
     )
     click.echo(f"  {stage.folder}")
+    if ALLOW_ROOT in WORDS:
+        stage.say(AS_ROOT)
     stage.prompt(f"quorate {shlex.join(WORDS)} &")
     stage.show(stage.service.said)
     stage.prompt(f"export QUORATE_SERVER={stage.service.url} QUORATE_TOKEN=$(cat {TOKEN})")

@@ -1,4 +1,4 @@
-"""``quorate ledger``: the log itself: read, verified, signed, exported, imported, replayed."""
+"""``quorate ledger``: the log itself: read, verified, signed, copied, restored, replayed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from quorate.cli.settings import Settings, examples, ledger_options, reader
     )
 )
 def ledger() -> None:
-    """Read, verify, sign, export and import the ledger."""
+    """Read, verify, sign, back up, restore, export and import the ledger."""
 
 
 @ledger.command(
@@ -83,7 +83,7 @@ def verify(
     fit.
     """
     from quorate.cli.asking import ask, print_answer
-    from quorate.cli.restore import export_blocks
+    from quorate.cli.importing import export_blocks
     from quorate.cli.salvaging import salvaging
     from quorate.cli.sources import read_checkpoints
     from quorate.operations.asked_ledger import VerifyAgainst, VerifyLedger
@@ -185,30 +185,81 @@ def import_(settings: Settings, file: str, out: str | None) -> None:
     """Make a ledger file from an export.
 
     Every hash is checked while reading, and one that does not fit leaves no file. Nothing that
-    exists is overwritten. The signing key is in no export: keep a copy of it, too.
+    exists is overwritten. The signing key and the lottery's secret are in no export: keep copies
+    of them, too.
     """
     from pathlib import Path
 
-    from quorate.adapters.key_file import key_path
     from quorate.answers.outcome import receipt_line
+    from quorate.cli.importing import import_ledger
     from quorate.cli.printing import telling
-    from quorate.cli.restore import import_ledger
     from quorate.cli.session import on_file
     from quorate.model.words import counted
+    from quorate.service.secrets import trouble_with_secrets
 
     on_file(settings, "ledger import")
     path = Path(settings.ledger if out is None else out)
-    head, public_key = import_ledger(file, path)
+    head = import_ledger(file, path)
     counts = f"{counted(head.seq, 'event')} in {counted(head.height, 'block')}"
     done = f"imported {counts} to {path}, hash {head.hash.hex()}"
     with telling(done):
         click.echo(done)
         click.echo(receipt_line(head))
-        if not key_path(path).exists():
-            click.echo(
-                f"the signing key is not in an export: put its copy at {key_path(path)} to sign "
-                f"checkpoints; its public key is {public_key}"
-            )
+        for line in trouble_with_secrets(path):
+            click.echo(line)
+
+
+@ledger.command(
+    epilog=examples(
+        "quorate ledger backup --out tonight.db",
+        "quorate ledger backup --out full.db --with-keys",
+    )
+)
+@click.option("--out", metavar="NEW.db", required=True, help="The new file of the copy.")
+@click.option(
+    "--with-keys", is_flag=True, help="Also copy the signing key and the lottery's secret."
+)
+@ledger_options
+@click.pass_obj
+def backup(settings: Settings, out: str, *, with_keys: bool) -> None:
+    """Copy the ledger, also while a service writes it.
+
+    The copy is one consistent state of the ledger, verified, with its head file beside it. Nothing
+    that exists is overwritten. Whoever has the secrets can sign for the ledger and knows every draw
+    to come, so they are copied only if asked.
+    """
+    from pathlib import Path
+
+    from quorate.cli.backup import back_up
+    from quorate.cli.session import on_file
+
+    on_file(settings, "ledger backup")
+    back_up(settings, Path(settings.ledger), Path(out), with_keys=with_keys)
+
+
+@ledger.command(
+    epilog=examples(
+        "quorate ledger restore backup.db --out restored.db",
+        "quorate --ledger restored.db ledger restore backup.db",
+    )
+)
+@click.argument("file", metavar="BACKUP.db")
+@click.option("--out", metavar="NEW.db", help="The new ledger file.  [default: that of --ledger]")
+@ledger_options
+@click.pass_obj
+def restore(settings: Settings, file: str, out: str | None) -> None:
+    """Make a ledger from a backup.
+
+    It is verified, and secrets that lie beside the backup are copied with it. Nothing that exists
+    is overwritten. Says what will not work without a secret that is missing.
+    """
+    from pathlib import Path
+
+    from quorate.cli.backup import restore as restore_backup
+    from quorate.cli.session import on_file
+
+    on_file(settings, "ledger restore")
+    restore_backup(settings, Path(file), Path(settings.ledger if out is None else out))
 
 
 @ledger.command(

@@ -48,7 +48,7 @@ def verify(settings: Settings, export: str | None) -> None:
     nobody was drawn but whom the seed gives. Exit code 5 when anything does not fit.
     """
     from quorate.cli.asking import ask, print_answer
-    from quorate.cli.restore import export_blocks
+    from quorate.cli.importing import export_blocks
     from quorate.cli.salvaging import salvaging
     from quorate.operations.asked import Nothing
     from quorate.operations.lotteries import redraw

@@ -119,8 +119,8 @@ def _of_file(settings: Settings, asked: WatchNotices) -> Iterator[dict[str, Any]
             from_here = _from(asked, cursor)
             reading = watch_notices(desk, from_here, OPERATIONS["watch-notices"])
             while reading.is_behind:
-                for _, tree in reading.read(100):
-                    yield tree
+                for shown in reading.read(100):
+                    yield shown.tree
             cursor = reading.cursor
             while store.head().seq == cursor:
                 sleep(_LOOK_S)

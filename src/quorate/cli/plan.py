@@ -55,11 +55,12 @@ def plan(settings: Settings, *, run: str | None, files: tuple[str, ...], dry_run
     if run is not None:
         ask(settings, "plan-run", AboutRun(run=run))
         return
-    from quorate.cli.sources import read_documents, tree_of
-    from quorate.operations.documents import check_only_runs
+    from quorate.cli.sources import read_sources
+    from quorate.operations.documents import RUNS, check_only_runs
 
-    documents = read_documents(files, needs_owner=settings.service() is None)
-    check_only_runs(documents)
+    sources = read_sources(files, needs_owner=settings.service() is None, bare=RUNS)
     # A change that is proposed for one of several runs is not one of a file.
-    source = files[0] if len(documents) == 1 else "FILE"
-    ask(settings, "plan-runs", PlanRuns(documents=tuple(map(tree_of, documents)), source=source))
+    source = files[0] if len(sources.documents) == 1 else "FILE"
+    with sources.located():
+        check_only_runs(sources.documents)
+        ask(settings, "plan-runs", PlanRuns(documents=sources.trees, source=source))

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 TRIES_MAX: Final = 4
 """How often a person's request is sent: soon over, and long enough for a service to start anew."""
-TIMEOUT_S: Final = 120.0
-"""How long one answer may take: reading the past folds the whole ledger."""
 CSV_TYPE: Final = "text/csv"
 
 
@@ -47,8 +45,9 @@ def service(settings: Settings, target: Target, *, tries: int = TRIES_MAX) -> It
     """Open a client of ``target``; what goes wrong there ends the command as on a file."""
     check_typed(settings)
     with telling_why(target):
-        driver = driver_for(target.place, timeout_s=TIMEOUT_S)
-        with Asker(driver, Retrying(tries=tries)) as client:
+        driver = driver_for(target.place, timeout_s=settings.answer_timeout_s())
+        # A person who has waited so long is told, and does not wait as long again.
+        with Asker(driver, Retrying(tries=tries, waits_again=False)) as client:
             yield client
 
 

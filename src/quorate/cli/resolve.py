@@ -9,21 +9,24 @@ import click
 from quorate.answers.exits import CommandError, Exit
 from quorate.cli.settings import Settings, examples, writer
 
-_KEYS: Final = ("flavor", "domain", "pool")
+_KEYS: Final = ("flavor", "domain", "region", "cluster", "cap", "pool")
+_MANY: Final = frozenset({"domain", "region", "cluster"})
 
 
 @click.command(
     epilog=examples(
         "quorate resolve --scope flavor=H100,domain=A --deficit 8 --dry-run",
         "quorate resolve --scope flavor=H100,domain=us-west/c1/A --deficit 8",
-        "quorate resolve --scope flavor=H100,domain=A,domain=B --deficit 16 --dry-run -o json",
+        "quorate resolve --scope flavor=H100,region=us-west,cluster=c1 --deficit 16 --dry-run",
+        "quorate resolve --scope cap=rai/all --deficit 8 --dry-run -o json",
     )
 )
 @click.option(
     "--scope",
     metavar="KEY=VALUE,...",
     required=True,
-    help="flavor=F, then domain=D (may be repeated; none means all) and pool=P.",
+    help="flavor=F, then domain=D, region=R, cluster=C (each may be repeated; none means all) and "
+    "pool=P; or cap=BUDGET/CAP.",
 )
 @click.option(
     "--deficit",
@@ -40,7 +43,8 @@ def resolve(settings: Settings, *, scope: str, deficit: int, dry_run: bool) -> N
     The conflict is declared at once, with everybody who enters its lottery, and settled when the
     pool's notice is over: overstayed backfill first, then spares, steps of malleable runs, and the
     lottery. Nothing is ended unless all of it together is enough. A domain is given by its key,
-    region/cluster/domain, or by its last part where that is not ambiguous.
+    region/cluster/domain, or by its last part where that is not ambiguous; region and cluster leave
+    the domains that are in one of them. With a cap, GPUs are freed among those that it bounds.
 
     With --dry-run: what would be cut, who would enter with which odds, and a dummy draw.
     """
@@ -49,8 +53,11 @@ def resolve(settings: Settings, *, scope: str, deficit: int, dry_run: bool) -> N
 
     wanted = _parsed(scope)
     asked = Resolve(
-        flavor=wanted["flavor"][0],
+        flavor=next(iter(wanted.get("flavor", ())), None),
         domains=tuple(wanted.get("domain", ())),
+        regions=tuple(wanted.get("region", ())),
+        clusters=tuple(wanted.get("cluster", ())),
+        cap=next(iter(wanted.get("cap", ())), None),
         pool=wanted.get("pool", ["default"])[0],
         deficit=deficit,
         dry_run=dry_run,
@@ -71,10 +78,14 @@ def _parsed(scope: str) -> dict[str, list[str]]:
             near = get_close_matches(key, _KEYS, n=1)
             hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(_KEYS)}"
             raise _wrong(f"there is no key {key!r}; {hint}")
-        if key in found and key != "domain":
+        if key in found and key not in _MANY:
             raise _wrong(f"{key} is given twice; give it once")
         found.setdefault(key, []).append(value)
-    if "flavor" not in found:
+    if "cap" in found:
+        others = [key for key in found if key != "cap"]
+        if others:
+            raise _wrong(f"cap says which GPUs are meant; leave out {others[0]}")
+    elif "flavor" not in found:
         raise _wrong("it has no flavor; write it like flavor=H100,domain=A")
     return found
 

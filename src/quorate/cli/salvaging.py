@@ -9,9 +9,8 @@ from pathlib import Path
 from quorate.adapters.salvage import sound_head
 from quorate.adapters.sqlite_file import existing
 from quorate.answers.exits import CommandError, Exit
-from quorate.cli.restore import sound_part
+from quorate.cli.importing import sound_part
 from quorate.cli.settings import Settings
-from quorate.operations.verification import RESTORE
 from quorate.ports.errors import CorruptLedgerError
 
 
@@ -24,5 +23,5 @@ def salvaging(settings: Settings) -> Iterator[None]:
         raise CommandError(
             Exit.UNSOUND,
             f"{settings.ledger} does not verify: {error.what}; "
-            f"{sound_part(sound_head(existing(Path(settings.ledger))))}; {RESTORE}",
+            f"{sound_part(sound_head(existing(Path(settings.ledger))))}; {error.remedy}",
         ) from None

@@ -21,10 +21,14 @@ _FLAGS = (
     ("tls.cert", "PATH", "The certificate and its chain, in PEM."),
     ("tls.key", "PATH", "Its private key, in PEM."),
     ("executor", "none|simulated|local", "Who runs the work.  [default: none]"),
+    ("executor.run_as", "TEMPLATE", "The system user of local work, such as q-{owner}; for root."),
+    ("executor.memory_bytes", "N", "The most memory of one such run."),
+    ("executor.processes", "N", "The most processes and threads of one such run."),
     ("work.folder", "PATH", "Where local work has its folders.  [default: LEDGER.work]"),
     ("log.format", "text|json", "How the log is written to stderr.  [default: text]"),
     ("log.level", "LEVEL", "debug, info, warning or error.  [default: info]"),
     ("limits.body_bytes", "N", "The largest body of a request."),
+    ("limits.body_memory_bytes", "N", "How much all bodies take together."),
     ("limits.header_bytes", "N", "The largest head of a request."),
     ("limits.requests_per_s", "N", "How many requests a second one caller may send."),
     ("limits.concurrent", "N", "How many requests are under way at once."),
@@ -37,7 +41,8 @@ _FLAGS = (
     ("oidc.role_claim", "NAME", "The claim that says the role."),
     ("oidc.tenant_claim", "NAME", "The claim that says the tenant."),
     ("oidc.user_claim", "NAME", "The claim that says the user."),
-    ("oidc.scopes_claim", "NAME", "The claim that limits a token to areas."),
+    ("oidc.scopes_claim", "NAME", "The claim that limits a token to areas, and grants `claim`."),
+    ("oidc.lifetime_s", "SECONDS", "How long a token may live.  [default: 86400]"),
     ("waldur.url", "URL", "The Waldur that owners are linked to."),
     ("waldur.token_file", "PATH", "The file with the token that it is shown."),
     ("waldur.timeout_s", "SECONDS", "How long it may take for one answer."),
@@ -72,6 +77,12 @@ def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
     metavar="FILE",
     help="Keep the token of the first start in this new file, which only you can read.",
 )
+@click.option(
+    "--executor-allow-root",
+    "allow_root",
+    is_flag=True,
+    help="Run local work as root, who may do everything here; without effect for other users.",
+)
 @click.option("--insecure", is_flag=True, help="Listen without TLS where others can connect.")
 @click.option(
     "--metrics-public", is_flag=True, help="Tell metrics to whoever asks, without a token."
@@ -86,6 +97,7 @@ def serve(
     config: str | None,
     make: bool,
     token_file: str | None,
+    allow_root: bool,
     insecure: bool,
     metrics_public: bool,
     show: bool,
@@ -102,6 +114,7 @@ def serve(
     from quorate.answers.exits import CommandError, Exit
     from quorate.cli.session import on_file
     from quorate.service.config import configured
+    from quorate.service.job_users import check_job_users
 
     on_file(settings, "serve")
     if not __debug__:
@@ -113,6 +126,8 @@ def serve(
     flags = {name.replace("__", "."): value for name, value in given.items() if value is not None}
     if settings.ledger_option is not None:
         flags["ledger"] = settings.ledger_option
+    if allow_root:
+        flags["executor.allow_root"] = "true"
     if insecure:
         flags["insecure"] = "true"
     if metrics_public:
@@ -122,6 +137,7 @@ def serve(
     if show:
         _show(settings, made)
         return
+    check_job_users(made)
     _make_ledger(settings, made.ledger, make=make)
     _serve(made, token_file)
 
@@ -131,7 +147,7 @@ def _show(settings: Settings, made: Configuration) -> None:
     from quorate.service.settings import SETTINGS
 
     tree = {
-        each.key: str(value) if each.key.endswith("listen") else value
+        each.key: value if isinstance(value, bool | int | float) else str(value)
         for each in SETTINGS
         for value in [getattr(made, each.field or each.key)]
     }

@@ -24,6 +24,8 @@ FORMATS: Final = ("table", "wide", "json", "yaml")
 ACTOR_CHARS_MAX: Final = 256
 LOCK_TIMEOUT_S: Final = 5.0
 LOCK_TIMEOUT_S_MAX: Final = 86_400.0
+ANSWER_TIMEOUT_S: Final = 120.0
+"""How long one answer of a service may take: reading the past folds the whole ledger."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -101,6 +103,16 @@ class Settings:
             return _seconds(self.lock_timeout_option, "--lock-timeout")
         found = self.environ.get("QUORATE_LOCK_TIMEOUT")
         return LOCK_TIMEOUT_S if not found else _seconds(found, "QUORATE_LOCK_TIMEOUT")
+
+    def answer_timeout_s(self) -> float:
+        """Return how long a service may take to answer: the environment, or two minutes."""
+        found = self.environ.get("QUORATE_TIMEOUT")
+        if not found:
+            return ANSWER_TIMEOUT_S
+        timeout_s = _seconds(found, "QUORATE_TIMEOUT")
+        if timeout_s == 0:
+            raise CommandError(Exit.USAGE, "QUORATE_TIMEOUT: must be more than 0 seconds")
+        return timeout_s
 
 
 def one_line(text: str, option: str, chars_max: int) -> str:

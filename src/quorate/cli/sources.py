@@ -7,13 +7,13 @@ together: one fault refuses them all.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from quorate.answers.exits import CommandError, Exit
-from quorate.documents import Document, Invalid, parse_documents, render
+from quorate.documents import Bare, Document, Invalid, lines_of, parse_documents, render
 
 if TYPE_CHECKING:
     from quorate.operations.asked_ledger import KeptCheckpoint
@@ -49,23 +49,78 @@ def read_bytes(name: str) -> bytes:
     return data
 
 
-def read_documents(files: Sequence[str], *, needs_owner: bool) -> list[Document]:
+class Written(NamedTuple):
+    """A document, the file it is in, what that file holds, and its position there."""
+
+    document: Document
+    source: str
+    text: bytes
+    position: int
+
+
+class Sources:
+    """The documents of all files in order, and where each of them was written."""
+
+    def __init__(self, written: Sequence[Written]) -> None:
+        self.documents = [each.document for each in written]
+        self._written = written
+
+    @property
+    def trees(self) -> tuple[dict[str, Any], ...]:
+        """The documents as trees, as they are asked for."""
+        return tuple(map(tree_of, self.documents))
+
+    @contextmanager
+    def located(self) -> Iterator[None]:
+        """Let errors about one of the documents name its file and line, whoever found them."""
+        try:
+            yield
+        except CommandError as error:
+            lines = [self._located(line) for line in error.lines]
+            raise CommandError(
+                error.code, *lines, fault=error.fault, refusals=error.refusals
+            ) from None
+
+    def _located(self, line: str) -> str:
+        """Return ``line`` with file and line before it, where it is about one of the documents."""
+        for number, written in enumerate(self._written):
+            document = written.document
+            sent = f"documents[{number}]: " if len(self._written) > 1 else "document: "
+            label = f"{document.kind}/{document.name}: " if document.name else f"{document.kind}: "
+            if line.startswith((sent, label) if document.name else sent):
+                told = line.removeprefix(sent)
+                at = _line_of(told.removeprefix(label), lines_of(written.text)[written.position])
+                return f"{written.source}:{at}: {told}"
+        return line
+
+
+def _line_of(told: str, lines: Mapping[str, int]) -> int:
+    """Return the line of the path that ``told`` begins with, or of the nearest one above it."""
+    above = [
+        path for path in lines if told.startswith(path) and told[len(path) : len(path) + 1] in ".[:"
+    ]
+    return lines[max(above, key=len, default="")]
+
+
+def read_sources(files: Sequence[str], *, needs_owner: bool, bare: Bare | None = None) -> Sources:
     """Return the documents of all ``files`` in order, or raise with the problems of all of them.
 
-    Runs that go to a service need no owner: it knows the tenant of whoever asks.
+    Runs that go to a service need no owner: it knows the tenant of whoever asks. ``bare`` is what a
+    document without a head is taken for.
     """
     if files.count(STDIN) > 1:
         raise CommandError(Exit.USAGE, "-f - is given twice; standard input can be read once")
-    found: list[Document] = []
+    found: list[Written] = []
     problems: list[str] = []
     firsts: dict[tuple[str, str], str] = {}
     for name in files:
         source = "standard input" if name == STDIN else name
-        parsed = parse_documents(read_bytes(name), source=source, needs_owner=needs_owner)
+        text = read_bytes(name)
+        parsed = parse_documents(text, source=source, needs_owner=needs_owner, bare=bare)
         if isinstance(parsed, Invalid):
             problems += [problem.text() for problem in parsed.problems]
             continue
-        for document in parsed.items:
+        for position, document in enumerate(parsed.items):
             if document.name:
                 first = firsts.setdefault((document.kind, document.name), source)
                 if first is not source:
@@ -73,15 +128,10 @@ def read_documents(files: Sequence[str], *, needs_owner: bool) -> list[Document]
                         f"{source}:{document.line}: {document.kind}/{document.name}: is in {first} "
                         "too; give each document its own name, or remove one of the two"
                     )
-            found.append(document)
+            found.append(Written(document, source, text, position))
     if problems:
         raise CommandError(Exit.INVALID, *problems)
-    return found
-
-
-def trees_of(files: Sequence[str], *, needs_owner: bool) -> tuple[dict[str, Any], ...]:
-    """Return the documents of all ``files`` as trees; they were judged, with their lines."""
-    return tuple(map(tree_of, read_documents(files, needs_owner=needs_owner)))
+    return Sources(found)
 
 
 def tree_of(document: Document) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import click
@@ -139,21 +140,24 @@ def _submit_files(
     settings: Settings, files: Sequence[str], assignments: tuple[str, ...], *, dry_run: bool
 ) -> None:
     from quorate.cli.asking import ask
-    from quorate.cli.sources import read_documents, tree_of
+    from quorate.cli.sources import read_sources, tree_of
     from quorate.operations.asked import SubmitRuns
-    from quorate.operations.documents import changed_document, check_only_runs
+    from quorate.operations.documents import RUNS, changed_document, check_only_runs
 
     needs_owner = settings.service() is None
-    documents = read_documents(files, needs_owner=needs_owner)
-    check_only_runs(documents)
-    trees = [tree_of(document) for document in documents]
+    sources = read_sources(files, needs_owner=needs_owner, bare=RUNS)
+    with sources.located():
+        check_only_runs(sources.documents)
+    trees = sources.trees
     if assignments:
         changed = [
             changed_document(tree, assignments, source="--set", needs_owner=needs_owner)
             for tree in trees
         ]
-        trees = [tree_of(document) for document in changed]
-    ask(settings, "submit-runs", SubmitRuns(documents=tuple(trees), dry_run=dry_run))
+        trees = tuple(map(tree_of, changed))
+    # What was set is not what the files say.
+    with nullcontext() if assignments else sources.located():
+        ask(settings, "submit-runs", SubmitRuns(documents=trees, dry_run=dry_run))
 
 
 def _typed_run(

@@ -24,6 +24,7 @@ def token() -> None:
 @token.command(
     epilog=examples(
         "quorate token issue --role user --tenant vision --user alice --lifetime 30d",
+        "quorate token issue --role user --tenant hospital --user dr-x --scope claim",
         "quorate token issue --role auditor --user erin --scope ledger --note 'yearly audit'",
     )
 )
@@ -36,7 +37,11 @@ def token() -> None:
 @click.option("--user", metavar="NAME", required=True, help="Who holds it; recorded as the actor.")
 @click.option("--tenant", metavar="NAME", default="", help="Whose runs and budgets it is for.")
 @click.option(
-    "--scope", "scopes", metavar="AREA", multiple=True, help="Only for this area. May be repeated."
+    "--scope",
+    "scopes",
+    metavar="SCOPE",
+    multiple=True,
+    help="Only for this area; `claim` adds the right to claim nodes. May be repeated.",
 )
 @click.option(
     "--lifetime", metavar="DURATION", default="90d", show_default=True, help="30d, 12h, or never."
@@ -59,19 +64,19 @@ def issue(  # noqa: PLR0917 - one parameter for each option
     from quorate.cli.asking import ask
     from quorate.operations.asked_service import IssueToken
     from quorate.operations.caller import Role
-    from quorate.operations.operation import Area
+    from quorate.operations.operation import Scope
 
-    areas = {area.value: area for area in Area}
-    wrong = [scope for scope in scopes if scope not in areas]
+    known = {scope.value: scope for scope in Scope}
+    wrong = [scope for scope in scopes if scope not in known]
     if wrong:
         raise CommandError(
-            Exit.USAGE, f"--scope: there is no area {wrong[0]!r}; choose among {', '.join(areas)}"
+            Exit.USAGE, f"--scope: there is no {wrong[0]!r}; choose among {', '.join(known)}"
         )
     asked = IssueToken(
         role=Role(role),
         user=user,
         tenant=tenant,
-        scopes=tuple(areas[scope] for scope in scopes),
+        scopes=tuple(known[scope] for scope in scopes),
         lifetime=lifetime,
         note=note,
         dry_run=dry_run,

@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 from quorate.answers.timeline import said
-from quorate.cli.remote import TIMEOUT_S, check_typed
+from quorate.cli.remote import check_typed
 from quorate.cli.service_errors import telling_why
 from quorate.cli.settings import Settings
 from quorate.cli.watching import Looking
@@ -38,11 +38,11 @@ def follow_service(settings: Settings, target: Target, watched: Watched, looking
     """Show ``watched`` as a service tells it, until it is over."""
     check_typed(settings)
     with telling_why(target):
-        asyncio.run(_follow(target, watched, looking))
+        asyncio.run(_follow(target, settings.answer_timeout_s(), watched, looking))
 
 
-async def _follow(target: Target, watched: Watched, looking: Looking) -> None:
-    async with AsyncClient.at(target.place, tries=TRIES_MAX, timeout_s=TIMEOUT_S) as client:
+async def _follow(target: Target, timeout_s: float, watched: Watched, looking: Looking) -> None:
+    async with AsyncClient.at(target.place, tries=TRIES_MAX, timeout_s=timeout_s) as client:
         view = _View(client, watched, looking)
         await view.show()
         async with view.listening():

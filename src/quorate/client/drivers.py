@@ -138,7 +138,8 @@ def _fault_of(error: Exception, place: Place) -> UnreachableError | None:
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
         return faults.unconnected(error, place.server, is_late=is_late)
     if is_late:
-        return faults.unanswered(place.server)
+        sent = error.request.extensions.get("timeout", {})
+        return faults.unanswered(place.server, sent.get("read") or TIMEOUT_S)
     if isinstance(error, httpx.ProxyError):
         return UnreachableError(
             f"the proxy does not reach {place.server}: {error}; check the proxy"

@@ -38,9 +38,13 @@ def unconnected(error: BaseException, server: str, *, is_late: bool) -> Unreacha
     )
 
 
-def unanswered(server: str) -> UnreachableError:
-    """Return that an answer took too long."""
-    return TimedOutError(f"{server} took too long to answer; try again", maybe_done=True)
+def unanswered(server: str, within_s: float) -> UnreachableError:
+    """Return that no answer came ``within_s``."""
+    return TimedOutError(
+        f"{server} took too long to answer: more than {within_s:g} s; see whether it is alive: "
+        f"{server}/healthz; try again, or wait longer",
+        maybe_done=True,
+    )
 
 
 def cut_off(error: Exception, server: str) -> UnreachableError:

@@ -93,7 +93,7 @@ def exchange(
             return read(reply)
         except QuorateClientError as error:
             failures += 1
-            if failures >= retrying.tries or not is_retried(operation, asked, error):
+            if not retrying.goes_on(failures, error) or not is_retried(operation, asked, error):
                 raise
             pause_s = retrying.wait_s(failures, error)
         yield Pause(pause_s)

@@ -40,6 +40,17 @@ class Methods(ABC):
     def _stream(self, name: str, asked: Struct) -> Iterator[Any]:
         """Return the answers to an operation that goes on."""
 
+    def accept_clock(
+        self,
+    ) -> given_service.ClockState:
+        """Go by the service's clock as it is now, and decide again.
+
+        ``POST /api/v1/clock``, for: admin.
+        """
+        question = asked.Nothing()
+        found: given_service.ClockState = self._ask("accept-clock", question)
+        return found
+
     def accounting_status(
         self,
     ) -> given_service.AccountingStatus:
@@ -911,7 +922,8 @@ class Methods(ABC):
         """Issue an access token; its secret is told this once.
 
         For ``user``, in ``role``, and in ``tenant`` where the role is of one. ``lifetime`` is a
-        duration such as ``90d``, or ``never``. With ``scopes`` only for those areas.
+        duration such as ``90d``, or ``never``. With areas among ``scopes`` it is for those areas
+        only. The scope ``claim`` is no area: it adds the right to claim nodes.
 
         ``POST /api/v1/tokens``, for: admin, tenant-admin.
 
@@ -1679,18 +1691,23 @@ class Methods(ABC):
 
     def resolve(
         self,
-        flavor: str,
         deficit: int,
         *,
         idempotency_key: str | None = None,
+        flavor: str | None = None,
         domains: Sequence[str] = (),
         pool: str = "default",
+        regions: Sequence[str] = (),
+        clusters: Sequence[str] = (),
+        cap: str | None = None,
         dry_run: bool = False,
     ) -> given_fleet.Resolution:
         """Make room in a scope, one notice from now.
 
         How many GPUs are to be made free, beside those that are, and where; no domains means all. A
         domain is given by its key, region/cluster/domain, or its last part where that is clear.
+        ``regions`` and ``clusters`` leave only domains that are in one of them. A ``cap``, given as
+        BUDGET/CAP, stands instead of flavor, domains and pool: then GPUs are freed that it bounds.
 
         ``POST /api/v1/resolver/conflicts``, for: admin.
 
@@ -1699,10 +1716,13 @@ class Methods(ABC):
         question = asked_fleet.Resolve(
             dry_run=dry_run,
             idempotency_key=idempotency_key,
-            flavor=flavor,
             deficit=deficit,
+            flavor=flavor,
             domains=many("domains", domains),
             pool=pool,
+            regions=many("regions", regions),
+            clusters=many("clusters", clusters),
+            cap=cap,
         )
         found: given_fleet.Resolution = self._ask("resolve", question)
         return found
@@ -1745,6 +1765,17 @@ class Methods(ABC):
         """
         question = asked_looking.RunLogs(run=run, from_=from_, limit=limit, tail=tail)
         found: given_looking.Logs = self._ask("run-logs", question)
+        return found
+
+    def show_clock(
+        self,
+    ) -> given_service.ClockState:
+        """Show how the service's clock stands, and whether it is believed.
+
+        ``GET /api/v1/clock``, for: admin, auditor.
+        """
+        question = asked.Nothing()
+        found: given_service.ClockState = self._ask("show-clock", question)
         return found
 
     def show_lottery(

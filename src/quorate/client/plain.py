@@ -43,6 +43,7 @@ class PlainDriver(Walking):
         self._base = quote(parts.path, safe="/%:@!$&'()*+,;=~")
         self._headers = own_headers(place)
         self._timeout_s = timeout_s
+        self._waited_s = timeout_s
         self._is_connected = False
         if place.is_tls:
             self._http: HTTPConnection = HTTPSConnection(
@@ -79,7 +80,7 @@ class PlainDriver(Walking):
         if not self._is_connected:
             return faults.unconnected(error, self._server, is_late=is_late)
         if is_late:
-            return faults.unanswered(self._server)
+            return faults.unanswered(self._server, self._waited_s)
         return faults.cut_off(error, self._server)
 
     def _asked(self, request: Request, silence_s: float) -> HTTPResponse:
@@ -91,6 +92,7 @@ class PlainDriver(Walking):
             self._http.connect()
         self._is_connected = True
         self._http.sock.settimeout(silence_s)
+        self._waited_s = silence_s
         path = self._base + request.path
         if request.query:
             path += "?" + urlencode(request.query, quote_via=quote)

@@ -16,6 +16,7 @@ from quorate.client.errors import (
     FailedError,
     NotQuorateError,
     QuorateClientError,
+    TimedOutError,
     UnknownHostError,
     UnreachableError,
     UntrustedError,
@@ -34,12 +35,21 @@ _DICE: Final = SystemRandom()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrying:
-    """``tries`` bounds how often a request is sent; ``dice`` gives a number from 0 to 1."""
+    """``tries`` bounds how often a request is sent; ``dice`` gives a number from 0 to 1.
+
+    A request that got no answer in time is sent again only where the caller ``waits_again``.
+    """
 
     tries: int = TRIES_MAX
+    waits_again: bool = True
     wait_s_min: float = WAIT_S_MIN
     wait_s_max: float = WAIT_S_MAX
     dice: Callable[[], float] = _DICE.random
+
+    def goes_on(self, failures: int, error: QuorateClientError) -> bool:
+        """Return whether there is another try after so many failures, the last one ``error``."""
+        is_late = isinstance(error, TimedOutError)
+        return failures < self.tries and (self.waits_again or not is_late)
 
     def wait_s(self, failures: int, error: QuorateClientError) -> float:
         """Return how long to wait after so many failures in a row, the last one ``error``.

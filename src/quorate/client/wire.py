@@ -30,6 +30,7 @@ from quorate.client.errors import (
     UnauthenticatedError,
 )
 from quorate.client.events import Event
+from quorate.model.amounts import fits_double
 from quorate.operations.given_ledger import EventTold
 from quorate.operations.operation import ASIDE, DRY_RUN, NOTES, Operation
 
@@ -44,6 +45,7 @@ BODILESS: Final = ("GET", "DELETE")
 SHOWN_MAX: Final = 200
 """How many characters of an answer that is not understood are shown."""
 RETRY_AFTER_S_MAX: Final = 3_600.0
+_BODY: Final = msgspec.json.Encoder(decimal_format="number")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +107,7 @@ def request_of(operation: Operation, asked: Struct, *, accept: str = JSON) -> Re
         path=ROOT + path,
         query=tuple(query),
         headers=headers,
-        body=msgspec.json.encode(body) if has_body else None,
+        body=_BODY.encode(body) if has_body else None,
     )
 
 
@@ -135,9 +137,12 @@ def _header(name: str, text: str) -> str:
 
 
 def given_of(operation: Operation, reply: Reply) -> Any:
-    """Return what ``reply`` gives, as the table types it; raises ``QuorateClientError``."""
+    """Return what ``reply`` gives, as the table types it; raises ``QuorateClientError``.
+
+    In trees a number that a double cannot hold is a ``Decimal``: what is read can be sent again.
+    """
     check(reply)
-    return _converted(_decoded(reply, JSON, _PLAIN), operation.gives)
+    return _converted(_decoded(reply, JSON, _SOUND), operation.gives)
 
 
 def tree_of(reply: Reply) -> Any:
@@ -265,7 +270,14 @@ def _exact(text: str) -> float | Decimal:
     return found if msgspec.json.encode(found) == text.encode() else Decimal(text)
 
 
+def _sound(text: str) -> float | Decimal:
+    """Return a number that is equal to ``text``."""
+    exact = Decimal(text)
+    return float(text) if fits_double(exact) else exact
+
+
 _PLAIN: Final = msgspec.json.Decoder()
+_SOUND: Final = msgspec.json.Decoder(float_hook=_sound)
 _EXACT: Final = msgspec.json.Decoder(float_hook=_exact)
 
 

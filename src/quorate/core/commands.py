@@ -117,12 +117,16 @@ class Shrink:
 
 @dataclass(frozen=True, slots=True)
 class Resolve:
-    """Make ``gpus`` more GPUs free in a scope, one notice from now; no domains means all."""
+    """Make ``gpus`` more GPUs free in a scope, one notice from now; no domains means all.
+
+    With a ``cap``, BUDGET/CAP, they are freed among those that its envelopes pay for, wherever.
+    """
 
     pool: str
     flavor: str
     domains: tuple[str, ...]
     gpus: int
+    cap: str = ""
 
 
 @dataclass(frozen=True, slots=True)

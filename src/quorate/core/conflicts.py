@@ -14,7 +14,7 @@ from typing import Final
 from quorate.core.commands import Draw, Resolve
 from quorate.core.cuts import Burst, Candidate
 from quorate.core.lottery import chain_before, draw, link_of, seed_of, seed_parts, tokens_by_owner
-from quorate.core.question import Prepared, Question, prepare, question_of
+from quorate.core.question import Prepared, Question, by_hand, prepare, question_of
 from quorate.core.resolver import Drawn, Resolver
 from quorate.core.scribe import Scribe
 from quorate.core.spares import close_pledges
@@ -29,7 +29,6 @@ from quorate.model.events import (
     CutStep,
     DrawnToken,
     EndReason,
-    Scope,
     Token,
 )
 from quorate.model.records import RunRecord
@@ -183,15 +182,35 @@ def question_words(question: Question) -> str:
 def resolve_by_hand(scribe: Scribe, command: Resolve) -> Refusal | None:
     """Declare a conflict one notice ahead, or return why not."""
     view = scribe.view
-    pool = view.pools.get(command.pool)
-    if pool is None:
-        return _unknown(f"there is no pool {command.pool!r}", "list them: quorate get pools")
+    refusal = _refused_scope(view, command)
+    if refusal is not None:
+        return refusal
+    if command.gpus < 1:
+        return Refusal(
+            code=RefusalCode.INVALID,
+            subject=f"cannot make room for {command.gpus} GPUs",
+            remedy="ask for one or more",
+        )
+    question = by_hand(view, command)
+    pool = view.pools[question.scope.pool]
     if pool.discipline is Discipline.ROUNDS:
         return Refusal(
             code=RefusalCode.INVALID,
-            subject=f"pool {command.pool!r} shares in rounds: what is cut there is back next round",
+            subject=f"pool {pool.name!r} shares in rounds: what is cut there is back next round",
             remedy="cordon or drain nodes instead: quorate node cordon NODE",
         )
+    answer = declare_conflict(scribe, question, due_ms=scribe.now_ms + pool.notice_ms)
+    return answer if isinstance(answer, Refusal) else None
+
+
+def _refused_scope(view: StateView, command: Resolve) -> Refusal | None:
+    """Return what of the scope is not there, if anything."""
+    if command.cap and command.cap not in view.caps:
+        return _unknown(f"there is no cap {command.cap!r}", "list them: quorate get caps")
+    if command.pool not in view.pools:
+        return _unknown(f"there is no pool {command.pool!r}", "list them: quorate get pools")
+    if command.cap or view.pools[command.pool].discipline is Discipline.ROUNDS:
+        return None
     index = view.domains(command.pool, command.flavor)
     if not index.keys:
         subject = f"pool {command.pool!r} has no node of flavor {command.flavor!r}"
@@ -200,16 +219,7 @@ def resolve_by_hand(scribe: Scribe, command: Resolve) -> Refusal | None:
         if domain not in index.numbers:
             subject = f"pool {command.pool!r} has no {command.flavor} in domain {domain!r}"
             return _unknown(subject, f"choose of {', '.join(sorted(index.numbers))}")
-    if command.gpus < 1:
-        return Refusal(
-            code=RefusalCode.INVALID,
-            subject=f"cannot make room for {command.gpus} GPUs",
-            remedy="ask for one or more",
-        )
-    scope = Scope(command.pool, command.flavor, tuple(sorted(set(command.domains))))
-    question = Question(ConflictCause.BY_HAND, scope, gpus=command.gpus)
-    answer = declare_conflict(scribe, question, due_ms=scribe.now_ms + pool.notice_ms)
-    return answer if isinstance(answer, Refusal) else None
+    return None
 
 
 def _unknown(subject: str, remedy: str) -> Refusal:

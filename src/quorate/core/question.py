@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from quorate.core.commands import Resolve
 from quorate.core.cuts import Burst, Candidate
 from quorate.core.goals import Count, Goal, Start
-from quorate.core.limits import Limit, gpus_over, payers_of, survey_limit
+from quorate.core.limits import CAP, Limit, gpus_over, payers_of, survey_limit
 from quorate.core.lottery import draw
 from quorate.core.resolver import Drawn, Resolver
 from quorate.core.soft import bursting
@@ -52,6 +53,11 @@ class Question:
             return _resolver(survey_limit(view, limit), Count(over), view, now_ms, burst)
         if self.cause is ConflictCause.RESERVATION and self.reservation not in view.reservations:
             return None
+        if self.cause is ConflictCause.BY_HAND and scope.limit:
+            limit = Limit.of(scope.limit)
+            if limit.key not in view.caps:
+                return None
+            return _resolver(survey_limit(view, limit), Count(self.gpus), view, now_ms, burst)
         survey = survey_domains(
             view,
             scope.pool,
@@ -138,6 +144,15 @@ def for_limit(view: StateView, limit: Limit) -> Question:
     pool = pools.pop() if len(pools) == 1 else DEFAULT_POOL
     flavor = flavors.pop() if len(flavors) == 1 else ""
     return Question(ConflictCause.TIGHTENED, Scope(pool, flavor, (), str(limit)))
+
+
+def by_hand(view: StateView, command: Resolve) -> Question:
+    """Return the question that ``command`` asks; the cap that it names, if any, must be there."""
+    if not command.cap:
+        scope = Scope(command.pool, command.flavor, tuple(sorted(set(command.domains))))
+    else:
+        scope = for_limit(view, Limit(CAP, command.cap)).scope
+    return Question(ConflictCause.BY_HAND, scope, gpus=command.gpus)
 
 
 @dataclass(frozen=True, slots=True)

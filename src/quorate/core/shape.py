@@ -86,13 +86,27 @@ def _is_plain(run: Run, fact: LeaseStarted, nodes: Mapping[str, Node]) -> bool:
         and fact.role is not Role.SPARE
         and not fact.comp_path.startswith("spare/")
         and lease_gpus(slots) == run.gpus
-        and (len(slots) == 1 or len({nodes[node].domain_key for node, _ in slots}) == 1)
+        and (len(slots) == 1 or _in_one_domain([nodes[node] for node, _ in slots]))
+    )
+
+
+def _in_one_domain(nodes: Sequence[Node]) -> bool:
+    first = nodes[0]
+    region, cluster, domain = first.region, first.cluster, first.domain
+    return all(
+        node.domain == domain and node.cluster == cluster and node.region == region
+        for node in nodes
     )
 
 
 def _borrowed(run: Run, facts: Sequence[LeaseStarted]) -> Iterator[Violation]:
     """Yield that a run borrows more than it may."""
-    borrowed = sum(lease_gpus(fact.slots) for fact in facts if fact.tier is Tier.BORROWED)
+    borrowed = 0
+    for fact in facts:
+        if fact.tier is Tier.BORROWED:
+            borrowed += lease_gpus(fact.slots)
+    if not borrowed:
+        return
     most = run.funding.borrow_gpus_max if run.funding.allow_borrow else 0
     if most is not None and borrowed > most:
         yield Violation("I2", run.name, f"borrows {borrowed} of {most} GPUs")

@@ -11,10 +11,10 @@ Costs are rounded once, for each use of an envelope, to millionths; every sum is
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from quorate.core.charge_book import ChargeBook, Use
-from quorate.model.amounts import HOUR_MS
+from quorate.model.amounts import HOUR_MS, nearest, parts_that_add_up
 from quorate.model.events import Event, Tier
 from quorate.model.records import EnvelopeAccount
 from quorate.model.specs import EnvelopeId
@@ -176,15 +176,80 @@ def make_statement(events: Iterable[Event], view: StateView, asked: Asked) -> St
     )
     borrowings = tuple(each for each in _borrowings(lines) if asked.takes_borrower(each.borrower))
     stated = tuple(line for line in lines if asked.takes(line))
-    return Statement(
+    return add_up(
+        stated,
+        borrowings,
         from_ms=asked.from_ms,
         until_ms=asked.until_ms,
-        lines=stated,
-        borrowings=borrowings,
-        budgets=_by_budget(stated),
-        owners=_by_owner(stated, borrowings),
-        total=_sums("total", stated, borrowings),
         unpriced=_unpriced(stated, asked.prices),
+    )
+
+
+def add_up(
+    lines: tuple[Line, ...],
+    borrowings: tuple[Borrowing, ...],
+    *,
+    from_ms: int,
+    until_ms: int,
+    unpriced: tuple[str, ...] = (),
+) -> Statement:
+    """Return the statement of ``lines`` and ``borrowings``, with their sums."""
+    return Statement(
+        from_ms=from_ms,
+        until_ms=until_ms,
+        lines=lines,
+        borrowings=borrowings,
+        budgets=_by_budget(lines),
+        owners=_by_owner(lines, borrowings),
+        total=_sums("total", lines, borrowings),
+        unpriced=unpriced,
+    )
+
+
+def rounded(found: Statement, *, gpu_ms: int, micros: int) -> Statement:
+    """Return ``found`` in whole multiples of ``gpu_ms`` and, for costs, of ``micros``.
+
+    In each line what was granted is rounded, halves up, and its parts are rounded so that they sum
+    to that: down, and what is then missing goes to the largest remainders. Every sum is one of
+    rounded parts, so that whatever is shown adds up.
+    """
+    lines = tuple(_rounded_line(line, gpu_ms, micros) for line in found.lines)
+    shown = {(each.borrower, each.envelope): each for each in _borrowings(lines)}
+    borrowings = tuple(
+        shown.get((each.borrower, each.envelope))
+        or replace(
+            each,
+            gpu_ms=nearest(each.gpu_ms, gpu_ms),
+            cost_micros=None if each.cost_micros is None else nearest(each.cost_micros, micros),
+        )
+        for each in found.borrowings
+    )
+    return add_up(
+        lines,
+        borrowings,
+        from_ms=found.from_ms,
+        until_ms=found.until_ms,
+        unpriced=found.unpriced,
+    )
+
+
+def _rounded_line(line: Line, gpu_ms: int, micros: int) -> Line:
+    amounts = [used.gpu_ms for used in line.used]
+    parts = [line.brought_gpu_ms, line.held_gpu_ms, line.free_gpu_ms, *amounts]
+    brought, held, _, *amounts = parts_that_add_up(parts, gpu_ms)
+    priced = [used.cost_micros for used in line.used if used.cost_micros is not None]
+    costs = iter(parts_that_add_up(priced, micros))
+    return replace(
+        line,
+        granted_gpu_ms=nearest(line.granted_gpu_ms, gpu_ms),
+        brought_gpu_ms=brought,
+        held_gpu_ms=held,
+        used=tuple(
+            replace(
+                used, gpu_ms=amount, cost_micros=None if used.cost_micros is None else next(costs)
+            )
+            for used, amount in zip(line.used, amounts, strict=True)
+        ),
     )
 
 

@@ -58,6 +58,12 @@ def _wrong(view: StateView, command: IssueToken, now_ms: int) -> Iterator[Refusa
             f"tenant: the role {command.role} is of no tenant, and {command.tenant!r} was given",
             f"leave the tenant out, or choose the role {TokenRole.TENANT_ADMIN.value}",
         )
+    if command.role not in _OF_TENANTS and "/" in command.user:
+        yield _invalid(
+            f"user: {command.user!r} looks like a user of the tenant "
+            f"{command.user.partition('/')[0]!r}, and the role {command.role} is of no tenant",
+            "choose a name without a slash: events record users of a tenant as TENANT/USER",
+        )
     if command.tenant and command.tenant not in view.owners:
         yield Refusal(
             code=RefusalCode.UNKNOWN_NAME,

@@ -7,6 +7,7 @@ here and not by a codec: a codec stops at the first error, people want all of th
 
 from __future__ import annotations
 
+from quorate.documents.bare import Bare
 from quorate.documents.emit import to_json, to_yaml
 from quorate.documents.head import API_VERSION
 from quorate.documents.parse import (
@@ -16,6 +17,7 @@ from quorate.documents.parse import (
     Documents,
     Invalid,
     Parsed,
+    lines_of,
     parse_documents,
     parse_tree,
 )
@@ -25,6 +27,7 @@ from quorate.documents.render import kind_of, render
 __all__ = [
     "API_VERSION",
     "KINDS",
+    "Bare",
     "Declared",
     "Document",
     "Documents",
@@ -32,6 +35,7 @@ __all__ = [
     "Parsed",
     "Problem",
     "kind_of",
+    "lines_of",
     "parse_documents",
     "parse_tree",
     "render",

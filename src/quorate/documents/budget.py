@@ -15,6 +15,7 @@ from quorate.documents.head import Head
 from quorate.documents.place import place_selector, refuse_no_selector
 from quorate.documents.problem import quoted
 from quorate.documents.reader import At, Fields, complete, fields_of, listed, refuse_repeats
+from quorate.documents.synonyms import Words, in_own_words
 from quorate.documents.times import time_ms, time_text
 from quorate.documents.written import hours_text
 from quorate.model.specs import Budget, Cap, Envelope, Lending, Sharing
@@ -43,6 +44,22 @@ _PRE_ACTIVATION: Final = frozenset({"allowReservations", "allowAdmission"})
 _LENDING: Final = frozenset({"allow", "to", "maxConcurrency", "maxGPUHours"})
 _CAP: Final = frozenset({"name", "flavor", "envelopes", "maxConcurrency", "maxGPUHours"})
 _SHARING: Final = values.choice(Sharing)
+_ENVELOPE_WORDS: Final[Words] = {
+    ("id",): ("name",),
+    ("window", "start"): ("start",),
+    ("window", "end"): ("end",),
+    ("window", 0): ("start",),
+    ("window", 1): ("end",),
+    ("lending", "toACL"): ("lending", "to"),
+    ("lending", "lendC"): ("lending", "maxConcurrency"),
+    ("lending", "lendB"): ("lending", "maxGPUHours"),
+}
+_CAP_WORDS: Final[Words] = {
+    ("id",): ("name",),
+    ("maxC",): ("maxConcurrency",),
+    ("maxB",): ("maxGPUHours",),
+}
+_ENVELOPE_HINTS: Final = {"window": "write start and end: {start: ..., end: ...}"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +113,7 @@ def _refuse_same_names(entries: object, at: At, what: str) -> None:
     """Report names that come again, whatever else is wrong with the entries that bear them."""
     seen: set[str] = set()
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
-        name = entry.get("name") if isinstance(entry, dict) else None
+        name = entry.get("name", entry.get("id")) if isinstance(entry, dict) else None
         if isinstance(name, str) and name in seen:
             at.child(index).child("name").fault(
                 f"is a duplicate {what} name {quoted(name)}", "choose another name"
@@ -106,7 +123,11 @@ def _refuse_same_names(entries: object, at: At, what: str) -> None:
 
 
 def _envelope(value: object, at: At) -> _Draft | None:
-    fields = fields_of(value, at, _ENVELOPE)
+    return in_own_words(value, at, _ENVELOPE_WORDS, lambda tree: _own_envelope(tree, at))
+
+
+def _own_envelope(value: object, at: At) -> _Draft | None:
+    fields = fields_of(value, at, _ENVELOPE, _ENVELOPE_HINTS)
     if fields is None:
         return None
     name = fields.required("name", values.name)
@@ -220,6 +241,10 @@ def _borrower(value: object, at: At) -> str | None:
 
 
 def _cap(value: object, at: At, envelopes: Mapping[str, _Draft]) -> Cap | None:
+    return in_own_words(value, at, _CAP_WORDS, lambda tree: _own_cap(tree, at, envelopes))
+
+
+def _own_cap(value: object, at: At, envelopes: Mapping[str, _Draft]) -> Cap | None:
     fields = fields_of(value, at, _CAP)
     if fields is None:
         return None

@@ -19,13 +19,17 @@ from quorate.documents.problem import Path, quoted
 from quorate.documents.tree import (
     DEPTH_MAX,
     FLATTEN,
+    HALF,
     SPLIT,
     TOO_DEEP,
     TOO_MANY,
     VALUES_MAX,
+    WHOLE,
     Position,
     SourceDocument,
     Unreadable,
+    has_half,
+    may_have_half,
 )
 
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
@@ -57,7 +61,16 @@ def read_json(text: str) -> tuple[SourceDocument, ...] | Unreadable:
 class _Scanner:
     """Walks the top level of a text and leaves each document to the standard library."""
 
-    __slots__ = ("_counted_to", "_decoder", "_line", "_line_start", "_repeated", "_text", "_values")
+    __slots__ = (
+        "_counted_to",
+        "_decoder",
+        "_line",
+        "_line_start",
+        "_may_have_half",
+        "_repeated",
+        "_text",
+        "_values",
+    )
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -66,6 +79,7 @@ class _Scanner:
         self._counted_to = 0
         self._repeated: list[str] = []
         self._values = 0
+        self._may_have_half = may_have_half(text)
         self._decoder = json.JSONDecoder(
             object_pairs_hook=self._object, parse_float=exact_decimal, parse_int=_exact_int
         )
@@ -126,6 +140,8 @@ class _Scanner:
             raise self._refused(offset, TOO_MANY, SPLIT)
         if depth > DEPTH_MAX:
             raise self._refused(offset, TOO_DEEP, FLATTEN)
+        if self._may_have_half and has_half(tree):
+            raise self._refused(offset, HALF, WHOLE)
         return tree, end
 
     def _object(self, pairs: list[tuple[str, object]]) -> dict[str, object]:

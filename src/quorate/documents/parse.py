@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from quorate.documents.bare import HEAD, Bare, has_head, with_head, without_head
 from quorate.documents.budget import read_budget
 from quorate.documents.head import (
     BUDGET,
@@ -52,7 +53,7 @@ KINDS: Final = tuple(_READERS)
 """The kinds of document that can be applied."""
 
 # A status is what Quorate prints with a document; what it printed can be applied, less the status.
-_TOP: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+_TOP: Final = HEAD
 _TOP_HINTS: Final[Mapping[str, str]] = {}
 _LIST: Final = "List"
 _LIST_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata", "items"})
@@ -104,12 +105,15 @@ class _Judged(Struct, frozen=True, kw_only=True):
     faults: list[Fault]
 
 
-def parse_documents(text: str | bytes, *, source: str, needs_owner: bool = True) -> Parsed:
+def parse_documents(
+    text: str | bytes, *, source: str, needs_owner: bool = True, bare: Bare | None = None
+) -> Parsed:
     """Return the documents of ``text``, or every problem found; ``source`` names it in them.
 
     Bytes must be UTF-8. A ``List``, as ``get`` prints it, stands for its items. Two documents of
     one kind and name are refused; a run that asks for a generated name may repeat. Unless it
-    ``needs_owner`` a run may leave its owner out, who is an empty name then.
+    ``needs_owner`` a run may leave its owner out, who is an empty name then. ``bare`` is what a
+    document without apiVersion and kind, or a spec alone, is taken for.
     """
     read = read_source(text)
     if isinstance(read, Unreadable):
@@ -118,7 +122,7 @@ def parse_documents(text: str | bytes, *, source: str, needs_owner: bool = True)
     problems: list[Problem] = []
     firsts: dict[tuple[str, str], Position] = {}
     for index, document in enumerate(_unpacked(read)):
-        judged = _judge(document.tree, None, lenient=False, needs_owner=needs_owner)
+        judged = _judge(document.tree, None, lenient=False, needs_owner=needs_owner, bare=bare)
         _refuse_second(judged, firsts, document.start)
         if judged.faults:
             problems.extend(_located(judged, document, index, source))
@@ -134,6 +138,21 @@ def parse_documents(text: str | bytes, *, source: str, needs_owner: bool = True)
                 )
             )
     return Invalid(problems=tuple(problems)) if problems else Documents(items=tuple(items))
+
+
+def lines_of(text: str | bytes) -> list[dict[str, int]]:
+    """Return for each document of ``text`` the lines of its values by their paths.
+
+    The empty path is that of the document itself. Of a text that cannot be read there are none.
+    """
+    read = read_source(text)
+    if isinstance(read, Unreadable):
+        return []
+    return [
+        {"": document.start.line}
+        | {path_text(path): place.line for path, place in document.places().items()}
+        for document in _unpacked(read)
+    ]
 
 
 def _unpacked(read: Iterable[SourceDocument]) -> Iterator[SourceDocument]:
@@ -164,22 +183,24 @@ def _places_below(document: SourceDocument, number: int) -> Callable[[], Mapping
     return places
 
 
-def parse_tree(
+def parse_tree(  # noqa: PLR0913 - two values, and how they are read
     kind: str | None,
     tree: object,
     *,
     source: str = "input",
     lenient: bool = False,
     needs_owner: bool = True,
+    bare: Bare | None = None,
 ) -> Parsed:
     """Return the one document in ``tree``, an object somebody has parsed already, or its problems.
 
     ``kind`` None takes the document's own. ``lenient`` is for the calculus, which is asked about
     bare shapes and about manifests of the system it descends from: names and a run's owner may be
     left out, and namespaces, labels and a budget's parents are read and dropped. A Reservation is
-    only checked: a well-formed one gives no items. ``needs_owner``: see ``parse_documents``.
+    only checked: a well-formed one gives no items. ``needs_owner`` and ``bare``: see
+    ``parse_documents``.
     """
-    judged = _judge(tree, kind, lenient=lenient, needs_owner=needs_owner)
+    judged = _judge(tree, kind, lenient=lenient, needs_owner=needs_owner, bare=bare)
     if judged.faults:
         return Invalid(
             problems=tuple(_problem(fault, judged, 0, source, None) for fault in judged.faults)
@@ -194,7 +215,19 @@ def parse_tree(
     return Documents(items=(document,))
 
 
-def _judge(tree: object, kind: str | None, *, lenient: bool, needs_owner: bool) -> _Judged:
+def _judge(
+    tree: object, kind: str | None, *, lenient: bool, needs_owner: bool, bare: Bare | None
+) -> _Judged:
+    if bare is None or not isinstance(tree, dict):
+        return _judge_whole(tree, kind, lenient=lenient, needs_owner=needs_owner)
+    whole = with_head(tree, bare)
+    judged = _judge_whole(whole, kind, lenient=lenient, needs_owner=needs_owner)
+    if judged.faults and not has_head(tree):
+        judged.faults[:] = map(without_head, judged.faults)
+    return judged
+
+
+def _judge_whole(tree: object, kind: str | None, *, lenient: bool, needs_owner: bool) -> _Judged:
     faults: list[Fault] = []
     top_at = At((), faults)
     top = fields_of(tree, top_at, _TOP, _TOP_HINTS)

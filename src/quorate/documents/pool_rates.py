@@ -1,9 +1,9 @@
 """The rates that a pool knows of types of jobs, in the format of the published tables.
 
 Under each flavor a type, written ``('resnet', 2)``, has ``null``, its rate alone, and the types
-that it can share GPUs with: its own rate, then the other's. A pair stands under both its types and
-says the same; ``[0, 0]`` is a pair that cannot share, and is dropped. Flavors that no node has do
-no harm.
+that it can share GPUs with: its own rate, then the other's. A pair stands under one of its types,
+or under both and says the same; ``[0, 0]`` is a pair that cannot share, and is dropped. A type that
+stands only beside others has the rate 0 alone. Flavors that no node has do no harm.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _flavor(value: object, at: At) -> tuple[TypeRates, ...] | None:
         job_type = _type(key, at)
         if job_type is not None:
             _read_type(reading, job_type, rates, at.child(key))
-    for pair in reading.beside:
+    for pair in list(reading.beside):
         _check_pair(reading, pair)
     return None if len(at.faults) > before else tuple(_sorted(reading))
 
@@ -139,19 +139,15 @@ def _pair(value: object, at: At) -> _Pair | None:
 
 
 def _check_pair(reading: _Reading, pair: tuple[JobType, JobType]) -> None:
-    """Report a pair that is of two sizes, or that its other type does not know as it is."""
+    """Report a pair that is of two sizes, or of which its types say two things; add its mirror."""
     one, other = pair
     rates, at = reading.beside[pair]
     mirror = reading.beside.get((other, one))
     if one.scale != other.scale:
         at.fault("is a type of other GPUs", "remove it; only jobs with as many GPUs share them")
-    elif other not in reading.alone:
-        at.fault(f"is a type that is not there: {other.key}", "add it, or remove the pair")
     elif mirror is None:
-        at.fault(
-            f"is not there from the other side: {other.key} has no {one.key}",
-            "add the same two rates there, the other way round, or remove it",
-        )
+        reading.beside[other, one] = rates[::-1], at
+        reading.alone.setdefault(other, 0)
     elif mirror[0] != rates[::-1] and one <= other:
         at.fault(
             f"is not what {other.key} says of {one.key}",

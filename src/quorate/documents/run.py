@@ -22,6 +22,7 @@ from quorate.documents.run_parts import (
     nonce,
     rounds_work,
 )
+from quorate.documents.synonyms import Words, in_own_words
 from quorate.documents.times import any_duration, positive_duration
 from quorate.model.amounts import GPUS_MAX, GRACE_DEFAULT_MS, GROUPS_MAX, STEPS_MAX
 from quorate.model.selector import Selector
@@ -55,6 +56,14 @@ _SPEC: Final = ROUNDS_FIELDS | {
     "workingDir",
     "processes",
     "nonce",
+}
+_WORDS: Final[Words] = {
+    ("flavor",): ("resources", "gpuType"),
+    ("totalGPUs",): ("resources", "totalGPUs"),
+    ("groupGPUs",): ("locality", "groupGPUs"),
+    ("allowCrossGroupSpread",): ("locality", "allowCrossGroupSpread"),
+    ("spares",): ("sparesPerGroup",),
+    ("checkpoint",): ("runtime", "checkpoint"),
 }
 _ONE_COMMAND: Final = "a run has one command: write command, env and workingDir"
 _NO_PRIORITY: Final = "remove it: there are no priorities; budgets and the lottery decide"
@@ -92,6 +101,10 @@ def read_run(spec: object, at: At, head: Head) -> Run | None:
     A lenient head lets the owner be left out: the calculus is also asked about bare shapes. So does
     one that needs none: then somebody else knows whose it is.
     """
+    return in_own_words(spec, at, _WORDS, lambda tree: _own_run(tree, at, head))
+
+
+def _own_run(spec: object, at: At, head: Head) -> Run | None:
     fields = fields_of(spec, at, _SPEC, _HINTS)
     if fields is None:
         return None

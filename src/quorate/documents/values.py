@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from quorate.documents.problem import quoted, shown
 from quorate.documents.reader import At, Read, complete, listed, nearest, refuse_repeats
-from quorate.documents.written import divided
+from quorate.documents.written import divided, wide_number
 from quorate.model.amounts import GPUS_MAX, HOUR_MS, TIME_MS_MAX
 
 NAME_CHARS_MAX: Final = 128
@@ -153,8 +153,11 @@ count = whole(low=0, high=COUNT_MAX)
 
 
 def number(value: object, at: At) -> Decimal | None:
-    """Return ``value`` as an exact, finite decimal of sensible length."""
-    found: Decimal | None = None
+    """Return ``value`` as an exact, finite decimal of sensible length.
+
+    Text is a number only where it has to be: when no double holds what it writes out.
+    """
+    found: Decimal | None = wide_number(value) if isinstance(value, str) else None
     if isinstance(value, Decimal):
         found = value
     elif isinstance(value, float):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal, localcontext
 from typing import Final
 
-from quorate.model.amounts import HOUR_MS, PPM
+from quorate.model.amounts import HOUR_MS, PPM, fits_double
 
 _PRECISION: Final = 40
+_WIDE: Final = re.compile(r"-?[0-9]{1,60}(?:\.[0-9]{1,60})?(?:[eE][+-]?[0-9]{1,2})?")
 
 
 def hours(gpu_ms: int) -> int | Decimal:
@@ -40,3 +42,14 @@ def divided(amount: int, unit: int) -> int | Decimal:
     with localcontext() as context:
         context.prec = _PRECISION
         return (Decimal(amount) / unit).normalize()
+
+
+def wide_number(text: str) -> Decimal | None:
+    """Return the number that ``text`` writes out because no double holds it; None for any other.
+
+    Protobuf's trees have only doubles: what these cannot hold travels as text.
+    """
+    if not _WIDE.fullmatch(text):
+        return None
+    found = Decimal(text)
+    return None if fits_double(found) else found

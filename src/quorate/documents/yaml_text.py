@@ -32,13 +32,17 @@ from quorate.documents.problem import Path, quoted
 from quorate.documents.tree import (
     DEPTH_MAX,
     FLATTEN,
+    HALF,
     SPLIT,
     TOO_DEEP,
     TOO_MANY,
     VALUES_MAX,
+    WHOLE,
     Position,
     SourceDocument,
     Unreadable,
+    has_half,
+    may_have_half,
 )
 
 _NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
@@ -93,7 +97,7 @@ class _Anchored:
 def read_yaml(text: str) -> tuple[SourceDocument, ...] | Unreadable:
     """Return the documents of ``text``, empty ones left out, or what makes it unreadable."""
     found: list[SourceDocument] = []
-    values_left = VALUES_MAX
+    values_left, look = VALUES_MAX, may_have_half(text)
     builder: _Builder | None = None
     try:
         for event in _events(text):
@@ -102,7 +106,7 @@ def read_yaml(text: str) -> tuple[SourceDocument, ...] | Unreadable:
                 builder = _Builder(values_left)
             elif builder is not None and builder.take(event):
                 if builder.root is not None:
-                    found.append(builder.document())
+                    found.append(_whole(builder.document(), look=look))
                 values_left -= builder.values
                 builder = None
     except _Refused as refused:
@@ -114,6 +118,13 @@ def read_yaml(text: str) -> tuple[SourceDocument, ...] | Unreadable:
             document_index=len(found),
         )
     return tuple(found)
+
+
+def _whole(document: SourceDocument, *, look: bool) -> SourceDocument:
+    """Return ``document``; refuses one with half of a character in it, if it may have one."""
+    if look and has_half(document.tree):
+        raise _Refused(HALF, WHOLE, document.start)
+    return document
 
 
 def _events(text: str) -> Iterator[Event]:

@@ -1,4 +1,4 @@
-"""Locks that the kernel lets go of when whoever holds them dies."""
+"""Locks that the kernel lets go of when the process that holds them dies."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import fcntl
 import time
 from typing import Final
 
-LOCK_TRIES: Final = 20
+LOOK_S: Final = 0.4
+"""How long to try for a lock that is held for an instant by a process that only looks at it."""
 LOCK_EVERY_S: Final = 0.02
 
 
-def locked(lock: int) -> bool:
-    """Return whether nobody else has the lock; who only looks has it for an instant."""
-    for _ in range(LOCK_TRIES):
+def locked(lock: int, wait_s: float = LOOK_S) -> bool:
+    """Return whether this process has the lock now, tried for ``wait_s`` while another has it."""
+    until_s = time.monotonic() + wait_s
+    while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            time.sleep(LOCK_EVERY_S)
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                return False
+            time.sleep(min(LOCK_EVERY_S, left_s))
         else:
             return True
-    return False

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from quorate.keeper import processes, sessions
+from quorate.keeper import cgroups, processes, sessions
+from quorate.keeper.confinement import Confinement, confined
+from quorate.keeper.job_files import read_job_file
 from quorate.keeper.output import OutputWriter
 from quorate.keeper.ranks import LOOPBACK, Rank, ranks_of
 from quorate.keeper.start_errors import StartError
@@ -72,10 +74,12 @@ class _Work:
 
     ``failure`` is the code of the first one that failed, and the cause. ``is_dropping`` says that
     some of what is to end at once, on a lost node, may not have ended yet; ``is_stuck`` that some
-    of it may not be killed, and that this was said.
+    of it may not be killed, and that this was said. ``confinement`` is what they are kept in, None
+    where they are the service's own user.
     """
 
     gang: Gang
+    confinement: Confinement | None = None
     by_pid: dict[int, _Process] = field(default_factory=dict)
     failure: tuple[int, str] | None = None
     is_dropping: bool = False
@@ -187,8 +191,9 @@ class Keeper:
             slots=wanted.slots,
         )
         try:
-            for name in (NOTICE_FILE, DONE_FILE):
-                (self._folder / name).unlink(missing_ok=True)
+            if wanted.work.isolation is None:
+                for name in (NOTICE_FILE, DONE_FILE):
+                    (self._folder / name).unlink(missing_ok=True)
             sessions.note(self._folder)
             # Said before it is done: if this keeper dies now, the next one knows of a loss.
             write(self._folder, status)
@@ -205,18 +210,37 @@ class Keeper:
 
     def _start_ranks(self, work: _Work, ranks: list[Rank]) -> None:
         """Start a process for each rank; where one cannot be started, the others end again."""
-        for rank in ranks:
-            env = processes.environment(self._wanted.work, rank, self._folder, os.environ)
+        asked = self._wanted.work
+        try:
+            base = self._confine(work)
+            folder = self._folder if work.confinement is None else work.confinement.folder
+            for rank in ranks:
+                env = processes.environment(asked, rank, folder, base)
+                pid, out, err = processes.start(asked, env, self._before, work.confinement)
+                work.by_pid[pid] = _Process(rank, pid)
+                self._streams.add(pid, (rank.number, rank.node, "out"), out)
+                self._streams.add(pid, (rank.number, rank.node, "err"), err)
+        except StartError as error:
+            self._say(str(error))
+            work.failure = (error.code, str(error))
+            self._kill()
+        if work.confinement is not None:
             try:
-                pid, out, err = processes.start(self._wanted.work, env, self._before)
-            except StartError as error:
-                self._say(str(error))
-                work.failure = (error.code, str(error))
-                self._kill()
-                return
-            work.by_pid[pid] = _Process(rank, pid)
-            self._streams.add(pid, (rank.number, rank.node, "out"), out)
-            self._streams.add(pid, (rank.number, rank.node, "err"), err)
+                sessions.note(self._folder, work.by_pid)
+            except OSError as error:
+                self._complain(error)  # The marks and the cgroup are left.
+
+    def _confine(self, work: _Work) -> dict[str, str]:
+        """Make the bounds of the processes, where they have any; return what all are told.
+
+        Raises ``StartError``.
+        """
+        isolation = self._wanted.work.isolation
+        if isolation is None:
+            return processes.bare(os.environ)
+        work.confinement = confined(isolation, self._folder)
+        self._say(work.confinement.summary())
+        return work.confinement.environment(os.environ)
 
     def _warn(self, step: Warn) -> None:
         work = self._work
@@ -227,8 +251,12 @@ class Keeper:
             "deadline_ms": step.by_ms + _ahead_ms(),
             "generation": self._status.generation,
         }
+        text = json.dumps(notice).encode()
         try:
-            replace_file(self._folder / NOTICE_FILE, json.dumps(notice).encode())
+            if work.confinement is None:
+                replace_file(self._folder / NOTICE_FILE, text)
+            else:
+                work.confinement.show_notice(text)
         except OSError as error:
             self._complain(error)  # The signal says as much, but for the time that is left.
         left_s = max(0, step.by_ms - _clock_ms()) / 1_000
@@ -247,7 +275,10 @@ class Keeper:
         work.gang = replace(work.gang, lost=lost)
         there = [each for each in work.by_pid.values() if each.rank.is_hit(lost)]
         pids = [each.pid for each in there if each.code is None]
-        work.is_dropping = bool(lost) and processes.kill_ranks([e.rank for e in there], pids)
+        leaders = [] if work.confinement is None else [each.pid for each in there]
+        work.is_dropping = bool(lost) and processes.kill_ranks(
+            [each.rank for each in there], pids, leaders
+        )
 
     def _kill(self) -> None:
         work = self._work
@@ -313,18 +344,21 @@ class Keeper:
         elif work.gang.stop_by_ms is None:
             if all(each.code == 0 for each in work.by_pid.values()):
                 exited = Exited(life=life, code=0, note="")
-        elif self._is_done():
+        elif self._is_done(work):
             exited = Exited(life=life, code=0, note="it had said that it was done")
+        if work.confinement is not None and work.confinement.cgroup is not None:
+            cgroups.remove(work.confinement.cgroup)
         self._work = None
         self._status = replace(self._status, slots=(), exited=exited)
 
-    def _is_done(self) -> bool:
+    def _is_done(self, work: _Work) -> bool:
+        folder = self._folder if work.confinement is None else work.confinement.folder
         try:
-            found = json.loads((self._folder / DONE_FILE).read_bytes())
-            return bool(found["generation"] == self._status.generation)
-        except FileNotFoundError:
-            return False
-        except (ValueError, KeyError, TypeError) as error:
+            text = read_job_file(folder, DONE_FILE)
+            return text is not None and bool(
+                json.loads(text)["generation"] == self._status.generation
+            )
+        except (OSError, ValueError, KeyError, TypeError) as error:
             self._say(f"{DONE_FILE} is not what quorate.runtime writes, and says nothing: {error}")
             return False
 

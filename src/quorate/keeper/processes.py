@@ -16,10 +16,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from quorate.keeper import sessions
+from quorate.keeper import cgroups, sessions
+from quorate.keeper.confinement import Confinement
 from quorate.keeper.ranks import RANK, Rank
-from quorate.keeper.start_errors import check_folder, start_error
-from quorate.keeper.wanted import Work
+from quorate.keeper.start_errors import CODE_NOT_STARTED, StartError, check_folder, start_error
+from quorate.keeper.wanted import JOB_FOLDER, JOBS, Work
 from quorate.runtime import FOLDER
 
 CODE_SIGNAL: Final = 128
@@ -32,6 +33,7 @@ _INHERITED: Final = frozenset(
 """What keepers and their work are told of a service's environment: never its secrets."""
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
+_TOLD_BYTES_MAX: Final = 16 * 1024
 
 
 def bare(inherited: Mapping[str, str]) -> dict[str, str]:
@@ -39,12 +41,10 @@ def bare(inherited: Mapping[str, str]) -> dict[str, str]:
     return {k: v for k, v in inherited.items() if k in _INHERITED or k.startswith("LC_")}
 
 
-def environment(
-    work: Work, rank: Rank, folder: Path, inherited: Mapping[str, str]
-) -> dict[str, str]:
-    """Return what one process is told: a bare environment, the run's own, and then its place."""
+def environment(work: Work, rank: Rank, folder: Path, base: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of one process: ``base``, the run's own, and then its place."""
     return {
-        **bare(inherited),
+        **base,
         "PYTHONUNBUFFERED": "1",
         **work.env,
         **rank.env,
@@ -70,8 +70,15 @@ def adopt() -> Callable[[], None]:
     return die_with_keeper
 
 
-def start(work: Work, env: Mapping[str, str], before: Callable[[], None]) -> tuple[int, int, int]:
+def start(
+    work: Work,
+    env: Mapping[str, str],
+    before: Callable[[], None],
+    confinement: Confinement | None = None,
+) -> tuple[int, int, int]:
     """Return the id of a new process, and where to read its two outputs; raises ``StartError``."""
+    if confinement is not None:
+        return _start_confined(work, env, before, confinement)
     check_folder(work.working_dir)
     ends: list[int] = []
     try:
@@ -98,6 +105,54 @@ def start(work: Work, env: Mapping[str, str], before: Callable[[], None]) -> tup
         os.set_blocking(end, False)
     # Nobody else waits for it: its keeper does, for all its children at once.
     process.returncode = 0
+    return process.pid, out, err
+
+
+def _start_confined(
+    work: Work, env: Mapping[str, str], before: Callable[[], None], confinement: Confinement
+) -> tuple[int, int, int]:
+    """Return what ``start`` does, of a process that has become the run's user before its program.
+
+    Nothing is looked at here that the run names: root sees what its user must not learn of.
+    """
+    ends: list[int] = []
+    try:
+        for _ in range(3):
+            ends += os.pipe()
+        out, out_end, err, err_end, told, tell = ends
+        for end in (out_end, err_end):
+            # So that its user may open /dev/stdout and /dev/stderr again.
+            os.fchown(end, confinement.account.uid, confinement.account.gid)
+
+        def become() -> None:
+            try:
+                confinement.enter(work.working_dir, before)
+            except Exception as error:  # noqa: BLE001 - the keeper raises it again
+                os.write(tell, str(error).encode()[:_TOLD_BYTES_MAX])
+                os._exit(CODE_NOT_STARTED)
+
+        process = subprocess.Popen(  # noqa: S603 - a list of words; no shell reads them
+            work.command,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=out_end,
+            stderr=err_end,
+            start_new_session=True,
+            preexec_fn=become,  # noqa: PLW1509 - a keeper has one thread
+        )
+    except (OSError, ValueError) as error:
+        _close(*ends)
+        raise start_error(error, work, env, str(confinement.account)) from None
+    _close(out_end, err_end, tell)
+    # It ends when the program begins, or has been told why none does.
+    why_not = os.read(told, _TOLD_BYTES_MAX)
+    os.close(told)
+    process.returncode = 0
+    if why_not:
+        _close(out, err)
+        raise StartError(CODE_NOT_STARTED, why_not.decode(errors="replace"))
+    for end in (out, err):
+        os.set_blocking(end, False)
     return process.pid, out, err
 
 
@@ -157,11 +212,12 @@ def kill_all(groups: Iterable[int]) -> list[int]:
     return _kill(_descendants({os.getpid()}))
 
 
-def kill_ranks(ranks: Iterable[Rank], pids: Iterable[int]) -> bool:
+def kill_ranks(ranks: Iterable[Rank], pids: Iterable[int], leaders: Collection[int] = ()) -> bool:
     """End the processes of ``ranks`` and whatever they started; return whether there were any.
 
     ``pids`` are those of ranks that were not waited for yet. What has left them is found by the
-    mark of its rank, which is Quorate's own: launchers give their workers another ``RANK``.
+    mark of its rank, which is Quorate's own: launchers give their workers another ``RANK``; or by
+    the session that one of ``leaders`` has begun.
     """
     marks = {f"{RANK}={rank.number}".encode() for rank in ranks}
     roots = frozenset(pids)
@@ -171,7 +227,9 @@ def kill_ranks(ranks: Iterable[Rank], pids: Iterable[int]) -> bool:
     found = [
         each
         for each in _descendants({os.getpid()})
-        if each[0] in below or not marks.isdisjoint(_environ(each[0]))
+        if each[0] in below
+        or not marks.isdisjoint(_environ(each[0]))
+        or sessions.number_of(each[0]) in leaders
     ]
     for group in roots:
         _signal_group(group, signal.SIGKILL)
@@ -182,16 +240,18 @@ def kill_ranks(ranks: Iterable[Rank], pids: Iterable[int]) -> bool:
 def kill_leftovers(folder: Path) -> int:
     """End what an earlier keeper of ``folder`` has left behind; return how many could be killed.
 
-    It is known by the mark of the folder in its environment, and by the session of the keeper. A
-    keeper carries the mark as well: one that has lost its lock, because somebody has removed the
-    folder under it, goes with its work.
+    It is known by the mark of the folder in its environment, by the sessions of the keeper and its
+    work, and by the run's cgroup. A keeper carries the mark as well: one that has lost its lock,
+    because its folder was removed under it, goes with its work.
     """
-    mark = f"{FOLDER}={folder}".encode()
-    session = sessions.left(folder)
+    own = folder.parent.parent / JOBS / folder.name / JOB_FOLDER
+    marks = {f"{FOLDER}={each}".encode() for each in (folder, own)}
+    left, inside = sessions.left(folder), frozenset(cgroups.members(folder))
     found = [
         pid
         for pid in _all_pids()
-        if pid != os.getpid() and (mark in _environ(pid) or sessions.is_of(pid, session))
+        if pid != os.getpid()
+        and (pid in inside or not marks.isdisjoint(_environ(pid)) or sessions.is_of(pid, left))
     ]
     return sum(_signal(pid, signal.SIGKILL) for pid in found)
 

@@ -1,9 +1,14 @@
-"""The session of a keeper, by which what it has left behind is known, whatever its environment."""
+"""The sessions of a keeper and its work, by which what it has left behind is known.
+
+Confined processes have sessions of their own: what shares a session with a keeper may send it a
+signal. Others stay in the keeper's.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -13,42 +18,63 @@ from quorate.keeper.wanted import SESSION_FILE, replace_file
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The session of a keeper: its number, when it began, and ``where`` that number means it."""
+    """One session: its number, when it began, and ``where`` that number means it."""
 
     number: int
     since: int
     where: str
 
 
-def note(folder: Path) -> None:
-    """Write down the session of this keeper, once nothing of an earlier one is left."""
-    own = stat(os.getpid())
-    if own is None or own.session != os.getpid():
-        # Started by hand in somebody's session: not all that is there is the work's.
+def note(folder: Path, leaders: Iterable[int] = ()) -> None:
+    """Write down the sessions of this keeper, once nothing of an earlier one is left.
+
+    They are its own, and those that ``leaders`` among its processes have begun.
+    """
+    where = _where()
+    found = [
+        Session(each.session, each.since, where)
+        for pid in (os.getpid(), *leaders)
+        # Started by hand in a session that is there for other things, not all of it is the work's.
+        if (each := stat(pid)) is not None and each.session == pid
+    ]
+    if not found:
         (folder / SESSION_FILE).unlink(missing_ok=True)
         return
-    text = json.dumps(asdict(Session(own.session, own.since, _where())))
+    text = json.dumps([asdict(each) for each in found])
     replace_file(folder / SESSION_FILE, text.encode())
 
 
-def left(folder: Path) -> Session | None:
-    """Return the session of the last keeper, if there may still be something of it."""
+def left(folder: Path) -> Sequence[Session]:
+    """Return the sessions of the last keeper that there may still be something of."""
     try:
-        found = Session(**json.loads((folder / SESSION_FILE).read_bytes()))
+        noted = json.loads((folder / SESSION_FILE).read_bytes())
+        found = [Session(**each) for each in ([noted] if isinstance(noted, dict) else noted)]
     except (OSError, ValueError, TypeError):
-        return None  # Nothing was started, or it is damaged: the marks are left.
-    leader = stat(found.number)
-    is_reused = leader is not None and leader.since != found.since
-    is_own = found.number == os.getsid(0)
-    return None if found.where != _where() or is_reused or is_own else found
+        return ()  # Nothing was started, or it is damaged: the marks are left.
+    return [each for each in found if not _is_past(each)]
 
 
-def is_of(pid: int, session: Session | None) -> bool:
-    """Return whether a process is of a session, and runs."""
-    if session is None:
+def _is_past(session: Session) -> bool:
+    """Return whether the number of a session means another one by now, or this process's own."""
+    leader = stat(session.number)
+    is_reused = leader is not None and leader.since != session.since
+    return session.where != _where() or is_reused or session.number == os.getsid(0)
+
+
+def is_of(pid: int, sessions: Collection[Session]) -> bool:
+    """Return whether a process is of one of ``sessions``, and runs."""
+    if not sessions:
         return False
     found = stat(pid)
-    return found is not None and found.session == session.number and found.since >= session.since
+    return found is not None and any(
+        found.session == each.number and found.since >= each.since for each in sessions
+    )
+
+
+def number_of(pid: int) -> int | None:
+    """Return the session of a process; None where it has ended."""
+    found = stat(pid)
+    return None if found is None else found.session
 
 
 def _where() -> str:

@@ -45,10 +45,19 @@ def check_folder(folder: str) -> None:
     raise StartError(CODE_NOT_STARTED, f"workingDir {folder!r} {what}")
 
 
-def start_error(error: OSError | ValueError, work: Work, env: Mapping[str, str]) -> StartError:
-    """Return what ``error`` means to whoever wrote the command."""
+def start_error(
+    error: OSError | ValueError, work: Work, env: Mapping[str, str], account: str = ""
+) -> StartError:
+    """Return what ``error`` means to the author of the command.
+
+    ``account`` is the system user that the process had become. Where it is given, the command is
+    not looked at: its file may be shut to that user, and not to this process.
+    """
     command = f"command {work.command[0]!r}"
     if isinstance(error, FileNotFoundError):
+        if account:
+            remedy = "give its whole path, or a PATH in env; or mend its first line, if it has #!"
+            return StartError(CODE_NOT_FOUND, f"{command} was not found; {remedy}")
         interpreter = _interpreter(work, env)
         if interpreter is None:
             remedy = "give its whole path, or a PATH in env"
@@ -58,7 +67,12 @@ def start_error(error: OSError | ValueError, work: Work, env: Mapping[str, str])
             f"{command} begins with #!{interpreter}, which was not found; mend its first line, or "
             "name its interpreter in the command",
         )
-    if isinstance(error, PermissionError):
+    if isinstance(error, PermissionError) and account:
+        what = (
+            f"may not be run by the run's system user, {account}; let it read and run the file and "
+            "pass the folders above it, or name another command"
+        )
+    elif isinstance(error, PermissionError):
         what = "may not be run; make it executable (chmod +x), or name its interpreter first"
     elif not isinstance(error, OSError):
         what = f"or its env cannot be given to a process: {error}; leave that out"

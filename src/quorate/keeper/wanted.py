@@ -21,6 +21,12 @@ SESSION_FILE: Final = "session.json"
 POKE_FIFO: Final = "poke"
 ROOM_FIFO: Final = "room"
 OUTPUT: Final = "output"
+HOME: Final = "home"
+"""The folder in which the work of a run starts that names none."""
+JOBS: Final = "jobs"
+"""The folder, beside that of the runs, with what runs of other system users may reach."""
+JOB_FOLDER: Final = "folder"
+"""The folder of such a run that belongs to its system user."""
 
 Slot = tuple[str, int]
 """A node, and the ordinal of one of its GPUs."""
@@ -49,8 +55,29 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Isolation:
+    """Whose processes those of a run are to be, and what bounds them.
+
+    ``account`` is the name or the number of a system user; ``why_not`` says why there is none, and
+    then nothing starts. ``subject`` is whom it stands for. ``folder`` is what the run may reach;
+    ``cgroup`` is the parent of its cgroup, empty where there can be none.
+    """
+
+    account: str
+    why_not: str
+    subject: str
+    folder: str
+    cgroup: str
+    memory_bytes: int
+    processes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What is to be run: ``processes`` is what there is one for, ``gpu``, ``node`` or ``run``."""
+    """What is to be run: ``processes`` is what there is one for, ``gpu``, ``node`` or ``run``.
+
+    Without ``isolation`` it runs as the user of the service.
+    """
 
     run: str
     command: tuple[str, ...]
@@ -58,6 +85,7 @@ class Work:
     working_dir: str
     processes: str
     grace_ms: int
+    isolation: Isolation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +176,7 @@ def write(folder: Path, content: Wanted | Status) -> None:
 def replace_file(path: Path, content: bytes) -> None:
     """Have ``path`` be ``content``, or what it was if the machine goes down meanwhile."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with draft.open("wb") as file:
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -157,10 +185,15 @@ def replace_file(path: Path, content: bytes) -> None:
 
 def _wanted(found: Mapping[str, Any]) -> Wanted:
     work = _known(Work, found["work"])
+    isolation = work.get("isolation")
+    made = {
+        "command": tuple(work["command"]),
+        "isolation": None if isolation is None else Isolation(**_known(Isolation, isolation)),
+    }
     parts = (_known(Part, each) for each in found["parts"])
     return Wanted(
         life=found["life"],
-        work=Work(**work | {"command": tuple(work["command"])}),
+        work=Work(**work | made),
         parts=tuple(
             Part(**each | {"slots": _slots(each["slots"]), "lost": _slots(each.get("lost", []))})
             for each in parts
@@ -179,7 +212,9 @@ def _status(found: Mapping[str, Any]) -> Status:
     return Status(**_known(Status, found) | made)
 
 
-def _known(kind: type[Work | Part | Status | Exited], found: Mapping[str, Any]) -> dict[str, Any]:
+def _known(
+    kind: type[Work | Isolation | Part | Status | Exited], found: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the fields that ``kind`` has: the other side may be of another version."""
     names = {field.name for field in fields(kind)}
     return {name: value for name, value in found.items() if name in names}

@@ -78,24 +78,45 @@ def public_key_of(private_key: bytes) -> bytes:
     return Ed25519PrivateKey.from_private_bytes(private_key).public_key().public_bytes_raw()
 
 
-def sign_checkpoint(*, ledger_id: str, head: Head, at_ms: int, private_key: bytes) -> Checkpoint:
-    """Return a signed checkpoint of a ledger that ends at ``head``, which is not empty."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - slow import
-        Ed25519PrivateKey,
-    )
+class CheckpointSigner:
+    """Signs checkpoints of one ledger with its raw Ed25519 ``private_key``, which is read once."""
 
-    assert head.height > 0, head
-    unsigned = Checkpoint(
+    __slots__ = ("_key", "_ledger_id", "public_key")
+
+    def __init__(self, ledger_id: str, private_key: bytes) -> None:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - slow import
+            Ed25519PrivateKey,
+        )
+
+        self._ledger_id = ledger_id
+        self._key = Ed25519PrivateKey.from_private_bytes(private_key)
+        self.public_key = self._key.public_key().public_bytes_raw()
+
+    def sign(self, head: Head, at_ms: int) -> Checkpoint:
+        """Return a signed checkpoint of the ledger where it ends at ``head``, not at its start."""
+        assert head.height > 0, head
+        unsigned = unsigned_checkpoint(self._ledger_id, head, at_ms, self.public_key)
+        return msgspec.structs.replace(unsigned, signature=self._key.sign(signed_bytes(unsigned)))
+
+
+def unsigned_checkpoint(
+    ledger_id: str, head: Head, at_ms: int, public_key: bytes = b""
+) -> Checkpoint:
+    """Return the checkpoint of a ledger that ends at ``head``, without a signature."""
+    return Checkpoint(
         ledger_id=ledger_id,
         height=head.height,
         seq=head.seq,
         hash=head.hash,
         at_ms=at_ms,
-        public_key=public_key_of(private_key),
+        public_key=public_key,
         signature=b"",
     )
-    signature = Ed25519PrivateKey.from_private_bytes(private_key).sign(signed_bytes(unsigned))
-    return msgspec.structs.replace(unsigned, signature=signature)
+
+
+def sign_checkpoint(*, ledger_id: str, head: Head, at_ms: int, private_key: bytes) -> Checkpoint:
+    """Return a signed checkpoint of a ledger that ends at ``head``, which is not empty."""
+    return CheckpointSigner(ledger_id, private_key).sign(head, at_ms)
 
 
 def signed_bytes(checkpoint: Checkpoint) -> bytes:

@@ -5,6 +5,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+RESTORE: Final = (
+    "restore it from a backup: quorate ledger restore BACKUP.db --out NEW.db, or from an export: "
+    "quorate ledger import FILE --out NEW.db"
+)
+"""What to do about a ledger that is damaged for good."""
+
 
 class QuorateError(Exception):
     """The root of every error a user can cause or meet; its text is one clear sentence or two."""
@@ -14,11 +22,18 @@ class CorruptLedgerError(QuorateError):
     """What is stored is not what was written.
 
     ``height`` and ``seq`` say where, as far as is known: the block, and the first event in doubt;
-    ``source`` is the file, where there is one.
+    ``source`` is the file, where there is one. ``remedy`` is what to do about it; one that is
+    given, and not the usual one, is part of the text.
     """
 
     def __init__(
-        self, what: str, *, height: int | None = None, seq: int | None = None, source: str = ""
+        self,
+        what: str,
+        *,
+        height: int | None = None,
+        seq: int | None = None,
+        source: str = "",
+        remedy: str = "",
     ) -> None:
         places = []
         if height is not None:
@@ -26,8 +41,10 @@ class CorruptLedgerError(QuorateError):
         if seq is not None:
             places.append(f"sequence {seq}")
         told = f"{source} is damaged: {what}" if source else what
-        super().__init__(f"{told} (at {', '.join(places)})" if places else told)
+        text = f"{told} (at {', '.join(places)})" if places else told
+        super().__init__(f"{text}; {remedy}" if remedy else text)
         self.what = what
+        self.remedy = remedy or RESTORE
         self.height = height
         self.seq = seq
 

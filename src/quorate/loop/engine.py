@@ -8,6 +8,9 @@ when somebody else committed first, it is then decided again, on what that left.
 With an executor, stops are two facts, and the executor is told what each commit means to it.
 What it missed because this program ended in between, it is told when the ledger is opened again.
 
+Where somebody is to be told of violations, the invariants of what a block has touched are checked
+after it is durable; the first violation stops all deciding.
+
 With the lottery's secret, conflicts that are due are settled in blocks of their own, after the one
 that declared them is durable: nobody can have known the link before who entered was fixed.
 """
@@ -15,19 +18,22 @@ that declared them is durable: nobody can have known the link before who entered
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
 from quorate.core.commands import Change, Command, Decision, Draw
 from quorate.core.decide import decide
 from quorate.core.lottery import CHAIN_LENGTH
+from quorate.core.shape import Violation
 from quorate.core.share_out import rounds_due
+from quorate.core.touched import check_touched
 from quorate.ledger.chain import GENESIS, Head, open_block, seal
 from quorate.ledger.fold import collector_paused, replay
 from quorate.ledger.snapshot import restore, take
 from quorate.loop.orders import orders_of, standing_orders
 from quorate.loop.preimages import Preimages
+from quorate.loop.resolver_log import log_conflicts
 from quorate.loop.round_waits import RoundWaits
 from quorate.model.apply import apply_all
 from quorate.model.events import (
@@ -43,7 +49,12 @@ from quorate.model.state import State
 from quorate.model.view import StateView
 from quorate.policy.parts import install_text, missing_part
 from quorate.ports.clock import Clock
-from quorate.ports.errors import LedgerEmptyError, QuorateError, StaleHeadError
+from quorate.ports.errors import (
+    DecidingStoppedError,
+    LedgerEmptyError,
+    QuorateError,
+    StaleHeadError,
+)
 from quorate.ports.executor import Executor
 from quorate.ports.store import EventStore
 
@@ -84,6 +95,10 @@ class Receipt:
     first_seq: int
 
 
+OnViolation = Callable[[Head, Sequence[Event], Sequence[Violation]], str]
+"""Keeps the evidence of invariants that a block broke; returns why nothing is decided any more."""
+
+
 class Engine:
     """Owns the state. One command or group at a time; not for use from several threads."""
 
@@ -111,6 +126,9 @@ class Engine:
         self.snapshot_events = SNAPSHOT_EVENTS
         self.policies: Mapping[str, PoolPolicy] | None = None
         self._round_waits = RoundWaits()
+        self.on_violation: OnViolation | None = None
+        self.violated = ""
+        self.clock_trouble: Callable[[], str] = lambda: ""
 
     @classmethod
     def open(
@@ -193,6 +211,16 @@ class Engine:
         """Where the ledger stands."""
         return self._head
 
+    @property
+    def stopped(self) -> str:
+        """Why nothing is decided: a violation, or a clock that stepped; empty while it is."""
+        return self.violated or self.clock_trouble()
+
+    @property
+    def recorded_ms(self) -> int:
+        """The time of the last event."""
+        return self._state.at_ms
+
     def now_ms(self) -> int:
         """Return the time at which a command would be decided now; it never runs back."""
         return max(self._clock.now_ms(), self._state.at_ms)
@@ -226,8 +254,11 @@ class Engine:
     def commit_group(self, asked: Sequence[Asked]) -> list[Receipt]:
         """Decide and commit one block, and leave the conflicts that are due alone.
 
-        Raises ``StaleHeadError`` when others were faster each time.
+        Raises ``StaleHeadError`` when others were faster each time, and ``DecidingStoppedError``
+        while nothing is decided.
         """
+        if self.stopped:
+            raise DecidingStoppedError(self.stopped)
         for _ in range(ATTEMPTS_MAX - 1):
             try:
                 return self._attempt(asked)
@@ -255,6 +286,11 @@ class Engine:
             raise
         if self.executor is not None and events:
             self.executor.carry_out(orders_of(self._state, events))
+        log_conflicts(self._state, events)
+        if self.on_violation is not None and events:
+            violations = check_touched(self._state, events)
+            if violations:
+                self.violated = self.on_violation(self._head, events, violations)
         self._maybe_snapshot()
         return [Receipt(decision, self._head, first_seq) for decision, first_seq in decided]
 

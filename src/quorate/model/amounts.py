@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from decimal import Decimal
 from typing import Final
 
 PPM: Final = 1_000_000
@@ -36,3 +38,25 @@ def hours_text(gpu_ms: int, *, up: bool = False) -> str:
     hundredths += 1 if up and rest else 0
     whole, part = divmod(hundredths, 100)
     return f"{whole}.{part:02d}" if part else str(whole)
+
+
+def fits_double(amount: Decimal) -> bool:
+    """Return whether a double, written out as short as possible, is exactly ``amount``."""
+    return amount.is_finite() and Decimal(repr(float(amount))) == amount
+
+
+def parts_that_add_up(parts: Sequence[int], unit: int) -> list[int]:
+    """Return ``parts`` in whole multiples of ``unit`` that sum to their rounded sum.
+
+    Each is rounded down, and the units that are then missing go to the largest remainders.
+    """
+    shown = [part - part % unit for part in parts]
+    missing = (nearest(sum(parts), unit) - sum(shown)) // unit
+    for index in sorted(range(len(parts)), key=lambda i: (-(parts[i] % unit), i))[:missing]:
+        shown[index] += unit
+    return shown
+
+
+def nearest(amount: int, unit: int) -> int:
+    """Return the multiple of ``unit`` that is nearest to ``amount``, halves rounded up."""
+    return (2 * amount + unit) // (2 * unit) * unit

@@ -55,10 +55,10 @@ def check_role(caller: Caller, operation: Operation) -> None:
         )
     if operation.is_for_any_scope:
         return
-    if caller.scopes and operation.area not in caller.scopes:
+    if caller.areas and operation.area not in caller.areas:
         raise CommandError(
             Exit.REFUSED,
-            f"{operation.name}: your token is limited to {', '.join(sorted(caller.scopes))}; "
+            f"{operation.name}: your token is limited to {', '.join(sorted(caller.areas))}; "
             f"it takes one for {operation.area}",
             fault=FORBIDDEN,
         )

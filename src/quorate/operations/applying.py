@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from quorate.answers.exits import UNKNOWN_NAME, CommandError, Exit
 from quorate.answers.kinds import KIND_OF
 from quorate.core.commands import Applied, Apply
-from quorate.documents import render
+from quorate.documents import KINDS, Bare, render
 from quorate.operations import asked as ask
 from quorate.operations.answer import Order
 from quorate.operations.desk import Desk
@@ -14,6 +16,8 @@ from quorate.operations.etags import check_match, etag_of, spec_of
 from quorate.operations.operation import Operation
 from quorate.operations.pool_policies import check_policies
 from quorate.operations.visibility import visible
+
+_KINDS: Final = {kind.lower(): kind for kind in KINDS}
 
 
 def apply_documents(desk: Desk, asked: ask.Apply, operation: Operation) -> Order:
@@ -26,7 +30,8 @@ def apply_documents(desk: Desk, asked: ask.Apply, operation: Operation) -> Order
 def put_document(desk: Desk, asked: ask.PutDocument, operation: Operation) -> Order:
     """Return the order to hold one document under its name."""
     _check_match(desk, operation.about, asked.name, asked.if_match)
-    (document, *more) = read_trees([asked.document])
+    bare = Bare(_KINDS[operation.about], asked.name)
+    (document, *more) = read_trees([asked.document], bare=bare)
     if more or document.kind.lower() != operation.about or document.name != asked.name:
         raise CommandError(
             Exit.INVALID,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
 
 PAGE_MAX: Final = 1_000
 """How many things one answer lists at most, where a service is asked."""
@@ -18,6 +19,8 @@ DOCUMENTS_MAX: Final = 10_000
 """How many documents one request may carry."""
 NOTE_CHARS_MAX: Final = 1_000
 
+_LIMIT: Final = "limit"
+Asked_ = TypeVar("Asked_", bound=Struct)
 Name = Annotated[str, Meta(min_length=1, max_length=253)]
 Note = Annotated[str, Meta(max_length=NOTE_CHARS_MAX)]
 Tree = dict[str, Any]
@@ -27,6 +30,16 @@ Number = int | float | str | None | UnsetType
 
 class Asked(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """Anything that is asked. Unknown fields are refused, so that none is silently ignored."""
+
+
+def within_a_page(asked: Asked_) -> Asked_:
+    """Return ``asked`` with the limit of a page where it has none; a service lists no more at once.
+
+    However it was left out: not sent, or sent as null.
+    """
+    if getattr(asked, _LIMIT, UNSET) is None:
+        return replace(asked, **{_LIMIT: PAGE_MAX})
+    return asked
 
 
 class Nothing(Asked, kw_only=True, frozen=True):

@@ -68,12 +68,17 @@ class Resolve(KeyedWrite, kw_only=True, frozen=True):
     """How many GPUs are to be made free, beside those that are, and where; no domains means all.
 
     A domain is given by its key, region/cluster/domain, or its last part where that is clear.
+    ``regions`` and ``clusters`` leave only domains that are in one of them. A ``cap``, given as
+    BUDGET/CAP, stands instead of flavor, domains and pool: then GPUs are freed that it bounds.
     """
 
-    flavor: Name
     deficit: Count
+    flavor: Name | None = None
     domains: Annotated[tuple[Name, ...], Meta(max_length=DOMAINS_MAX)] = ()
     pool: Name = "default"
+    regions: Annotated[tuple[Name, ...], Meta(max_length=DOMAINS_MAX)] = ()
+    clusters: Annotated[tuple[Name, ...], Meta(max_length=DOMAINS_MAX)] = ()
+    cap: Name | None = None
 
 
 class Tick(Write, kw_only=True, frozen=True):

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from quorate.operations.asked import PAGE_MAX, Asked, Name, Note, Nothing, Write
 from quorate.operations.caller import Role
-from quorate.operations.operation import Area
+from quorate.operations.operation import Scope
 
 __all__ = ["IssueToken", "ListTokens", "Nothing", "RevokeToken"]
 
@@ -19,13 +19,14 @@ User = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[^\x00-\x1f\
 class IssueToken(Write, kw_only=True, frozen=True):
     """For ``user``, in ``role``, and in ``tenant`` where the role is of one.
 
-    ``lifetime`` is a duration such as ``90d``, or ``never``. With ``scopes`` only for those areas.
+    ``lifetime`` is a duration such as ``90d``, or ``never``. With areas among ``scopes`` it is for
+    those areas only. The scope ``claim`` is no area: it adds the right to claim nodes.
     """
 
     role: Role
     user: User
     tenant: Annotated[str, Meta(max_length=253)] = ""
-    scopes: Annotated[tuple[Area, ...], Meta(max_length=len(Area))] = ()
+    scopes: Annotated[tuple[Scope, ...], Meta(max_length=len(Scope))] = ()
     lifetime: Annotated[str, Meta(min_length=1, max_length=40)] = LIFETIME_DEFAULT
     note: Note = ""
 

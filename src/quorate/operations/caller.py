@@ -17,6 +17,8 @@ class Role(StrEnum):
     ACCOUNTING = "accounting"
 
 
+CLAIM: Final = "claim"
+"""The scope without which nodes are not claimed; only an admin grants it (docs/adr/0027)."""
 ANYBODY: Final = frozenset(Role) - {Role.ACCOUNTING}
 """Everybody but an accounting system, which is let in where it is named."""
 ANYBODY_AND_ACCOUNTING: Final = frozenset(Role)
@@ -40,9 +42,9 @@ def actor_of(tenant: str, user: str) -> str:
 class Caller:
     """``actor`` is recorded in every event. ``tenant`` is empty for those who are of none.
 
-    ``scopes`` narrows what the role allows to some areas; empty means all of them. ``token`` is the
-    id of the access token that proves it, and ``until_ms`` when the proof ends: whoever goes on for
-    long has to ask again (``standing.py``).
+    ``scopes`` are those of the caller's proof: areas, and the right to claim nodes. ``token`` is
+    the id of the access token that proves it, and ``until_ms`` when the proof ends: a watch that
+    goes on for long is checked again (``standing.py``).
     """
 
     actor: str
@@ -62,6 +64,21 @@ class Caller:
     def shown(self) -> str:
         """Who it is, for the log."""
         return f"{self.tenant}/{self.user}" if self.tenant else self.user
+
+    @property
+    def areas(self) -> frozenset[str]:
+        """The areas to which the caller is limited; empty means all of them."""
+        return self.scopes - {CLAIM}
+
+    @property
+    def may_claim(self) -> bool:
+        """Whether the caller may claim nodes: by that scope, or as an admin without limits."""
+        return CLAIM in self.scopes or (self.role is Role.ADMIN and not self.scopes)
+
+    @property
+    def may_grant_claims(self) -> bool:
+        """Whether the caller may issue a token with the scope to claim nodes."""
+        return self.role is Role.ADMIN and self.may_claim
 
     @property
     def oversees(self) -> bool:

@@ -102,7 +102,7 @@ def recorded_answer(receipt: Receipt, sight: Sight, *, is_repeated: bool = False
         ],
         notes=(
             *([again] if is_repeated else []),
-            *(f"warning: {warning}" for warning in decision.warnings),
+            *(f"warning: {warning}" for warning in sight.warnings(decision)),
         ),
         done=done if decision.events else "",
     )
@@ -162,7 +162,7 @@ class _Outcome:
             lines=self._lines,
             notes=(
                 *self.order.notes,
-                *(f"warning: {warning}" for warning in self.decision.warnings),
+                *(f"warning: {warning}" for warning in self.sight.warnings(self.decision)),
             ),
             done=self._recorded() if count else "",
         )
@@ -219,7 +219,10 @@ def _shown(decision: Decision, sight: Sight) -> tuple[Decision, int]:
     others = sum(
         not isinstance(event, RequestKept) for event in decision.events if not sight.sees(event)
     )
-    return replace(decision, events=tuple(map(sight.told, seen))), others
+    shown = replace(
+        decision, events=tuple(map(sight.told, seen)), warnings=sight.warnings(decision)
+    )
+    return shown, others
 
 
 def _shown_tree(decision: Decision, head: Head | None, seq: int, sight: Sight) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from quorate.operations.caller import Role
 from quorate.operations.desk import Desk
 from quorate.operations.notes import checked_line
 from quorate.operations.operation import Operation
+from quorate.operations.permission import check_may_claim
 from quorate.operations.visibility import sees_owner
 
 _PREFIX: Final = "claim-"
@@ -41,6 +42,7 @@ _FIELDS: Final = {
 def claim_nodes(desk: Desk, asked: ask.ClaimNodes, operation: Operation) -> Order:
     """Return the order to take whole nodes for one user."""
     del operation
+    check_may_claim(desk.caller)
     if (asked.nodes is None) == (asked.gpus is None):
         raise CommandError(Exit.USAGE, "give either nodes or gpus")
     view, caller = desk.recorded, desk.caller

@@ -7,11 +7,25 @@ up again later, by another process, after any pause: no event is left out and no
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from quorate.answers.exits import CommandError, Exit
 from quorate.model.view import StateView
 from quorate.operations.desk import Desk
 from quorate.operations.recent import Page, Recent
+
+
+class Shown(NamedTuple):
+    """One event or notice as a watcher gets it.
+
+    ``seen`` are the owners whose names are in it where others' are not: only a watcher that sees
+    the same owners gets the same ``tree``. None where nothing was redacted: then every watcher that
+    may see it gets this tree, so it is not to be changed.
+    """
+
+    seq: int
+    tree: dict[str, Any]
+    seen: frozenset[str] | None = None
 
 
 class Cursor:

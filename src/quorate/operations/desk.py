@@ -23,7 +23,7 @@ from quorate.operations.caller import Caller
 from quorate.operations.recent import Recent
 from quorate.operations.visibility import seen_by
 from quorate.ports.accounting import LinkStatus
-from quorate.ports.clock import Clock
+from quorate.ports.clock import Clock, ClockControl
 from quorate.ports.logs import Logs
 from quorate.ports.store import EventStore
 
@@ -37,7 +37,8 @@ class Desk:
 
     Without a ``signer`` no checkpoint can be signed here. ``recent`` are the blocks that all who
     follow the ledger read together; without it each reads the store. Without ``logs`` nobody here
-    keeps the output of runs; without ``accounting`` nobody here asks an accounting system.
+    keeps the output of runs; without ``accounting`` nobody here asks an accounting system; without
+    ``clock_control`` the wall clock is not compared with another.
     ``is_executed`` says that an executor runs the work though the engine here, which only reads,
     has none.
     """
@@ -52,6 +53,7 @@ class Desk:
     logs: Logs | None = None
     is_executed: bool = False
     accounting: LinkStatus | None = None
+    clock_control: ClockControl | None = None
 
     @property
     def has_executor(self) -> bool:

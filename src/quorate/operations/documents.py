@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
 
 from quorate.answers.assign import assigned
 from quorate.answers.exits import CommandError, Exit
-from quorate.documents import Document, Invalid, parse_tree
+from quorate.documents import Bare, Document, Invalid, parse_tree
 from quorate.model.specs import Run
 from quorate.operations.caller import Caller, Role
 
@@ -15,21 +17,27 @@ if TYPE_CHECKING:
     from quorate.core.commands import Applied
     from quorate.model.view import StateView
 
+RUNS: Final = Bare("Run")
+"""What is submitted or planned is a run, whether or not it says so."""
 
-def read_trees(trees: Sequence[dict[str, Any]], tenant: str = "") -> list[Document]:
+
+def read_trees(
+    trees: Sequence[dict[str, Any]], tenant: str = "", *, bare: Bare | None = None
+) -> list[Document]:
     """Return the documents that ``trees`` are, or raise with every problem of all of them.
 
-    Runs that do not say whose they are belong to ``tenant``, where there is one.
+    Runs that do not say whose they are belong to ``tenant``, where there is one. ``bare`` is what a
+    document without a head is taken for.
     """
     found: list[Document] = []
     problems: list[str] = []
     for position, tree in enumerate(trees):
         source = "document" if len(trees) == 1 else f"documents[{position}]"
-        parsed = parse_tree(None, _owned(tree, tenant), source=source)
+        parsed = parse_tree(None, tree, source=source, needs_owner=not tenant, bare=bare)
         if isinstance(parsed, Invalid):
             problems += [problem.text() for problem in parsed.problems]
         else:
-            found += parsed.items
+            found += [_owned(each, tenant) for each in parsed.items]
     seen: set[tuple[str, str]] = set()
     for document in found:
         key = (document.kind, document.name)
@@ -43,11 +51,11 @@ def read_trees(trees: Sequence[dict[str, Any]], tenant: str = "") -> list[Docume
     return found
 
 
-def _owned(tree: dict[str, Any], tenant: str) -> dict[str, Any]:
-    spec = tree.get("spec")
-    if not tenant or tree.get("kind") != "Run" or not isinstance(spec, dict) or "owner" in spec:
-        return tree
-    return tree | {"spec": {"owner": tenant} | spec}
+def _owned(document: Document, tenant: str) -> Document:
+    spec = document.spec
+    if not isinstance(spec, Run) or spec.owner:
+        return document
+    return replace(document, spec=replace(spec, owner=tenant))
 
 
 def changed_document(

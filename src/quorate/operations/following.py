@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from quorate.ledger.codec import event_to_json
 from quorate.operations.asked_ledger import WatchEvents
 from quorate.operations.caller import Caller
-from quorate.operations.cursor import Cursor, cursor_at
+from quorate.operations.cursor import Cursor, Shown, cursor_at
 from quorate.operations.desk import Desk
 from quorate.operations.operation import Operation
 from quorate.operations.visible_events import Sight
@@ -35,14 +35,14 @@ class Follower:
         """Whether there is more to read at once; otherwise wait until something is recorded."""
         return self._place.is_behind
 
-    def read(self, limit: int) -> list[tuple[int, dict[str, Any]]]:
-        """Return the next events that are theirs to see, with their sequences, ``limit`` at most.
+    def read(self, limit: int) -> list[Shown]:
+        """Return the next events that the caller may see, ``limit`` at most.
 
         An empty list does not mean the end, which ``is_behind`` tells: what is hidden moves the
-        cursor, too. All share what is returned, so it is not to be changed.
+        cursor, too.
         """
         assert limit > 0, limit
-        found: list[tuple[int, dict[str, Any]]] = []
+        found: list[Shown] = []
         place, view = self._place, self._place.view()
         sight = Sight(view, self._caller)
         last = min(place.end(), place.seq + LOOKED_AT_MAX)
@@ -53,9 +53,12 @@ class Follower:
                 place.seq = seq
                 if sight.sees(event) and self._watched.concerns(event, view):
                     told = sight.told(event)
-                    # What everybody may be told is made once, and shared.
-                    tree = page.told(seq) if told is event else event_to_json(seq, told)
-                    found.append((seq, tree))
+                    # Only what was not redacted is made once and shared by all watchers.
+                    found.append(
+                        Shown(seq, page.told(seq))
+                        if told is event
+                        else Shown(seq, event_to_json(seq, told), sight.veil.seen)
+                    )
                     if len(found) == limit:
                         break
         return found

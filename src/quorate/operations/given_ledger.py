@@ -119,7 +119,11 @@ class Agreed(Given, kw_only=True, frozen=True):
 
 
 class Verification(Given, kw_only=True, frozen=True):
-    """Everything that was looked at holds; anything that does not is an error instead."""
+    """Everything that was looked at holds; anything that does not is an error instead.
+
+    ``end_known`` is false where no record of the end is kept apart from the log: one that was cut
+    short would verify just the same.
+    """
 
     verifies: bool
     deep: bool
@@ -128,6 +132,7 @@ class Verification(Given, kw_only=True, frozen=True):
     head: Head
     checkpoints: tuple[Agreed, ...]
     receipts: tuple[str, ...]
+    end_known: bool
 
 
 class Checkpoint(Struct, kw_only=True, frozen=True):

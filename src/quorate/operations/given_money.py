@@ -54,12 +54,21 @@ class UserUsage(Given, kw_only=True, frozen=True):
     status: UserUsageStatus
 
 
+class UserTotal(UserAmounts, kw_only=True, frozen=True):
+    """What the runs of one user used in a period, for all tenants that are listed."""
+
+    period_start: str
+    period_end: str
+    period_days: int
+
+
 class UserUsages(Given, kw_only=True, frozen=True):
-    """The usage of a user, one for each tenant."""
+    """The usage of a user, one for each tenant, and their total."""
 
     api_version: str
     kind: str
     items: tuple[UserUsage, ...]
+    total: UserTotal | UnsetType = UNSET
 
 
 class TenantUsageStatus(Amounts, kw_only=True, frozen=True):

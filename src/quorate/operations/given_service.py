@@ -11,7 +11,7 @@ from quorate.operations.given_money import Number
 class Token(Given, kw_only=True, frozen=True):
     """An access token. ``secret`` is the whole of it, and is told only when it is issued.
 
-    No ``scopes`` means all that its role may do; no ``expires`` that it does not.
+    No areas among ``scopes`` means all that its role may do; no ``expires`` that it does not.
     """
 
     id: str
@@ -48,6 +48,19 @@ class Whoami(Given, kw_only=True, frozen=True):
     tenant: str
     scopes: tuple[str, ...]
     tenants: tuple[str, ...]
+
+
+class ClockState(Given, kw_only=True, frozen=True):
+    """The wall clock, and the time that everything goes by; ``step_ms`` is between the two.
+
+    While not ``deciding``, ``why`` says what happened and what to do; reads go on.
+    """
+
+    deciding: bool
+    wall: str
+    trusted: str
+    step_ms: int
+    why: str
 
 
 class LinkedTenant(Given, kw_only=True, frozen=True):

@@ -7,7 +7,7 @@ runs there. Admins and auditors are told everything.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from quorate.answers.exits import UNKNOWN_NAME, CommandError, Exit
 from quorate.answers.notice import Notice, NoticeKind, notice_tree
@@ -17,7 +17,7 @@ from quorate.model.view import StateView
 from quorate.operations.answer import Answer
 from quorate.operations.asked_notices import ListNotices, WatchNotices
 from quorate.operations.caller import Caller, Role
-from quorate.operations.cursor import Cursor, cursor_at
+from quorate.operations.cursor import Cursor, Shown, cursor_at
 from quorate.operations.desk import Desk
 from quorate.operations.operation import Operation
 from quorate.operations.recent import Page, Recent
@@ -165,9 +165,9 @@ class NoticeReading:
         """Whether there is more to read at once; otherwise wait until something is recorded."""
         return self._place.is_behind
 
-    def read(self, limit: int) -> list[tuple[int, dict[str, Any]]]:
-        """Return the next notices for programs, with the sequences of their events."""
-        return [(notice.seq, notice_tree(notice)) for notice in self.notices(limit)]
+    def read(self, limit: int) -> list[Shown]:
+        """Return the next notices for programs: a notice is the same for all whom it concerns."""
+        return [Shown(notice.seq, notice_tree(notice)) for notice in self.notices(limit)]
 
     def notices(self, limit: int) -> list[Notice]:
         """Return the next notices, about ``limit``: those of one event are never parted.

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from quorate.operations.caller import Role
+from quorate.operations.caller import CLAIM, Role
 
 
 class Area(StrEnum):
@@ -23,6 +23,19 @@ class Area(StrEnum):
     CONTENTION = "contention"
     LEDGER = "ledger"
     SERVICE = "service"
+
+
+class Scope(StrEnum):
+    """What a token may be issued for: areas, to which it is limited, and rights that it adds."""
+
+    RUNS = "runs"
+    FLEET = "fleet"
+    MONEY = "money"
+    TENANTS = "tenants"
+    CONTENTION = "contention"
+    LEDGER = "ledger"
+    SERVICE = "service"
+    CLAIM = CLAIM
 
 
 class Effect(StrEnum):

@@ -3,7 +3,8 @@
 Only an admin creates owners, sets parents, targets and weights, and creates, raises or extends
 envelopes and caps. A tenant-admin may lower its own, and set sharing and lending. Users act on the
 runs of their own tenant. An accounting system sets limits and budgets of the owners that are linked
-to it, and nothing else. Whom a run belongs to comes from the token (docs/adr/0019).
+to it, and nothing else. Whom a run belongs to comes from the token (docs/adr/0019). Claiming nodes
+takes the scope ``claim``, which only an admin grants: a claim is immune to cuts (docs/adr/0027).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from quorate.core.owner_checks import unknown
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Budget, Cap, Envelope, Node, Owner, Pool, Quota, Run, System
 from quorate.model.view import StateView
-from quorate.operations.caller import Caller, Role
+from quorate.operations.caller import CLAIM, Caller, Role
 from quorate.operations.operation import Area
 from quorate.operations.visibility import knows_token, seen_by, sees_owner
 
@@ -70,10 +71,10 @@ def denial(view: StateView, caller: Caller, command: Command) -> str:
     """Return why ``caller`` may not have ``command`` carried out; empty where it may."""
     if isinstance(command, IssueToken) and _is_wider(caller, command):
         return (
-            f"scopes: your token is limited to {', '.join(sorted(caller.scopes))}; one that it has "
+            f"scopes: your token is limited to {', '.join(sorted(caller.areas))}; one that it has "
             "issued must be limited to some of these"
         )
-    why = _out_of_scope(caller, command)
+    why = _out_of_scope(caller, command) or _of_claim(caller, command)
     if why or caller.role is Role.ADMIN:
         return why
     return _of_people(view, caller, command)
@@ -114,20 +115,56 @@ def _of_people(view: StateView, caller: Caller, command: Command) -> str:
 
 def _out_of_scope(caller: Caller, command: Command) -> str:
     """Return what of ``command`` the caller's token is not for; the table tells of the rest."""
-    limits = f"your token is limited to {', '.join(sorted(caller.scopes))}"
+    limits = f"your token is limited to {', '.join(sorted(caller.areas))}"
     match command:
-        case _ if not caller.scopes:
+        case _ if not caller.areas:
             return ""
         case Apply(specs=specs):
             areas = {AREAS[type(spec)]: spec for spec in specs}
-            area = next((each for each in areas if each not in caller.scopes), None)
+            area = next((each for each in areas if each not in caller.areas), None)
             if area is not None:
                 return f"{type(areas[area]).__name__}: {limits}; it takes one for {area}"
-        case RevokeToken(token=name) if Area.SERVICE not in caller.scopes and name != caller.token:
+        case RevokeToken(token=name) if Area.SERVICE not in caller.areas and name != caller.token:
             return f"token: {limits}, and may revoke itself only; others take one for service"
         case _:
             pass
     return ""
+
+
+def _of_claim(caller: Caller, command: Command) -> str:
+    """Return why ``command`` takes the right to claim nodes, or grants it, and may not."""
+    match command:
+        case IssueToken(scopes=scopes) if CLAIM in scopes and not caller.may_grant_claims:
+            return (
+                f"scopes: only an admin grants the scope {CLAIM}, without which no node is claimed"
+            )
+        case Submit(run=run):
+            claims = run.sensitive
+        case Apply(specs=specs):
+            claims = any(isinstance(spec, Run) and spec.sensitive for spec in specs)
+        case _:
+            claims = False
+    return _no_claim(caller) if claims else ""
+
+
+def check_may_claim(caller: Caller) -> None:
+    """Raise ``CommandError`` unless ``caller`` may claim nodes at all."""
+    why = _no_claim(caller)
+    if why:
+        raise CommandError(Exit.REFUSED, why, fault=FORBIDDEN)
+
+
+def _no_claim(caller: Caller) -> str:
+    """Return why ``caller`` may not claim nodes; empty where it may."""
+    if caller.may_claim:
+        return ""
+    whose = f" --tenant {caller.tenant}" if caller.tenant else ""
+    return (
+        f"claiming nodes (sensitive: true) needs the scope {CLAIM}, which your token does not "
+        f"have; only an admin grants it: quorate token issue --role {caller.role}{whose} --user "
+        f"{caller.user} --scope {CLAIM}, or at the identity provider in the claim that "
+        "oidc.scopes_claim names"
+    )
 
 
 def _check_named(view: StateView, caller: Caller, runs: Sequence[Run]) -> None:
@@ -189,7 +226,8 @@ def _of_known(view: StateView, caller: Caller, name: str) -> str:
 
 def _is_wider(caller: Caller, command: IssueToken) -> bool:
     """Return whether the new token would reach further than the one that has it issued."""
-    return bool(caller.scopes) and not (command.scopes and caller.scopes.issuperset(command.scopes))
+    areas = set(command.scopes) - {CLAIM}
+    return bool(caller.areas) and not (areas and caller.areas.issuperset(areas))
 
 
 def _of_token(view: StateView, caller: Caller, command: IssueToken) -> str:

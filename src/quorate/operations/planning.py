@@ -21,7 +21,7 @@ from quorate.model.specs import Run
 from quorate.operations import asked_ledger as ask
 from quorate.operations.answer import Answer
 from quorate.operations.desk import Desk
-from quorate.operations.documents import check_only_runs, read_trees, specs_of
+from quorate.operations.documents import RUNS, check_only_runs, read_trees, specs_of
 from quorate.operations.operation import Operation
 from quorate.operations.permission import check_command
 from quorate.operations.visible_events import Sight
@@ -57,7 +57,7 @@ def forecast_of(desk: Desk, run: str) -> Forecast:
 def plan_runs(desk: Desk, asked: ask.PlanRuns, operation: Operation) -> Answer:
     """Return when runs would start, as if they were submitted now, in this order."""
     del operation
-    documents = read_trees(asked.documents, desk.caller.tenant)
+    documents = read_trees(asked.documents, desk.caller.tenant, bare=RUNS)
     check_only_runs(documents)
     specs = specs_of(desk.recorded, desk.caller, documents)
     runs = [spec for spec in specs if isinstance(spec, Run)]

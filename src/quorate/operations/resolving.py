@@ -11,8 +11,7 @@ from quorate.answers.words import until
 from quorate.core.commands import Resolve, Tick
 from quorate.core.contest import foresee
 from quorate.core.due import next_due_ms
-from quorate.core.question import Question
-from quorate.model.events import ConflictCause, Scope
+from quorate.core.question import by_hand
 from quorate.model.refusal import Refusal
 from quorate.model.view import StateView
 from quorate.operations import asked_fleet as ask
@@ -47,6 +46,16 @@ def tick(desk: Desk, asked: ask.Tick, operation: Operation) -> Order:
 def _command(view: StateView, asked: ask.Resolve) -> Resolve:
     """Return the command; raises ``CommandError`` for what is not there."""
     pool, flavor = asked.pool, asked.flavor
+    if asked.cap is not None:
+        if flavor is not None or asked.domains or asked.regions or asked.clusters:
+            raise CommandError(
+                Exit.INVALID, "cap: says which GPUs are meant; leave out flavor and places"
+            )
+        if asked.cap not in view.caps:
+            raise _missing(f"there is no cap {asked.cap!r}", sorted(view.caps))
+        return Resolve(pool, "", (), asked.deficit, asked.cap)
+    if flavor is None:
+        raise CommandError(Exit.INVALID, "flavor: is required; say which GPUs, or name a cap")
     if pool not in view.pools:
         raise _missing(f"there is no pool {pool!r}", sorted(view.pools))
     islands = {record.island for record in view.nodes.values()}
@@ -55,7 +64,24 @@ def _command(view: StateView, asked: ask.Resolve) -> Resolve:
         flavors = sorted({key.flavor for key in islands if key.pool == pool})
         raise _missing(f"pool {pool!r} has no node of flavor {flavor!r}", flavors)
     domains = tuple(_domain(word, known, flavor) for word in asked.domains)
+    if asked.regions or asked.clusters:
+        domains = _within(asked, domains or known, flavor)
     return Resolve(pool, flavor, domains, asked.deficit)
+
+
+def _within(asked: ask.Resolve, known: Sequence[str], flavor: str) -> tuple[str, ...]:
+    """Return the domains of ``known`` that are in the regions and clusters asked for."""
+    places = {key: tuple(key.split("/")) for key in known}
+    for number, (what, wanted) in enumerate(
+        (("region", asked.regions), ("cluster", asked.clusters))
+    ):
+        there = {place[number] for place in places.values()}
+        for word in wanted:
+            if word not in there:
+                raise _missing(f"there is no {flavor} in {what} {word!r}", sorted(there))
+        if wanted:
+            places = {key: place for key, place in places.items() if place[number] in wanted}
+    return tuple(places)
 
 
 def _domain(word: str, known: Sequence[str], flavor: str) -> str:
@@ -78,9 +104,8 @@ def _missing(what: str, known: Iterable[str]) -> CommandError:
 def _foretold(desk: Desk, command: Resolve) -> Answer:
     """Return what the conflict would come to, as things are; nothing is written."""
     view, now_ms = desk.recorded, desk.now_ms
-    scope = Scope(command.pool, command.flavor, tuple(sorted(set(command.domains))))
-    question = Question(ConflictCause.BY_HAND, scope, gpus=command.gpus)
-    found = foresee(view, question, now_ms + view.pools[command.pool].notice_ms)
+    question = by_hand(view, command)
+    found = foresee(view, question, now_ms + view.pools[question.scope.pool].notice_ms)
     if isinstance(found, Refusal):
         raise refused([found])
     assert found is not None, "somebody asked for one GPU or more"

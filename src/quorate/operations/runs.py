@@ -17,6 +17,7 @@ from quorate.operations import asked as ask
 from quorate.operations.answer import Order
 from quorate.operations.desk import Desk
 from quorate.operations.documents import (
+    RUNS,
     changed_document,
     check_only_runs,
     read_trees,
@@ -40,7 +41,7 @@ def submit_run(desk: Desk, asked: ask.SubmitRun, operation: Operation) -> Order:
     if (asked.like is None) != (asked.name is None):
         raise CommandError(Exit.USAGE, "like and name go together")
     if asked.document is not None:
-        documents = read_trees([asked.document], desk.caller.tenant)
+        documents = read_trees([asked.document], desk.caller.tenant, bare=RUNS)
     else:
         assert asked.like is not None
         assert asked.name is not None
@@ -56,7 +57,7 @@ def submit_run(desk: Desk, asked: ask.SubmitRun, operation: Operation) -> Order:
 def submit_runs(desk: Desk, asked: ask.SubmitRuns, operation: Operation) -> Order:
     """Return the order to accept runs together; one alone is a command of its own."""
     del operation
-    documents = read_trees(asked.documents, desk.caller.tenant)
+    documents = read_trees(asked.documents, desk.caller.tenant, bare=RUNS)
     check_only_runs(documents)
     runs = _runs_of(desk, documents)
     return Order(command=Submit(runs[0]) if len(runs) == 1 else Apply(tuple(runs)))

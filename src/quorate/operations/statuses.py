@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from quorate.answers.error_length import in_bounds
 from quorate.answers.exits import CommandError, Exit
 from quorate.answers.failures import exit_of, text_of
 from quorate.model.refusal import RefusalCode
@@ -81,8 +82,8 @@ def status_of(code: str) -> Status:
 
 
 def as_command_error(error: Exception) -> CommandError | None:
-    """Return ``error`` as whoever asked is told it; None when it is a bug."""
+    """Return ``error`` as the caller is told it, within bounds; None when it is a bug."""
     if isinstance(error, CommandError):
-        return error
+        return in_bounds(error)
     code = exit_of(error)
-    return None if code is None else CommandError(code, text_of(error))
+    return None if code is None else in_bounds(CommandError(code, text_of(error)))

@@ -6,7 +6,7 @@ from typing import Final
 
 from quorate.operations import asked_service as asked
 from quorate.operations import given, given_service
-from quorate.operations.caller import ANYBODY, ANYBODY_AND_ACCOUNTING, MANAGERS, OVERSEERS
+from quorate.operations.caller import ADMINS, ANYBODY, ANYBODY_AND_ACCOUNTING, MANAGERS, OVERSEERS
 from quorate.operations.operation import Area, Effect, Operation, Repeat
 
 SERVICE: Final = (
@@ -65,6 +65,30 @@ SERVICE: Final = (
         path="/accounting",
         handler="quorate.operations.accounting_status:accounting_status",
         cli=("waldur status",),
+    ),
+    Operation(
+        name="show-clock",
+        area=Area.SERVICE,
+        summary="Show how the service's clock stands, and whether it is believed.",
+        takes=asked.Nothing,
+        gives=given_service.ClockState,
+        roles=OVERSEERS,
+        method="GET",
+        path="/clock",
+        handler="quorate.operations.clocks:show_clock",
+        cli=("admin clock show",),
+    ),
+    Operation(
+        name="accept-clock",
+        area=Area.SERVICE,
+        summary="Go by the service's clock as it is now, and decide again.",
+        takes=asked.Nothing,
+        gives=given_service.ClockState,
+        roles=ADMINS,
+        method="POST",
+        path="/clock",
+        handler="quorate.operations.clocks:accept_clock",
+        cli=("admin clock accept",),
     ),
     Operation(
         name="whoami",

@@ -15,17 +15,18 @@ from typing import Any, Final
 from quorate.answers.exits import CommandError, Exit
 from quorate.answers.moment import Moment
 from quorate.answers.table import Column, pairs, table, wide
+from quorate.answers.veil import Veil
 from quorate.core.commands import IssueToken, RevokeToken
 from quorate.documents.reader import At, Fault
 from quorate.documents.times import duration, time_text
 from quorate.model.records import TokenRecord
 from quorate.operations import asked_service as ask
 from quorate.operations.answer import Answer, Order
-from quorate.operations.caller import Role
+from quorate.operations.caller import CLAIM, Role
 from quorate.operations.desk import Desk
 from quorate.operations.listing import page
 from quorate.operations.operation import Operation
-from quorate.operations.visibility import knows_token, tenants_of
+from quorate.operations.visibility import knows_token, seen_by, tenants_of
 
 PREFIX: Final = "qt"
 _ID_BYTES: Final = 6
@@ -75,7 +76,8 @@ class Secret:
 
     def tree(self, moment: Moment) -> dict[str, Any]:
         """Return it for programs: this once."""
-        return {"token": token_tree(moment.view.tokens[self.token]) | {"secret": self.text}}
+        issued = token_tree(moment.view.tokens[self.token], moment.veil)
+        return {"token": issued | {"secret": self.text}}
 
 
 def digest_of(secret: str) -> str:
@@ -147,12 +149,12 @@ def list_tokens(desk: Desk, asked: ask.ListTokens, operation: Operation) -> Answ
     ]
     names, more = page(names, asked.limit, asked.cursor)
     found = [view.tokens[name] for name in names]
-    now_ms = desk.now_ms
+    now_ms, veil = desk.now_ms, Veil(view, seen_by(view, desk.caller))
     return Answer(
         tree=lambda: (
-            {"items": [token_tree(each) for each in found]} | ({"next": more} if more else {})
+            {"items": [token_tree(each, veil) for each in found]} | ({"next": more} if more else {})
         ),
-        lines=lambda is_wide: [_table(found, now_ms, is_wide=is_wide)] if found else [],
+        lines=lambda is_wide: [_table(found, now_ms, veil, is_wide=is_wide)] if found else [],
         notes=() if found else ("no access tokens",),
     )
 
@@ -164,8 +166,8 @@ def _fits(asked: ask.ListTokens, record: TokenRecord) -> bool:
     )
 
 
-def token_tree(record: TokenRecord) -> dict[str, Any]:
-    """Return a token for programs."""
+def token_tree(record: TokenRecord, veil: Veil) -> dict[str, Any]:
+    """Return a token for programs; its issuer may be of a tenant that the caller does not see."""
     issued = record.issued
     return {
         "id": issued.token,
@@ -176,12 +178,12 @@ def token_tree(record: TokenRecord) -> dict[str, Any]:
         "expires": None if issued.expires_ms is None else time_text(issued.expires_ms),
         "revoked": None if record.revoked_ms is None else time_text(record.revoked_ms),
         "issued": time_text(issued.at_ms),
-        "issuedBy": issued.actor,
+        "issuedBy": veil.actor(issued.actor),
         "note": issued.note,
     }
 
 
-def _table(records: Sequence[TokenRecord], now_ms: int, *, is_wide: bool) -> str:
+def _table(records: Sequence[TokenRecord], now_ms: int, veil: Veil, *, is_wide: bool) -> str:
     rows = [
         [
             each.issued.token,
@@ -190,14 +192,20 @@ def _table(records: Sequence[TokenRecord], now_ms: int, *, is_wide: bool) -> str
             each.issued.user,
             _state(each, now_ms),
             "-" if each.issued.expires_ms is None else time_text(each.issued.expires_ms),
-            ",".join(each.issued.scopes) or "all",
+            _scopes_text(each.issued.scopes),
             time_text(each.issued.at_ms),
-            each.issued.actor,
+            veil.actor(each.issued.actor),
             each.issued.note,
         ]
         for each in records
     ]
     return table(_COLUMNS, rows, show_wide=is_wide)
+
+
+def _scopes_text(scopes: Sequence[str]) -> str:
+    """Return what a token is for: its areas, or all of them, and the rights that it adds."""
+    areas = [scope for scope in scopes if scope != CLAIM]
+    return ",".join([*(areas or ["all"]), *([CLAIM] if CLAIM in scopes else [])])
 
 
 def _state(record: TokenRecord, now_ms: int) -> str:
@@ -225,7 +233,8 @@ def whoami(desk: Desk, asked: ask.Nothing, operation: Operation) -> Answer:
             ("User", caller.user),
             ("Role", caller.role.value),
             ("Tenant", caller.tenant or "-"),
-            ("Areas", ", ".join(sorted(caller.scopes)) or "all"),
+            ("Areas", ", ".join(sorted(caller.areas)) or "all"),
+            ("Claims", "may claim nodes" if caller.may_claim else "no: needs the scope claim"),
             ("Sees", "everything" if caller.oversees else ", ".join(tenants) or "the fleet only"),
         ]
     )

@@ -17,11 +17,26 @@ from quorate.answers.exits import CommandError, Exit
 from quorate.core.audit import audit
 from quorate.core.invariants import sweep
 from quorate.documents.times import time_text
-from quorate.ledger.chain import Block, Broken, Verified, open_blocks, verify_blocks
-from quorate.ledger.checkpoint import Checkpoint, Disagrees, compare, read_checkpoint
+from quorate.ledger.chain import (
+    GENESIS,
+    Block,
+    Broken,
+    Verified,
+    open_block,
+    open_blocks,
+    verify_blocks,
+)
+from quorate.ledger.checkpoint import (
+    Checkpoint,
+    Disagrees,
+    compare,
+    read_checkpoint,
+    verify_signature,
+)
+from quorate.ledger.errors import RESTORE
 from quorate.ledger.fold import replay
 from quorate.ledger.snapshot import fingerprint, restore
-from quorate.model.events import Event
+from quorate.model.events import Event, LedgerOpened
 from quorate.model.words import counted
 from quorate.operations.answer import Answer
 from quorate.operations.asked_ledger import KeptCheckpoint, VerifyAgainst, VerifyLedger
@@ -32,9 +47,6 @@ from quorate.ports.store import EventStore
 
 TITLE: Final = "the ledger"
 FAULTS_SHOWN_MAX: Final = 20
-RESTORE: Final = (
-    "restore it from a backup, or from an export: quorate ledger import FILE --out NEW.db"
-)
 _RECEIPT: Final = re.compile(r"([1-9][0-9]{0,17}):([0-9a-fA-F]{64})")
 
 
@@ -89,6 +101,7 @@ class Sound:
     deep: bool
     checkpoints: tuple[tuple[str, Checkpoint], ...]
     receipts: tuple[Receipt, ...]
+    is_end_known: bool
 
     def lines(self) -> list[str]:
         """Return what was checked, for people."""
@@ -107,7 +120,22 @@ class Sound:
         for receipt in self.receipts:
             since = counted(head.height - receipt.height, "block")
             lines.append(f"receipt {receipt} is true: block {receipt.height} is there, {since} ago")
+        if not self.is_end_known:
+            lines.append(self._doubt())
         return lines
+
+    def _doubt(self) -> str:
+        """Return how much of the end may be missing, and how to find out."""
+        seqs = [checkpoint.seq for _, checkpoint in self.checkpoints]
+        what = (
+            f"whether more came after sequence {max(seqs)}, which is signed, cannot be told"
+            if seqs
+            else "whether its end is missing cannot be told"
+        )
+        return (
+            f"{what}: no record of the end (LEDGER.head) lies beside it; compare it with a "
+            "checkpoint kept elsewhere: quorate ledger verify --against CHECKPOINT"
+        )
 
     def tree(self) -> dict[str, Any]:
         """Return what was checked, for programs."""
@@ -123,6 +151,7 @@ class Sound:
                 for name, checkpoint in self.checkpoints
             ],
             "receipts": [str(receipt) for receipt in self.receipts],
+            "endKnown": self.is_end_known,
         }
 
     def answer(self) -> Answer:
@@ -134,17 +163,40 @@ def verify_ledger(desk: AnyDesk, asked: VerifyLedger, operation: Operation) -> A
     """Return what holds of the ledger; raises ``CommandError`` with every fault that was found."""
     del operation
     checks = Checks.of(asked)
-    sound = verify(TITLE, desk.store.blocks, checks, desk.name)
+    end = desk.store.kept_end()
+    sound = verify(TITLE, desk.store.blocks, checks, desk.name, is_end_known=end is not None)
+    if end is not None and end.signature:
+        _check_signature(end, desk)
     if asked.deep:
         _check_snapshot(desk.store, desk.name)
     return sound.answer()
 
 
+def _check_signature(end: Checkpoint, desk: AnyDesk) -> None:
+    """Raise ``CommandError`` when the kept record of the end is not signed by the ledger's key."""
+    first = next(iter(desk.store.blocks()))
+    opened = open_block(first, after=GENESIS)[0]
+    is_ours = isinstance(opened, LedgerOpened) and opened.public_key == end.public_key.hex()
+    if not (is_ours and verify_signature(end)):
+        raise CommandError(
+            Exit.UNSOUND,
+            f"{desk.name}: the events verify, but the record of the end beside it (LEDGER.head) is "
+            "not signed by this ledger's key; compare the ledger with a checkpoint kept elsewhere: "
+            "quorate ledger verify --against CHECKPOINT",
+        )
+
+
 def verify(
-    title: str, blocks: Callable[[], Iterable[Block]], checks: Checks, name: str | None = None
+    title: str,
+    blocks: Callable[[], Iterable[Block]],
+    checks: Checks,
+    name: str | None = None,
+    *,
+    is_end_known: bool = False,
 ) -> Sound:
     """Return what holds of ``blocks``, called ``title`` in the answer and ``name`` in faults.
 
+    ``is_end_known`` says that they reach the end that was recorded apart from them.
     Raises ``CommandError`` with every fault that was found.
     """
     name = title if name is None else name
@@ -176,6 +228,7 @@ def verify(
         deep=checks.deep,
         checkpoints=checks.checkpoints,
         receipts=checks.receipts,
+        is_end_known=is_end_known,
     )
 
 

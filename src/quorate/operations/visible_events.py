@@ -10,6 +10,7 @@ from typing import Final
 
 from quorate.answers.timeline import run_of
 from quorate.answers.veil import Veil
+from quorate.core.commands import Decision
 from quorate.model.events import (
     BudgetApplied,
     BudgetFellBack,
@@ -66,6 +67,13 @@ class Sight:
     def told(self, event: Event) -> Event:
         """Return ``event``, which the caller sees, without the names of what it does not."""
         return self.veil.event(event)
+
+    def warnings(self, decision: Decision) -> tuple[str, ...]:
+        """Return the warnings of ``decision`` that the caller may see: all or none.
+
+        They speak of siblings' targets and of what all envelopes grant together.
+        """
+        return decision.warnings if self._sees_all else ()
 
     def sees_run(self, name: str) -> bool:
         """Return whether there is a run ``name`` that the caller may see."""

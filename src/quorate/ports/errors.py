@@ -8,6 +8,7 @@
     ├── KeyFileError            the signing key cannot be used
     ├── WorkFolderError         the folder of local work cannot be used
     ├── GpusUnknownError        the GPUs of this machine cannot be told
+    ├── DecidingStoppedError    nothing is decided until an operator has looked
     ├── AccountingError         another system did not take or tell what it should
     │   └── AccountingDownError it cannot be reached, or does not answer in time
     └── StoreError              the store cannot do what was asked; nothing was recorded
@@ -46,6 +47,7 @@ __all__ = [
     "AccountingError",
     "CheckpointError",
     "CorruptLedgerError",
+    "DecidingStoppedError",
     "GpusUnknownError",
     "Holder",
     "KeyFileError",
@@ -78,6 +80,13 @@ class WorkFolderError(QuorateError):
 
 class GpusUnknownError(QuorateError):
     """The GPUs of this machine cannot be told; the text says why."""
+
+
+class DecidingStoppedError(QuorateError):
+    """Nothing is decided; the text says why, and what an operator does about it. Reads go on."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"nothing is decided: {why}")
 
 
 class AccountingError(QuorateError):

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from quorate.ledger.chain import Block, Head
+from quorate.ledger.checkpoint import Checkpoint
 
 
 class EventStore(Protocol):
@@ -17,6 +18,14 @@ class EventStore(Protocol):
 
     def head(self) -> Head:
         """Return where the log ends; ``GENESIS`` when it is empty."""
+        ...
+
+    def kept_end(self) -> Checkpoint | None:
+        """Return the last record of the log's end that is kept apart from the log.
+
+        None where none is kept: then a log whose end is missing looks whole. A store with a record
+        raises ``CorruptLedgerError`` when it is opened and ends before it.
+        """
         ...
 
     def append(self, block: Block, *, expected: Head) -> None:

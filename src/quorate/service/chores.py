@@ -74,6 +74,10 @@ class Chores:
         if self.wait_s() > 0:
             return False
         began_s = monotonic()
+        if self._engine.stopped:
+            # Said by whoever stopped it; it may be accepted at any time.
+            self._not_before_s = began_s + TROUBLE_S
+            return False
         try:
             due_ms = self._driver.step()
         except QuorateError as error:

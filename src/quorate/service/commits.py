@@ -1,16 +1,69 @@
-"""What became of orders, told to the metrics: blocks, failures, and refusals at the door."""
+"""What became of orders: whether commits work, and blocks, failures and refusals for metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from time import perf_counter
+from time import monotonic, perf_counter
+from typing import Final
 
 from quorate.answers.exits import CommandError
 from quorate.loop.engine import Engine
-from quorate.ports.errors import StoreError
+from quorate.ports.errors import QuorateError, StoreError
 from quorate.service.metrics import Metrics
+
+_LOG = logging.getLogger(__name__)
+
+CHECK_S: Final = 1.0
+"""How often it is tried whether the disk takes anything again, while commits fail."""
+
+
+class CommitHealth:
+    """Whether commits work. Written by the ledger's thread, and read by any.
+
+    A service that is not ready is sent nothing by those who look at that, so that no commit would
+    show that it is well again: ``check_writable`` is tried instead. It raises a ``QuorateError``
+    while the disk takes nothing.
+    """
+
+    def __init__(self, check_writable: Callable[[], None] | None = None) -> None:
+        self._check_writable = check_writable
+        self._next_s = 0.0
+        self.trouble = ""
+
+    def failed(self, error: Exception) -> None:
+        """Note why an order was not committed, if it was the store that failed."""
+        if not isinstance(error, StoreError):
+            return
+        text = f"commits fail: {error}"
+        if text != self.trouble:
+            _LOG.error("not ready: %s", text)
+        self.trouble, self._next_s = text, monotonic() + CHECK_S
+
+    def worked(self) -> None:
+        """Note that something was committed, or can be."""
+        if self.trouble:
+            _LOG.info("ready: commits work again")
+        self.trouble = ""
+
+    def wait_s(self) -> float:
+        """Return how long nothing has to be checked."""
+        if not self.trouble or self._check_writable is None:
+            return float("inf")
+        return max(0.0, self._next_s - monotonic())
+
+    def check(self) -> None:
+        """See whether the disk takes something again, if it is time to."""
+        if self._check_writable is None or self.wait_s() > 0:
+            return
+        self._next_s = monotonic() + CHECK_S
+        try:
+            self._check_writable()
+        except QuorateError:
+            return
+        self.worked()
 
 
 @dataclass(slots=True)

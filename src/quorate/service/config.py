@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
+from quorate.adapters.run_as import RunAs
 from quorate.answers.exits import CommandError, Exit
 from quorate.operations.caller import Role
 from quorate.service.config_values import Address, WrongSettingError
@@ -22,6 +23,8 @@ from quorate.service.webhook import Webhook, webhooks_of
 FILE_BYTES_MAX: Final = 1024 * 1024
 _ROLES_KEY: Final = "oidc.roles"
 _WEBHOOKS_KEY: Final = "webhooks"
+_EXECUTOR_KIND: Final = "executor.kind"
+"""What ``executor`` is called in a file with a table of that name, which TOML then demands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +39,17 @@ class Configuration:
     tls_cert: str
     tls_key: str
     executor: str
+    run_as: RunAs | str
+    """Empty where work runs as the user of the service."""
+    allow_root: bool
+    run_memory_bytes: int
+    run_processes_max: int
     work_folder: str
     log_format: str
     log_level: str
     metrics_public: bool
     body_bytes_max: int
+    body_memory_bytes_max: int
     header_bytes_max: int
     requests_per_s_max: int
     concurrent_max: int
@@ -54,6 +63,7 @@ class Configuration:
     oidc_tenant_claim: str
     oidc_user_claim: str
     oidc_scopes_claim: str
+    oidc_lifetime_s_max: float
     waldur_url: str
     waldur_token_file: str
     waldur_timeout_s: float
@@ -78,6 +88,7 @@ class Configuration:
             user_claim=self.oidc_user_claim,
             scopes_claim=self.oidc_scopes_claim,
             roles=self.oidc_roles,
+            lifetime_s_max=self.oidc_lifetime_s_max,
         )
 
 
@@ -130,6 +141,8 @@ def _from_file(file: str | None) -> tuple[dict[str, object], dict[str, str], lis
     if len(data) > FILE_BYTES_MAX:
         raise CommandError(Exit.INVALID, f"{file}: is larger than {FILE_BYTES_MAX} bytes")
     flat = dict(_flattened(tree))
+    if _EXECUTOR_KIND in flat:
+        flat["executor"] = flat.pop(_EXECUTOR_KIND)
     roles = flat.pop(_ROLES_KEY, {})
     known = {_WEBHOOKS_KEY, LINKS_KEY, *(setting.key for setting in SETTINGS)}
     wrong = [
@@ -175,6 +188,12 @@ def _check(made: Configuration) -> None:
         wrong.append(
             "waldur.url, waldur.token_file and the table waldur.links go together; give all, or "
             "none"
+        )
+    if made.run_as and made.executor != "local":
+        wrong.append("executor.run_as: only `local` work has a system user; set executor to local")
+    if made.run_as and made.allow_root:
+        wrong.append(
+            "executor.allow_root: with executor.run_as no work runs as root; leave one of them out"
         )
     if made.waldur_stale_s < made.waldur_refresh_s:
         wrong.append("waldur.stale_s: must not be less than waldur.refresh_s")

@@ -8,6 +8,8 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
+from quorate.adapters import run_as as job_users
+
 PORT_MAX: Final = 65_535
 LISTEN_EXAMPLE: Final = "127.0.0.1:8414"
 
@@ -111,6 +113,14 @@ def one_of(*words: str) -> Callable[[object], str]:
         raise WrongSettingError(f"must be {' or '.join(words)}")
 
     return read
+
+
+def run_as(value: object) -> job_users.RunAs:
+    """Return which system users work runs as."""
+    try:
+        return job_users.run_as(value)
+    except job_users.RunAsError as error:
+        raise WrongSettingError(str(error)) from None
 
 
 def web_address(value: object) -> str:

@@ -3,13 +3,56 @@
 from __future__ import annotations
 
 from asyncio import BaseTransport, TimerHandle, Transport
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from quorate.operations.statuses import UNAVAILABLE, USAGE
+from quorate.service.accepting import Connections
+from quorate.service.admission import Admission
 from quorate.service.guard import extension
 from quorate.service.problems import problem, problem_of
+
+_API: Final = b"/api/"
+_TOKEN_PARTS: Final = 3
+_LENGTH_DIGITS_MAX: Final = 5
+"""A body of more digits is turned away where its connection is closed for it."""
+_SHED_ROLES: Final = frozenset({"user", "tenant-admin"})
+
+
+class Shedding:
+    """Turns requests away that would wait for too long, before anything is made of them.
+
+    ``role_of`` returns the role of an access token by its id, proven or not: what may be an
+    admin's is let through, and looked at closely there.
+    """
+
+    def __init__(self, admission: Admission, role_of: Callable[[str], str]) -> None:
+        self._admission = admission
+        self._role_of = role_of
+        found = problem_of(
+            problem(UNAVAILABLE, "too many requests are under way; ask again in a second"), ""
+        )
+        heads = b"".join(b"%s: %s\r\n" % each for each in found.headers)
+        length = b"content-length: %d\r\n\r\n" % len(found.body)
+        self.answer = STATUS_LINE[found.status] + heads + length + found.body
+
+    def sheds(self, url: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Return whether the request with this head is turned away unread."""
+        if not self._admission.is_full or not url.startswith(_API):
+            return False
+        sent = dict(headers)
+        length = sent.get(b"content-length", b"0")
+        token = sent.get(b"authorization", b"").decode("latin-1").partition(" ")[2].split("_")
+        is_plain = length.isdigit() and len(length) <= _LENGTH_DIGITS_MAX
+        # Long questions are not answered by the ledger's thread, but they are few then.
+        if not is_plain or b"transfer-encoding" in sent or len(token) != _TOKEN_PARTS:
+            return False
+        if self._role_of(token[1]) not in _SHED_ROLES:
+            return False
+        self._admission.turned_away()
+        return True
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -17,7 +60,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     header_bytes_max = 32 * 1024
     slow_s_max = 30.0
-    connections_max = 8_000
+    shedding: Shedding | None = None
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -25,20 +68,23 @@ class GuardedProtocol(HttpToolsProtocol):
         self._heads = 0
         self._is_in_head = True
         self._timer: TimerHandle | None = None
+        self.counted: Connections | None = None
+        self._is_shed = False
 
     def connection_made(self, transport: BaseTransport) -> None:
         """Wait for a head, unless there are too many connections."""
         super().connection_made(cast("Transport", transport))
-        if len(self.connections) > self.connections_max:
-            self._refuse(
-                UNAVAILABLE, f"{self.connections_max} connections are open; come back later"
-            )
+        if self.counted is not None and self.counted.is_over:
+            self._refuse(UNAVAILABLE, f"{self.counted.most} connections are open; come back later")
             return
         self._begin_head()
+        self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing more."""
         self._stop_timer()
+        if self.counted is not None:
+            self.counted.lost(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -66,13 +112,43 @@ class GuardedProtocol(HttpToolsProtocol):
         self._is_in_head = False
         self._heads += 1
         self._stop_timer()
+        if self.counted is not None:
+            self.counted.busy(self)
+        cycle: Any = self.cycle
+        is_first = cycle is None or cycle.response_complete
+        if self.shedding is not None and is_first and self.shedding.sheds(self.url, self.headers):
+            self._is_shed = True
+            return
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Read on, unless the request is turned away."""
+        if not self._is_shed:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Wait for the next head, from its first byte on."""
         self._is_in_head = True
         self._head_bytes = 0
-        super().on_message_complete()
+        if not self._is_shed:
+            super().on_message_complete()
+            return
+        self._is_shed = False
+        assert self.shedding is not None
+        self.transport.write(self.shedding.answer)
+        if not self.parser.should_keep_alive():
+            self.transport.close()
+            return
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
+        self._wait()
+
+    def on_response_complete(self) -> None:
+        """Make room for others from now on, unless the next request is there."""
+        super().on_response_complete()
+        if self.cycle.response_complete:
+            self._wait()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not HTTP."""
@@ -86,6 +162,11 @@ class GuardedProtocol(HttpToolsProtocol):
         self.cycle.response_complete = True
         self.transport.close()
         self.loop.call_later(self.slow_s_max, self.transport.abort)
+
+    def _wait(self) -> None:
+        """Be idle: make room when others need it."""
+        if self.counted is not None and not self.transport.is_closing():
+            self.counted.idle(self, self.transport.abort)
 
     def _begin_head(self) -> None:
         self._head_bytes = 0

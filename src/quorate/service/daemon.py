@@ -15,25 +15,34 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import current_thread, main_thread
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
 
+from quorate.adapters.clock_guard import ClockGuard
 from quorate.adapters.clock_system import SystemClock
 from quorate.adapters.exec_local import LocalExecutor
 from quorate.adapters.keepers import kept_runs, work_folder
+from quorate.adapters.local_isolation import JobUsers
 from quorate.adapters.logs_local import LocalLogs
+from quorate.adapters.run_as import RunAs
+from quorate.adapters.space import check_writable
 from quorate.adapters.store_pages import PagedReader
 from quorate.adapters.store_sqlite import SqliteStore
 from quorate.answers.exits import CommandError, Exit
+from quorate.loop.engine import Engine
 from quorate.operations.desk import Signer
-from quorate.ports.clock import Clock
+from quorate.ports.clock import Clock, SteadyClock
+from quorate.service.accepting import Acceptor, Connections
 from quorate.service.accounting_link import record_news
 from quorate.service.auth import Doorkeeper
+from quorate.service.body_reader import BodyReader
 from quorate.service.config import Configuration
 from quorate.service.config_values import Address
-from quorate.service.connection import GuardedProtocol
+from quorate.service.connection import GuardedProtocol, Shedding
+from quorate.service.descriptors import connections_within
 from quorate.service.guard import Guard, Limits
+from quorate.service.job_users import check_job_users, warn_of_root
 from quorate.service.listening import BACKLOG, bind, check_tls
 from quorate.service.metrics import service_metrics
 from quorate.service.office import Office
@@ -41,6 +50,7 @@ from quorate.service.oidc import OidcTrust
 from quorate.service.opening import OpenStore, first_token, open_ledger
 from quorate.service.rest import Parts, application
 from quorate.service.room import SimulatedRoom
+from quorate.service.violations import guarded
 from quorate.service.watch import WatchHall
 from quorate.service.webhooks import sealed, webhooks_served
 
@@ -72,6 +82,17 @@ def _work_folder(configuration: Configuration) -> Path:
     return work_folder(configuration.ledger)
 
 
+def _job_users(configuration: Configuration) -> JobUsers | None:
+    """Return who runs what; None where all work is the service's own user's."""
+    if not isinstance(configuration.run_as, RunAs):
+        return None
+    return JobUsers(
+        configuration.run_as,
+        memory_bytes=configuration.run_memory_bytes,
+        processes=configuration.run_processes_max,
+    )
+
+
 def _check_kept(configuration: Configuration) -> None:
     """Raise ``CommandError`` where work goes on that nobody would look after."""
     kept = kept_runs(_work_folder(configuration))
@@ -90,12 +111,24 @@ def _logs(configuration: Configuration) -> LocalLogs | None:
     return LocalLogs(folder) if has_any else None
 
 
+def _guard(clock: Clock, path: Path) -> ClockGuard | None:
+    """Return what compares ``clock`` with a steady one; None where a caller drives the time."""
+    return ClockGuard(clock, path) if isinstance(clock, SteadyClock) else None
+
+
+def _first_token(engine: Engine) -> str | None:
+    """Return the first token where one is needed and anything can be recorded."""
+    return None if engine.stopped else first_token(engine)
+
+
 class Daemon:
     """One ledger, served as ``configuration`` says."""
 
     def __init__(self, configuration: Configuration, extras: Extras | None = None) -> None:
         self._configuration = configuration
         self._extras = extras or Extras()
+        self._guard = _guard(self._extras.clock, Path(configuration.ledger))
+        self._clock: Clock = self._guard or self._extras.clock
         self._server: _Server | None = None
         self.address: Address | None = None
 
@@ -108,22 +141,32 @@ class Daemon:
         """Serve until told to stop; ``tell`` is given the address and the first token, if any."""
         configuration = self._configuration
         check_tls(configuration)
+        check_job_users(configuration)
+        warn_of_root(configuration)
         _check_kept(configuration)
         hooks = sealed(configuration.webhooks)
-        listening = bind(configuration.listen)
-        clock = self._extras.clock
+        listening = await bind(configuration.listen)
         path = Path(configuration.ledger)
+        guard, clock = self._guard, self._clock
         room = self._room()
         belong_to = room.belong_to if isinstance(room, LocalExecutor) else lambda _: None
         office = Office(
-            lambda: open_ledger(path, room, self._extras.open_store, clock, belong_to),
+            lambda: guarded(
+                open_ledger(path, room, self._extras.open_store, clock, belong_to), path, guard
+            ),
             name=configuration.ledger,
             room=room,
             signer=self._extras.signer,
             metrics=service_metrics(path),
             clock=clock,
+            clock_guard=guard,
             reading=lambda: PagedReader(path),
             logs=_logs(configuration),
+            check_writable=lambda: check_writable(path),
+            bodies=BodyReader(
+                memory_bytes_max=configuration.body_memory_bytes_max,
+                body_bytes_max=configuration.body_bytes_max,
+            ),
         )
         async with AsyncExitStack() as stack:
             stack.callback(listening.close)
@@ -132,12 +175,12 @@ class Daemon:
                 stack.callback(room.close)
             await office.start()
             stack.push_async_callback(office.stop)
-            token = await office.run(first_token)
+            token = await office.run(_first_token)
             await stack.enter_async_context(webhooks_served(hooks, office, path, clock))
             hall = WatchHall(office)
-            oidc = None if configuration.oidc is None else OidcTrust(configuration.oidc)
+            oidc = None if configuration.oidc is None else OidcTrust(configuration.oidc, clock)
             doorkeeper = Doorkeeper(office.token, clock, oidc)
-            if not configuration.waldur_links:
+            if not configuration.waldur_links and not office.trouble:
                 # Nobody will say that what was once told is too old.
                 await office.run(lambda engine: record_news(engine, (), {}))
             self._server = self._http(office, doorkeeper, hall)
@@ -157,9 +200,9 @@ class Daemon:
         """Return who runs the work."""
         configuration = self._configuration
         if configuration.executor == "simulated":
-            return SimulatedRoom(self._extras.clock)
+            return SimulatedRoom(self._clock)
         if configuration.executor == "local":
-            return LocalExecutor(_work_folder(configuration))
+            return LocalExecutor(_work_folder(configuration), _job_users(configuration))
         return None
 
     async def _serve(self, server: _Server, listening: socket.socket, office: Office) -> None:
@@ -194,7 +237,7 @@ class Daemon:
         )
         config = uvicorn.Config(
             Guard(application(parts), limits, office.metrics),
-            http=_protocol(configuration),
+            http=_protocol(configuration, office),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -207,15 +250,50 @@ class Daemon:
             ssl_certfile=configuration.tls_cert or None,
             ssl_keyfile=configuration.tls_key or None,
         )
-        return _Server(config, hall)
+        surfaces = 1 + len(self._extras.surfaces)
+        connections = connections_within(configuration.connections_max, surfaces)
+        office.connections = Connections(connections)
+        return _Server(config, hall, office.connections, configuration.slow_s_max)
 
 
 class _Server(uvicorn.Server):
     """Lets watchers go first when it is told to stop: they would never end by themselves."""
 
-    def __init__(self, config: uvicorn.Config, hall: WatchHall) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        hall: WatchHall,
+        connections: Connections,
+        handshake_s_max: float,
+    ) -> None:
         super().__init__(config)
         self._hall = hall
+        self._connections = connections
+        self._handshake_s_max = handshake_s_max
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept connections at ``sockets``, each counted from its first instant."""
+        assert sockets is not None, "bound before"
+        config = self.config
+
+        def create() -> GuardedProtocol:
+            return config.http_protocol_class(  # type: ignore[call-arg, return-value]
+                config=config, server_state=self.server_state, app_state={}
+            )
+
+        acceptors: list[Any] = [
+            Acceptor(
+                each,
+                create,
+                self._connections,
+                tls=config.ssl,
+                handshake_s_max=self._handshake_s_max,
+            )
+            for each in sockets
+        ]
+        # They are closed as servers are, and asked nothing else.
+        self.servers = acceptors
+        self.started = True
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -239,14 +317,19 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _protocol(configuration: Configuration) -> type[GuardedProtocol]:
+def _protocol(configuration: Configuration, office: Office) -> type[GuardedProtocol]:
     """Return the protocol with the limits that are configured."""
+
+    def role_of(token: str) -> str:
+        record = office.token(token)
+        return "" if record is None else record.issued.role.value
+
     return type(
         "ConfiguredProtocol",
         (GuardedProtocol,),
         {
             "header_bytes_max": configuration.header_bytes_max,
             "slow_s_max": configuration.slow_s_max,
-            "connections_max": configuration.connections_max,
+            "shedding": Shedding(office.admission, role_of),
         },
     )

@@ -15,9 +15,12 @@ from msgspec import Struct
 from msgspec.inspect import ListType, StructType, UnionType, VarTupleType, type_info
 
 from quorate.answers.hints import nearest_name
-from quorate.documents.json_text import read_json
+from quorate.answers.tenant_fields import QUOTA_FIELDS, flat_fields
+from quorate.documents.bare import is_document
+from quorate.documents.json_object import read_object
+from quorate.documents.problem import shown
 from quorate.documents.tree import Unreadable
-from quorate.operations.asked import PAGE_MAX
+from quorate.operations.asked import within_a_page
 from quorate.operations.operation import ASIDE, DRY_RUN, Effect, Operation
 from quorate.operations.statuses import INVALID, USAGE
 from quorate.service.misfits import misfit
@@ -25,8 +28,9 @@ from quorate.service.problems import problem
 
 UNKNOWN_MAX: Final = 20
 """How many unknown names of one request are told."""
+NAME_CHARS_MAX: Final = 100
+"""How long a name may be that is told as it is."""
 _WITH_BODY: Final = ("POST", "PUT", "PATCH")
-_LIMIT: Final = "limit"
 _TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False, "": True}
 
 
@@ -42,7 +46,6 @@ class Shape:
     """Those of the query that may be repeated."""
     body: frozenset[str]
     dry_run: str
-    has_limit: bool
 
 
 @cache
@@ -73,7 +76,6 @@ def shape_of(operation: Operation) -> Shape:
         many=frozenset(each.encode_name for each in rest if _is_many(each.type)),
         body=names if has_body else frozenset(),
         dry_run=dry_run,
-        has_limit=any(field.encode_name == _LIMIT and field.default is None for field in rest),
     )
 
 
@@ -102,12 +104,11 @@ def asked_of(
         values |= _body_values(shape, body, path)
     values |= {shape.path[name]: value for name, value in path.items()}
     values |= {wire: headers[name] for name, wire in shape.headers.items() if name in headers}
-    if shape.has_limit and _LIMIT not in values:
-        values[_LIMIT] = PAGE_MAX
     try:
-        return msgspec.convert(values, operation.takes, strict=has_body(operation))
+        asked = msgspec.convert(values, operation.takes, strict=has_body(operation))
     except msgspec.ValidationError as error:
         raise problem(INVALID if has_body(operation) else USAGE, _told(error)) from None
+    return within_a_page(asked)
 
 
 def _query_values(shape: Shape, query: Sequence[tuple[str, str]]) -> dict[str, Any]:
@@ -130,12 +131,13 @@ def _query_values(shape: Shape, query: Sequence[tuple[str, str]]) -> dict[str, A
 
 
 def _body_values(shape: Shape, body: bytes, path: Mapping[str, str]) -> dict[str, Any]:
-    tree = _json_object(body)
+    tree = _wrapped(shape, _json_object(body))
     in_path = {shape.path[name]: value for name, value in path.items()}
     for name, value in in_path.items():
         if name in tree and tree[name] != value:
             raise problem(
-                INVALID, f"{name}: the body says {tree[name]!r}, and the path says {value!r}"
+                INVALID,
+                f"{name}: the body says {shown(tree[name])}, and the path says {shown(value)}",
             )
     if shape.dry_run in tree:
         raise problem(INVALID, f"{shape.dry_run}: belongs into the query: ?{shape.dry_run}=true")
@@ -145,25 +147,35 @@ def _body_values(shape: Shape, body: bytes, path: Mapping[str, str]) -> dict[str
     return tree
 
 
+def _wrapped(shape: Shape, tree: dict[str, Any]) -> dict[str, Any]:
+    """Return a body; a document that is the whole of it becomes the field that takes one.
+
+    A tenant's becomes its fields: what ``GET /tenants/{id}`` gives, ``PUT`` takes.
+    """
+    one, many = "document", "documents"
+    if one in tree or many in tree or not is_document(tree):
+        return tree
+    if one in shape.body:
+        return {one: tree}
+    if shape.body >= QUOTA_FIELDS.keys():
+        return flat_fields(tree) or tree
+    if many not in shape.body:
+        return tree
+    items = tree.get("items") if tree.get("kind") == "List" else None
+    return {many: items if isinstance(items, list) else [tree]}
+
+
 def _json_object(body: bytes) -> dict[str, Any]:
     """Return the object that ``body`` is; an empty body is an empty one.
 
     Read as documents are: numbers exactly, and a key that is there twice is refused.
     """
-    try:
-        text = body.decode("utf-8")
-    except UnicodeDecodeError:
-        raise problem(USAGE, "body: must be UTF-8") from None
-    if not text.strip():
-        return {}
-    found = read_json(text)
-    if isinstance(found, Unreadable):
-        where = "" if found.line is None else f" at line {found.line}, column {found.column}"
-        raise problem(USAGE, f"body{where}: {found.message}; {found.remedy}")
-    tree = found[0].tree if len(found) == 1 else None
-    if not isinstance(tree, dict) or text.lstrip().startswith("["):
-        raise problem(USAGE, "body: must be one JSON object")
-    return tree
+    found = read_object(body)
+    if not isinstance(found, Unreadable):
+        return found
+    where = "" if found.line is None else f" at line {found.line}, column {found.column}"
+    remedy = f"; {found.remedy}" if found.remedy else ""
+    raise problem(USAGE, f"body{where}: {found.message}{remedy}")
 
 
 def _all_unknown(names: Sequence[str], known: frozenset[str], what: str) -> list[str]:
@@ -176,11 +188,12 @@ def _all_unknown(names: Sequence[str], known: frozenset[str], what: str) -> list
 
 def _unknown(name: str, known: frozenset[str], what: str) -> str:
     near = nearest_name(name, known)
-    shown = name if name.isprintable() else repr(name)
+    is_short = len(name) <= NAME_CHARS_MAX and name.isprintable()
+    told = name if is_short else shown(name)
     if near is not None:
-        return f"{shown}: there is no such {what}; did you mean {near!r}?"
+        return f"{told}: there is no such {what}; did you mean {near!r}?"
     rest = ", ".join(sorted(known)) or "none"
-    return f"{shown}: there is no such {what}; known here: {rest}"
+    return f"{told}: there is no such {what}; known here: {rest}"
 
 
 def _told(error: msgspec.ValidationError) -> str:

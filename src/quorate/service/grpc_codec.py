@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -12,6 +13,8 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from msgspec import Struct
 
 from quorate.answers.exits import CommandError, Exit
+from quorate.documents.json_object import values_allowed
+from quorate.documents.problem import Path
 from quorate.service import grpc_values as values
 from quorate.service.grpc_protocol import message_class
 from quorate.service.grpc_schema import Choice, Given, Many, Method, name_of
@@ -31,12 +34,12 @@ def read_request(method: Method, data: bytes) -> Struct:
         raise CommandError(
             Exit.INVALID, f"request: this is no {message_name(takes)}; see quorate.proto"
         ) from None
-    return read_struct(message, takes)
+    return read_struct(message, takes, values.Budget(values_allowed(len(data))))
 
 
-def read_struct(message: Message, struct: type[T]) -> T:
+def read_struct(message: Message, struct: type[T], budget: values.Budget | None = None) -> T:
     """Return the ``struct`` that ``message`` carries; raises ``CommandError``."""
-    tree = read_tree(message, struct)
+    tree = read_tree(message, struct, budget=budget)
     try:
         return msgspec.convert(tree, struct)
     except msgspec.ValidationError as error:
@@ -49,7 +52,7 @@ def read_answer(message: Any, given: Given) -> Any:
     """Return the tree that ``message``, which carries what is ``given``, is in JSON."""
     match given:
         case None:
-            return values.read_tree(message, "answer")
+            return values.read_tree(message, ("answer",), _ample())
         case Many():
             return [read_tree(each, given.struct) for each in getattr(message, given.FIELD)]
         case Choice():
@@ -59,40 +62,56 @@ def read_answer(message: Any, given: Given) -> Any:
             return read_tree(message, struct)
 
 
-def read_tree(message: Message, struct: type[Struct], where: str = "") -> dict[str, Any]:
+def read_tree(
+    message: Message,
+    struct: type[Struct],
+    where: Path = (),
+    budget: values.Budget | None = None,
+) -> dict[str, Any]:
     """Return the tree that ``message``, which carries a ``struct``, is in JSON.
 
     A field that is not of this version is refused: what it asks for must not be left undone in
-    silence.
+    silence. ``budget`` bounds the values of a message that somebody else has written.
     """
+    budget = budget or _ample()
     unknown = UnknownFieldSet(message)
     if len(unknown):
         number = unknown[0].field_number
+        place = f"{values.told(where)}." if where else ""
         raise CommandError(
             Exit.INVALID,
-            f"{where}field {number} of {message_name(struct)} is not known here; "
+            f"{place}field {number} of {message_name(struct)} is not known here; "
             "use the quorate.proto of this version, or a newer service",
         )
     found: dict[str, Any] = {}
     for field in fields_of(struct):
-        _read_field(found, message, field, where)
+        _read_field(found, message, field, where, budget)
     more: dict[str, Any] = found.pop("", {})
     return found | more
 
 
-def _read_field(found: dict[str, Any], message: Message, field: Field, where: str) -> None:
-    value, here = getattr(message, field.name), f"{where}{field.name}"
+def _ample() -> values.Budget:
+    """Return a budget for what this program has written itself."""
+    return values.Budget(sys.maxsize)
+
+
+def _read_field(
+    found: dict[str, Any], message: Message, field: Field, where: Path, budget: values.Budget
+) -> None:
+    value, here = getattr(message, field.name), (*where, field.name)
     match field.label:
         case Label.MANY if value or field.required:
+            budget.take(len(value), here)
             found[field.wire] = [
-                _read(field.shape, each, f"{here}[{at}]") for at, each in enumerate(value)
+                _read(field.shape, each, (*here, at), budget) for at, each in enumerate(value)
             ]
         case Label.MAP if value or field.required:
+            budget.take(len(value), here)
             found[field.wire] = {
-                key: _read(field.shape, each, f"{here}.{key}") for key, each in value.items()
+                key: _read(field.shape, each, (*here, key), budget) for key, each in value.items()
             }
         case Label.ONE if not _has_presence(message, field) or message.HasField(field.name):
-            found[field.wire] = _read(field.shape, value, here)
+            found[field.wire] = _read(field.shape, value, here, budget)
         case Label.ONE if field.required and field.nullable:
             found[field.wire] = None
         case _:
@@ -103,19 +122,19 @@ def _has_presence(message: Message, field: Field) -> bool:
     return bool(message.DESCRIPTOR.fields_by_name[field.name].has_presence)
 
 
-def _read(shape: Shape, value: Any, where: str) -> Any:
+def _read(shape: Shape, value: Any, where: Path, budget: values.Budget) -> Any:
     match shape.form:
         case Form.SCALAR:
             return value
         case Form.MESSAGE:
             assert shape.of is not None
-            return read_tree(value, shape.of, f"{where}.")
+            return read_tree(value, shape.of, where, budget)
         case Form.VALUE:
-            return values.read_value(value, where)
+            return values.read_value(value, where, budget)
         case Form.TREE:
-            return values.read_tree(value, where)
+            return values.read_tree(value, where, budget)
         case Form.LIST:
-            return values.read_list(value, where)
+            return values.read_list(value, where, budget)
 
 
 def write_answer(method: Method, tree: Any) -> bytes:

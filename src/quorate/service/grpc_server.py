@@ -7,29 +7,34 @@ who asks and that they may, so that nobody costs more than that before.
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, aclosing
+from contextlib import ExitStack, aclosing, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
-from msgspec import UNSET, Struct
-from msgspec.structs import replace
+from msgspec import Struct
 
+from quorate.adapters.takeover import TAKEOVER_S
 from quorate.answers.exits import CommandError, Exit
 from quorate.operations.answering import check_role
-from quorate.operations.asked import PAGE_MAX
+from quorate.operations.asked import within_a_page
 from quorate.operations.caller import Caller
 from quorate.operations.operation import EVENT_STREAM, Operation
 from quorate.operations.statuses import UNAVAILABLE
+from quorate.service.admission import Admission
+from quorate.service.body_reader import BodyReader, HeldBody
+from quorate.service.config_values import Address
 from quorate.service.grpc_call import DONE, Call, called, told
 from quorate.service.grpc_codec import read_request, write_answer
 from quorate.service.grpc_problem import cut
 from quorate.service.grpc_schema import PACKAGE, Method, schema
+from quorate.service.listening import check_free, when_free
 from quorate.service.metrics import Metrics, service_metrics
-from quorate.service.shares import KEPT_PART, Share, Shares
+from quorate.service.shares import KEPT_PART, OF_TENANT_PART, Share, Shares
 
 _Context = grpc.aio.ServicerContext[bytes, bytes]
 
@@ -37,8 +42,6 @@ ETAG: Final = "etag"
 NOTE: Final = "quorate-note-bin"
 NOTES_MAX: Final = 4
 NOTE_CHARS_MAX: Final = 200
-_LIMIT: Final = "limit"
-"""The field of what lists things; a service lists no more than a page at once."""
 SLOW_WATCHER: Final = "slow-watcher"
 
 
@@ -85,7 +88,8 @@ class Admits(Protocol):
 class GrpcLimits:
     """What one server, one connection and one call may take."""
 
-    message_bytes_max: int = 16 * 1024 * 1024
+    message_bytes_max: int = 4 * 1024 * 1024
+    """Protobuf reads a message in one go, which may take 25 times its length in memory."""
     metadata_bytes_max: int = 16 * 1024
     rpcs_max: int = 2_000
     """Calls at once, streams among them; one caller may have a fourth of them, and an admin all."""
@@ -94,6 +98,7 @@ class GrpcLimits:
     streams_per_caller_max: int = 250
     """An admin's may be more."""
     calls_per_connection_max: int = 256
+    connections_max: int = 8_000
     answer_s_max: float = 60.0
     """A call without a deadline has this one."""
     stall_s_max: float = 30.0
@@ -120,14 +125,19 @@ class GrpcTls:
 class GrpcServer:
     """Listens when started; belongs to the event loop in which that was."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a server is made of
         self,
         answers: Answers,
         admits: Admits,
         limits: GrpcLimits | None = None,
         metrics: Metrics | None = None,
+        *,
+        bodies: BodyReader | None = None,
+        admission: Admission | None = None,
     ) -> None:
         self._answers = answers
+        self._bodies = bodies or BodyReader()
+        self._admission = admission or Admission()
         self._admits = admits
         self._limits = limits or GrpcLimits()
         self._metrics = metrics or service_metrics()
@@ -138,10 +148,12 @@ class GrpcServer:
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._server: grpc.aio.Server | None = None
 
-    async def start(self, address: str, tls: GrpcTls | None = None) -> int:
-        """Return the port that is listened on; ``address`` is ``HOST:PORT``, port 0 any free one.
+    async def start(
+        self, address: Address, tls: GrpcTls | None = None, *, wait_s: float = TAKEOVER_S
+    ) -> int:
+        """Return the port that is listened on, tried for ``wait_s`` while ``address`` is in use.
 
-        Raises ``CommandError`` when the address cannot be had.
+        Raises ``CommandError`` when that cannot be.
         """
         server = grpc.aio.server(
             options=self._options(), maximum_concurrent_rpcs=self._limits.rpcs_max
@@ -152,15 +164,9 @@ class GrpcServer:
             server.add_generic_rpc_handlers((handler,))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection(self._names(), server)
-        try:
-            if tls is None:
-                port = server.add_insecure_port(address)
-            else:
-                port = server.add_secure_port(address, tls.credentials())
-        except RuntimeError:
-            raise CommandError(
-                Exit.UNUSABLE, f"gRPC cannot listen on {address}; is something else there?"
-            ) from None
+        port = await when_free(
+            lambda: _listen(server, address, tls), address, "grpc.listen", wait_s
+        )
         await server.start()
         self._server = server
         await self.tell_health(serving=True)
@@ -194,47 +200,62 @@ class GrpcServer:
             ("grpc.max_send_message_length", -1),
             ("grpc.max_metadata_size", limits.metadata_bytes_max),
             ("grpc.absolute_max_metadata_size", limits.metadata_bytes_max),
+            ("grpc.max_allowed_incoming_connections", limits.connections_max),
             ("grpc.max_concurrent_streams", limits.calls_per_connection_max),
         ]
 
     def _handler(self, method: Method) -> grpc.RpcMethodHandler[bytes, bytes]:
         if method.is_stream:
 
-            async def stream(data: bytes, context: _Context) -> None:
+            async def stream(sent: AsyncIterator[bytes], context: _Context) -> None:
                 with called(self._metrics, method, context) as call:
-                    await told(call, lambda: self._stream(call, data))
+                    await told(call, lambda: self._stream(call, sent))
 
-            return grpc.unary_stream_rpc_method_handler(stream)
+            return grpc.stream_stream_rpc_method_handler(stream)
 
-        async def unary(data: bytes, context: _Context) -> bytes | None:
+        async def unary(sent: AsyncIterator[bytes], context: _Context) -> bytes | None:
             with called(self._metrics, method, context) as call:
-                return await told(call, lambda: self._unary(call, data))
+                return await told(call, lambda: self._unary(call, sent))
 
-        return grpc.unary_unary_rpc_method_handler(unary)
+        # As streams of one message: it is received once the caller is known, and not before.
+        return grpc.stream_unary_rpc_method_handler(unary)
 
-    async def _unary(self, call: Call, data: bytes) -> bytes:
+    async def _unary(self, call: Call, sent: AsyncIterator[bytes]) -> bytes:
         method, context = call.method, call.context
         async with asyncio.timeout(self._seconds_left(context)):
             caller = await self._admitted(call)
-            with self._calls.taken(caller):
-                asked = _asked(method, data)
+            with (
+                self._calls.taken(caller),
+                nullcontext() if method.operation.is_long else self._admission.taken(caller),
+                self._bodies.held(caller) as held,
+            ):
+                asked = await self._read(method, sent, held)
                 found = await self._answers.ask(caller, method.operation, asked)
         notes = [cut(note, NOTE_CHARS_MAX).encode() for note in found.notes[:NOTES_MAX]]
         etag = ((ETAG, found.etag),) if found.etag else ()
         context.set_trailing_metadata((*etag, *((NOTE, note) for note in notes)))
         return write_answer(method, found.tree)
 
-    async def _stream(self, call: Call, data: bytes) -> None:
+    async def _stream(self, call: Call, sent: AsyncIterator[bytes]) -> None:
         method, context, counted = call.method, call.context, call.counted
         caller = await self._admitted(call)
         self._count_stream(caller, context)
-        asked = _asked(method, data)
+        with self._bodies.held(caller) as held:
+            asked = await self._read(method, sent, held)
         trees = self._answers.follow(caller, method.operation, asked)
         async with aclosing(trees) as following:  # type: ignore[type-var]
             while (tree := await self._next(following)) is not None:
                 if counted.answered_s is None:
                     counted.answer(DONE)
                 await self._write(method, context, write_answer(method, tree))
+
+    async def _read(self, method: Method, sent: AsyncIterator[bytes], held: HeldBody) -> Struct:
+        """Return what the one message of ``sent`` asks for, read beside the event loop."""
+        data = await anext(sent, None)
+        if data is None:
+            raise CommandError(Exit.INVALID, "request: no message came; send one")
+        held.hold(len(data))
+        return await self._bodies.run(len(data), lambda: _asked(method, data))
 
     async def _next(self, following: AsyncIterator[Any]) -> Any | None:
         """Return what comes next, None at the end; raises ``CommandError`` when the service stops.
@@ -293,9 +314,23 @@ class GrpcServer:
         return most if left is None else min(max(left, 0.0), most)
 
 
+def _listen(server: grpc.aio.Server, address: Address, tls: GrpcTls | None) -> int:
+    """Return the port that ``server`` listens on; raises OSError when it cannot."""
+    # gRPC does not say why it cannot, and is content with one of the addresses that a name has.
+    check_free(address)
+    credentials = None if tls is None else tls.credentials()
+    try:
+        if credentials is None:
+            return server.add_insecure_port(str(address))
+        return server.add_secure_port(str(address), credentials)
+    except RuntimeError as error:
+        raise OSError(errno.EADDRINUSE, "gRPC cannot listen there") from error
+
+
 def _of_streams(limits: GrpcLimits) -> Share:
     return Share(
         most=limits.streams_max,
+        of_tenant_max=max(1, limits.streams_max // OF_TENANT_PART),
         of_one_max=limits.streams_per_caller_max,
         kept=limits.streams_max // KEPT_PART,
         what="streams",
@@ -303,7 +338,4 @@ def _of_streams(limits: GrpcLimits) -> Share:
 
 
 def _asked(method: Method, data: bytes) -> Struct:
-    asked = read_request(method, data)
-    if getattr(asked, _LIMIT, UNSET) is None:
-        asked = replace(asked, **{_LIMIT: PAGE_MAX})
-    return asked
+    return within_a_page(read_request(method, data))

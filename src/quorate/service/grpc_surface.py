@@ -18,6 +18,7 @@ from quorate.operations.operation import JSON_LINES, Operation
 from quorate.service.auth import Doorkeeper
 from quorate.service.config import Configuration
 from quorate.service.config_values import Address
+from quorate.service.descriptors import connections_within
 from quorate.service.grpc_server import GrpcLimits, GrpcServer, GrpcTls
 from quorate.service.office import Office
 from quorate.service.rate import Rate
@@ -93,8 +94,15 @@ def grpc_surface(
 
     async def surface(office: Office, doorkeeper: Doorkeeper) -> AsyncIterator[str]:
         gate = Gate(doorkeeper, settings.requests_per_s_max)
-        server = GrpcServer(OfficeAnswers(office), gate, settings.limits, office.metrics)
-        port = await server.start(str(settings.listen), settings.tls)
+        server = GrpcServer(
+            OfficeAnswers(office),
+            gate,
+            settings.limits,
+            office.metrics,
+            bodies=office.bodies,
+            admission=office.admission,
+        )
+        port = await server.start(settings.listen, settings.tls)
         health = asyncio.create_task(_keep_health(server, office))
         try:
             yield f"grpc://{Address(host=settings.listen.host, port=port)}"
@@ -111,11 +119,12 @@ def configured_surface(
     """Return the surface that ``configuration`` asks for; raises ``CommandError``."""
     assert isinstance(configuration.grpc_listen, Address), "asked for"
     limits = GrpcLimits(
-        message_bytes_max=configuration.body_bytes_max,
+        message_bytes_max=min(GrpcLimits().message_bytes_max, configuration.body_bytes_max),
         metadata_bytes_max=configuration.header_bytes_max,
         rpcs_max=configuration.concurrent_max,
         streams_max=min(GrpcLimits().streams_max, configuration.concurrent_max),
         stall_s_max=configuration.slow_s_max,
+        connections_max=connections_within(configuration.connections_max, surfaces=2),
     )
     return grpc_surface(
         GrpcSettings(

@@ -1,7 +1,8 @@
 """Free trees as ``google.protobuf.Struct``, ``Value`` and ``ListValue``.
 
-Whole numbers, where protobuf has only doubles, are whole again when they are read. One that a
-double cannot hold is carried as a string of digits, as protobuf's own JSON does with 64 bits.
+Whole numbers, where protobuf has only doubles, are whole again when they are read. A number that a
+double cannot hold is carried as a string of digits, as protobuf's own JSON does with 64 bits, and
+documents take it so.
 """
 
 from __future__ import annotations
@@ -16,9 +17,15 @@ from google.protobuf.struct_pb2 import ListValue, Value
 from google.protobuf.struct_pb2 import Struct as TreeMessage
 
 from quorate.answers.exits import CommandError, Exit
+from quorate.documents.problem import Path, path_text
+from quorate.documents.tree import DEPTH_MAX, FLATTEN, TOO_DEEP
+from quorate.model.amounts import fits_double
+from quorate.service.grpc_problem import cut
 
 EXACT_MAX: Final = 2**53
 """A double holds every whole number up to this one."""
+WHERE_CHARS_MAX: Final = 200
+"""How much of a path is told."""
 
 
 def plain(value: object) -> Any:
@@ -26,17 +33,45 @@ def plain(value: object) -> Any:
     return msgspec.to_builtins(value, str_keys=True, builtin_types=(Decimal,))
 
 
-def read_tree(message: TreeMessage, where: str) -> dict[str, Any]:
-    """Return the tree that ``message`` is; ``where`` names it in a fault."""
-    return {key: read_value(value, f"{where}.{key}") for key, value in message.fields.items()}
+class Budget:
+    """How many values are left that one message may hold."""
+
+    def __init__(self, values_max: int) -> None:
+        self._values_max = values_max
+        self._left = values_max
+
+    def take(self, values: int, where: Path) -> None:
+        """Take so many, found at ``where``; raises ``CommandError`` when they are too many."""
+        self._left -= values
+        if self._left < 0:
+            raise CommandError(
+                Exit.INVALID,
+                f"{told(where)}: the message holds over {self._values_max} values, more than its "
+                "length allows; send fewer documents at once, without empty parts",
+            )
+        if len(where) >= DEPTH_MAX:
+            raise CommandError(Exit.INVALID, f"{told(where)}: {TOO_DEEP}; {FLATTEN}")
 
 
-def read_list(message: ListValue, where: str) -> list[Any]:
+def told(where: Path) -> str:
+    """Return ``where`` in words, however long its keys are."""
+    return cut(path_text(where), WHERE_CHARS_MAX)
+
+
+def read_tree(message: TreeMessage, where: Path, budget: Budget) -> dict[str, Any]:
+    """Return the tree that ``message`` is, found at ``where``; raises ``CommandError``."""
+    fields = message.fields
+    budget.take(len(fields), where)
+    return {key: read_value(value, (*where, key), budget) for key, value in fields.items()}
+
+
+def read_list(message: ListValue, where: Path, budget: Budget) -> list[Any]:
     """Return the list that ``message`` is."""
-    return [read_value(each, f"{where}[{at}]") for at, each in enumerate(message.values)]
+    budget.take(len(message.values), where)
+    return [read_value(each, (*where, at), budget) for at, each in enumerate(message.values)]
 
 
-def read_value(message: Value, where: str) -> Any:
+def read_value(message: Value, where: Path, budget: Budget) -> Any:
     """Return the value that ``message`` is; raises ``CommandError`` when it is none."""
     match message.WhichOneof("kind"):
         case "string_value":
@@ -48,18 +83,18 @@ def read_value(message: Value, where: str) -> Any:
         case "null_value":
             return None
         case "struct_value":
-            return read_tree(message.struct_value, where)
+            return read_tree(message.struct_value, where, budget)
         case "list_value":
-            return read_list(message.list_value, where)
+            return read_list(message.list_value, where, budget)
         case _:
             raise CommandError(
-                Exit.INVALID, f"{where}: is a Value of no kind; for null set null_value"
+                Exit.INVALID, f"{told(where)}: is a Value of no kind; for null set null_value"
             )
 
 
-def _number(number: float, where: str) -> int | float:
+def _number(number: float, where: Path) -> int | float:
     if not isfinite(number):
-        raise CommandError(Exit.INVALID, f"{where}: {number} is no number; give a finite one")
+        raise CommandError(Exit.INVALID, f"{told(where)}: {number} is no number; give a finite one")
     return int(number) if number.is_integer() and abs(number) <= EXACT_MAX else number
 
 
@@ -88,6 +123,8 @@ def fill_value(message: Value, value: Any) -> None:
             message.string_value = str(value)
         case int() | float():
             message.number_value = value
+        case Decimal() if not fits_double(value):
+            message.string_value = str(value)
         case Decimal():
             message.number_value = float(value)
         case str():

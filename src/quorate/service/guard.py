@@ -41,6 +41,8 @@ _ONCE: Final = frozenset(
         b"last-event-id",
     }
 )
+_READ: Final = _ONCE | {b"accept"}
+"""Headers whose text is read here."""
 _READING: Final = ("GET", "HEAD")
 _CONTROL: Final = re.compile(rb"[\x00-\x1f\x7f]")
 _BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
@@ -249,8 +251,23 @@ def _check_head(scope: Scope, limits: Limits) -> None:
         if name in _ONCE and name in seen:
             raise problem(USAGE, f"{name.decode('latin-1')}: is sent more than once; send it once")
         seen.add(name)
+        if name in _READ and not _is_text(value):
+            raise problem(USAGE, f"{name.decode('latin-1')}: must be text in UTF-8")
         if name == b"content-length" and not _is_within(value, limits.body_bytes_max):
             raise _too_large(limits.body_bytes_max)
+
+
+def heads_of(scope: Scope) -> dict[bytes, str]:
+    """Return the headers as text; those that are read here were found to be UTF-8 before."""
+    return {name: value.decode("utf-8", "replace") for name, value in scope["headers"]}
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _is_within(digits: bytes, most: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Condition
@@ -17,6 +17,7 @@ from quorate.operations.caller import Caller
 from quorate.operations.operation import Operation
 from quorate.operations.statuses import UNAVAILABLE
 from quorate.service.reply import Form
+from quorate.service.shares import Share, Shares
 
 
 @dataclass(slots=True)
@@ -31,14 +32,49 @@ class Slip:
     form: Form = Form.TREE
 
 
+class Turns:
+    """Requests that wait: tenants have their turns, and so have the users of each."""
+
+    def __init__(self) -> None:
+        self._tenants: OrderedDict[str, OrderedDict[str, deque[Slip]]] = OrderedDict()
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Return how many wait."""
+        return self._count
+
+    def append(self, slip: Slip) -> None:
+        """Have ``slip`` wait behind the others of its user."""
+        tenant, user = _keys(slip)
+        users = self._tenants.setdefault(tenant, OrderedDict())
+        users.setdefault(user, deque()).append(slip)
+        self._count += 1
+
+    def popleft(self) -> Slip:
+        """Return the next, and have its user and its tenant wait for all others."""
+        tenant, users = self._tenants.popitem(last=False)
+        user, slips = users.popitem(last=False)
+        found = slips.popleft()
+        if slips:
+            users[user] = slips
+        if users:
+            self._tenants[tenant] = users
+        self._count -= 1
+        return found
+
+
+def _keys(slip: Slip) -> tuple[str, str]:
+    return ("", "") if slip.caller is None else (slip.caller.tenant, slip.caller.whose)
+
+
 class Line:
-    """Safe from every thread; at most ``waiting_max`` wait, and the rest are told to come back."""
+    """Safe from every thread; at most ``waiting_max`` wait, by tenant and user in their shares."""
 
     def __init__(self, waiting_max: int) -> None:
-        self._waiting_max = waiting_max
+        self._shares = Shares(Share.of_all(waiting_max, "requests that wait for the ledger"))
         self._wake = Condition()
-        self._submits: deque[Slip] = deque()
-        self._others: deque[Slip] = deque()
+        self._submits = Turns()
+        self._others = Turns()
         self._is_closed = False
         self._is_nudged = False
 
@@ -46,22 +82,26 @@ class Line:
         """Return how many wait."""
         return len(self._submits) + len(self._others)
 
+    @property
+    def trouble(self) -> str:
+        """Why nothing more may wait; empty while it may."""
+        return self._shares.trouble
+
     def put(self, slip: Slip, *, is_submit: bool = False) -> None:
-        """Have ``slip`` wait; raises ``CommandError`` when too many do, or nobody may any more."""
+        """Have ``slip`` wait; raises ``CommandError`` when too many do, or none may any more."""
         with self._wake:
             if self._is_closed:
                 raise unavailable("the service is stopping; ask again in a moment")
-            if len(self) >= self._waiting_max:
+            try:
+                self._shares.take(slip.caller)
+            except CommandError:
                 self._drop_gone()
-            if len(self) >= self._waiting_max:
-                raise unavailable(
-                    f"{len(self)} requests wait for the ledger; ask again in a second"
-                )
+                self._shares.take(slip.caller)
             (self._submits if is_submit else self._others).append(slip)
             self._wake.notify()
 
     def nudge(self) -> None:
-        """Wake whoever waits for something to do, though nobody asked for anything."""
+        """Wake the ledger's thread without a request."""
         with self._wake:
             self._is_nudged = True
             self._wake.notify()
@@ -90,32 +130,36 @@ class Line:
         return self._take(self._submits, most)
 
     def other(self) -> Slip | None:
-        """Return whoever is in front of the others."""
+        """Return the request in front of the others."""
         return next(iter(self._take(self._others, 1)), None)
 
     def rest(self) -> list[Slip]:
         """Return all who wait."""
         return [
-            *self._take(self._submits, self._waiting_max),
-            *self._take(self._others, self._waiting_max),
+            *self._take(self._submits, len(self._submits)),
+            *self._take(self._others, len(self._others)),
         ]
 
-    def _take(self, queue: deque[Slip], most: int) -> list[Slip]:
-        """Return those in front of ``queue``, without the ones that nobody waits for any more."""
+    def _take(self, turns: Turns, most: int) -> list[Slip]:
+        """Return those in front of ``turns``, without the ones whose callers have gone."""
         with self._wake:
             found: list[Slip] = []
-            while queue and len(found) < most:
-                slip = queue.popleft()
+            while turns and len(found) < most:
+                slip = turns.popleft()
+                self._shares.give_back(slip.caller)
                 if not slip.done.cancelled():
                     found.append(slip)
             return found
 
     def _drop_gone(self) -> None:
-        """Forget those who have gone: they wait for nothing."""
-        for queue in (self._submits, self._others):
-            left = [slip for slip in queue if not slip.done.cancelled()]
-            queue.clear()
-            queue.extend(left)
+        """Forget the requests whose callers have gone: they wait for nothing."""
+        for turns in (self._submits, self._others):
+            slips = [turns.popleft() for _ in range(len(turns))]
+            for slip in slips:
+                if slip.done.cancelled():
+                    self._shares.give_back(slip.caller)
+                else:
+                    turns.append(slip)
 
 
 def unavailable(text: str) -> CommandError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ class JsonFormatter(logging.Formatter):
         found = getattr(record, "handled", None)
         if isinstance(found, Handled):
             tree |= _fields(found)
+        tree |= getattr(record, "fields", {})
         if record.exc_info:
             tree["traceback"] = self.formatException(record.exc_info)
         return msgspec.json.encode(tree).decode()
@@ -41,11 +43,24 @@ class TextFormatter(logging.Formatter):
         text = record.getMessage()
         found = getattr(record, "handled", None)
         if isinstance(found, Handled):
-            text = " ".join(f"{name}={value}" for name, value in _fields(found).items())
+            text = _pairs(_fields(found))
+        more = getattr(record, "fields", None)
+        if more:
+            plain = {name: _plain(value) for name, value in more.items()}
+            text = f"{text} {_pairs(plain)}"
         line = f"{_time(record)} {record.levelname.lower():7} {_printable(text)}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line
+
+
+def _pairs(fields: Mapping[str, object]) -> str:
+    return " ".join(f"{name}={value}" for name, value in fields.items())
+
+
+def _plain(value: object) -> str:
+    """Return a value of a record for people: JSON where it has parts."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _time(record: logging.LogRecord) -> str:

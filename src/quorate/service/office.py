@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Struct
 
+from quorate.adapters.clock_guard import ClockGuard
 from quorate.adapters.clock_system import SystemClock
 from quorate.answers.exits import CommandError, Exit
 from quorate.loop.engine import Engine
@@ -40,8 +41,11 @@ from quorate.ports.clock import Clock
 from quorate.ports.errors import QuorateError
 from quorate.ports.logs import Logs
 from quorate.ports.store import EventStore
+from quorate.service.accepting import Connections
+from quorate.service.admission import Admission
+from quorate.service.body_reader import BodyReader
 from quorate.service.chores import Chores, Room
-from quorate.service.commits import counted
+from quorate.service.commits import CommitHealth, counted
 from quorate.service.line import Line, Slip, unavailable
 from quorate.service.metrics import Metrics, service_metrics
 from quorate.service.pulse import Pulse
@@ -92,16 +96,24 @@ class Office:
         logs: Logs | None = None,
         reading: Callable[[], EventStore] | None = None,
         waiting_max: int = WAITING_MAX,
+        check_writable: Callable[[], None] | None = None,
+        bodies: BodyReader | None = None,
+        clock_guard: ClockGuard | None = None,
     ) -> None:
+        self._clock_guard = clock_guard
+        self._stopped: Callable[[], str] = lambda: ""
         self._opening = opening
         self._name = name
         self._room = room
         self._signer = signer
         self._logs = logs
         self.metrics = metrics or service_metrics()
+        self.bodies = bodies or BodyReader()
+        self.admission = Admission()
         self._clock = clock or SystemClock()
         self._reading = reading
         self._reading_room: ReadingRoom | None = None
+        self._commits = CommitHealth(check_writable)
         # The blocks that all who watch read together; for the ledger's thread only.
         self._recent: Recent | None = None
         self._line = Line(waiting_max)
@@ -115,6 +127,7 @@ class Office:
         self.listeners: list[Listener] = []
         self.recorded_seq = 0
         self.accounting: LinkStatus | None = None
+        self.connections: Connections | None = None
 
     # --- In the event loop ---
 
@@ -143,6 +156,7 @@ class Office:
         """
         if self._reading_room is not None:
             self._reading_room.close()
+        self.bodies.close()
         self._line.close()
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join, within_s)
@@ -160,7 +174,23 @@ class Office:
         if self._thread is not None and not self._thread.is_alive():
             return "the ledger's thread has ended"
         room = "" if self._room is None else self._room.trouble
-        return self._trouble or self._pulse.trouble or room
+        return (
+            self._trouble
+            or self._stopped_text()
+            or self._commits.trouble
+            or self._pulse.trouble
+            or room
+        )
+
+    @property
+    def crowding(self) -> str:
+        """What there is too much of, so that callers are told to come back; empty if nothing."""
+        connections = "" if self.connections is None else self.connections.trouble
+        return self._line.trouble or self.bodies.trouble or self.admission.trouble or connections
+
+    def _stopped_text(self) -> str:
+        stopped = self._stopped()
+        return f"nothing is decided: {stopped}" if stopped else ""
 
     @property
     def waiting(self) -> int:
@@ -184,7 +214,7 @@ class Office:
         """
         if self._reading_room is not None and takes_long(operation, asked):
             return await self._reading_room.ask(
-                caller.whose,
+                caller,
                 lambda reader: reply_of(
                     answer(reader.desk(caller, operation), operation, asked),
                     operation,
@@ -251,6 +281,7 @@ class Office:
             recent=self._recent,
             logs=self._logs,
             accounting=self.accounting,
+            clock_control=self._clock_guard,
         )
 
     def _own(self, opened: ThreadFuture[bool]) -> None:
@@ -265,6 +296,7 @@ class Office:
             self.listeners.append(self.metrics.follow)
             self._look(engine)
             self._trouble = ""
+            self._stopped = lambda: engine.stopped
             opened.set_result(engine.executor is not None)
             self._answer_all(engine)
         finally:
@@ -282,8 +314,9 @@ class Office:
 
     def _answer_all(self, engine: Engine) -> None:
         chores = Chores(engine, self._room)
-        while self._line.wait(chores.wait_s()):
+        while self._line.wait(min(chores.wait_s(), self._commits.wait_s())):
             before = engine.head
+            self._commits.check()
             self._answer_submits(engine)
             self._answer_others(engine)
             if self._line.was_nudged() or engine.head != before:
@@ -295,6 +328,10 @@ class Office:
             if chores.failures > failures:
                 self.metrics.commit_failed()
             self._trouble = chores.trouble
+            if engine.head != before:
+                self._commits.worked()
+            if self._clock_guard is not None:
+                self._clock_guard.keep(engine.recorded_ms)
             self._pulse.rest()
 
     def _answer_submits(self, engine: Engine) -> None:
@@ -314,6 +351,7 @@ class Office:
                     self.metrics.refused(each.refusals)
                 settled.append(_replied(slip, each))
         except Exception as error:  # noqa: BLE001 - the loop's top frame: told to all who wait
+            self._commits.failed(error)
             settled = [(slip.done, None, error) for slip in slips]
         self._settle(engine, settled)
 
@@ -336,6 +374,8 @@ class Office:
             try:
                 settled.append((slip.done, slip.do(engine), None))
             except Exception as error:  # noqa: BLE001 - the loop's top frame: told to who asked
+                if slip.operation is not None and slip.operation.effect is Effect.WRITE:
+                    self._commits.failed(error)
                 settled.append((slip.done, None, error))
             if monotonic() >= until_s:
                 break

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from quorate.adapters.clock_system import SystemClock
 from quorate.adapters.key_file import load_lottery_secret, lottery_path
 from quorate.adapters.salvage import sound_head
 from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.takeover import TAKEOVER_S
 from quorate.answers.exits import CommandError, Exit
 from quorate.core.commands import IssueToken
 from quorate.ledger.chain import GENESIS, Broken, open_block, verify_blocks
+from quorate.ledger.errors import RESTORE
 from quorate.loop.engine import Engine
 from quorate.model.events import LedgerOpened, TokenRole
 from quorate.model.specs import Discipline
@@ -22,17 +25,22 @@ from quorate.ports.clock import Clock
 from quorate.ports.errors import CorruptLedgerError
 from quorate.ports.executor import Executor
 from quorate.ports.store import EventStore
+from quorate.service.secrets import secret_troubles
+
+_LOG = logging.getLogger(__name__)
 
 ACTOR: Final = "quorate-serve"
 """Who issues the first token."""
 FIRST_USER: Final = "admin"
-RESTORE: Final = (
-    "look at it: quorate ledger verify; restore it from a backup, or from an export: "
-    "quorate ledger import FILE --out NEW.db"
-)
+LOOK: Final = "look at it: quorate ledger verify"
 
 
-OpenStore = Callable[[Path], EventStore]
+class OpenStore(Protocol):
+    """Opens the store of a ledger, tried for ``wait_s`` while another process writes to it."""
+
+    def __call__(self, path: Path, /, *, wait_s: float) -> EventStore:
+        """Return the store; raises ``StoreError``."""
+        ...
 
 
 def _opened(
@@ -42,7 +50,7 @@ def _opened(
     clock: Clock,
     belong_to: Callable[[str], None],
 ) -> Engine:
-    store = open_store(path)
+    store = open_store(path, wait_s=TAKEOVER_S)
     try:
         _verify(path, store)
         belong_to(_ledger_id(store))
@@ -50,6 +58,8 @@ def _opened(
         secret = load_lottery_secret(lottery) if lottery.exists() else None
         engine = Engine.open(store, clock, executor=executor, lottery_secret=secret)
         _check_parts(path, engine)
+        for line in secret_troubles(path, engine.view):
+            _LOG.warning("%s", line)
     except BaseException:
         store.close()
         raise
@@ -81,7 +91,7 @@ def _verify(path: Path, store: EventStore) -> None:
         raise CommandError(
             Exit.UNSOUND,
             f"{path} does not verify: block {found.height}, sequence {found.seq}: "
-            f"{found.what}; events before sequence {found.seq} are sound; {RESTORE}",
+            f"{found.what}; events before sequence {found.seq} are sound; {LOOK}; {RESTORE}",
         )
 
 
@@ -104,7 +114,7 @@ def open_ledger(
         raise CommandError(
             Exit.UNSOUND,
             f"{path} does not verify: {error.what}; events up to sequence {sound.seq} are sound; "
-            f"{RESTORE}",
+            f"{LOOK}; {error.remedy}",
         ) from None
 
 

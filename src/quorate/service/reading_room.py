@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Condition, Thread
@@ -24,18 +24,23 @@ from quorate.model.state import State
 from quorate.operations.caller import Caller
 from quorate.operations.desk import AnyDesk, BlockDesk, Desk, Signer
 from quorate.operations.operation import Operation
-from quorate.operations.statuses import TOO_MANY_REQUESTS, UNAVAILABLE
+from quorate.operations.statuses import UNAVAILABLE
 from quorate.ports.clock import Clock
 from quorate.ports.store import EventStore
+from quorate.service.shares import Share, Shares
 
 _LOG = logging.getLogger(__name__)
 
 READERS: Final = 2
-"""How many long questions are answered at once; all but one at most are of one caller."""
+"""How many long questions are answered at once; all but one at most are of one tenant."""
 LONG_WAITING_MAX: Final = 64
 """How many long questions may wait; more are told to come back."""
+LONG_OF_TENANT_MAX: Final = 32
+"""How many of one tenant may wait or be under way, so that none has the room to itself."""
 LONG_OF_ONE_MAX: Final = 16
-"""How many of one caller may wait or be under way, so that nobody has the room to themselves."""
+"""How many of one caller may wait or be under way."""
+LONG_OPEN_MAX: Final = 1_000
+"""How many are not answered yet, those among them that go on with an answer."""
 KEEP_S: Final = 60.0
 """How long a state is kept that nobody asks about: it takes as much memory as the ledger's own."""
 
@@ -123,7 +128,15 @@ class ReadingRoom:
         # What is being answered.
         self._under_way: list[_Slip] = []
         # Whose questions are not answered yet, in the event loop only.
-        self._of_one: Counter[str] = Counter()
+        self._shares = Shares(
+            Share(
+                most=LONG_OPEN_MAX,
+                of_tenant_max=LONG_OF_TENANT_MAX,
+                of_one_max=LONG_OF_ONE_MAX,
+                kept=0,
+                what="questions that take long",
+            )
+        )
         self._is_closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -145,29 +158,18 @@ class ReadingRoom:
         for slip in left:
             _settle(slip.done, None, _stopping())
 
-    async def ask(self, whose: str, do: Callable[[Reader], T], *, is_apart: bool = False) -> T:
-        """Return what ``do`` returns on a thread of the room, asked by ``whose``.
+    async def ask(self, caller: Caller, do: Callable[[Reader], T], *, is_apart: bool = False) -> T:
+        """Return what ``do`` returns on a thread of the room, asked by ``caller``.
 
         What looks at no ledger ``is_apart``: of that one of each caller is answered at a time, and
         a thread is left for what does look at it.
 
         Raises ``CommandError`` when too many wait, or too many of theirs.
         """
-        if self._of_one[whose] >= LONG_OF_ONE_MAX:
-            raise CommandError(
-                Exit.UNUSABLE,
-                f"{LONG_OF_ONE_MAX} of your questions that take long are not answered yet; wait "
-                "for one of them",
-                fault=TOO_MANY_REQUESTS,
-            )
-        self._of_one[whose] += 1
-        try:
+        with self._shares.taken(caller):
+            whose = caller.tenant or caller.whose
             found: T = await self._run(_Slip(self._future(), do, whose, is_apart))
             return found
-        finally:
-            self._of_one[whose] -= 1
-            if not self._of_one[whose]:
-                del self._of_one[whose]
 
     async def run(self, do: Callable[[Reader], T], *, goes_on: bool = False) -> T:
         """Return what ``do`` returns on a thread of the room.

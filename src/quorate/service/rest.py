@@ -9,6 +9,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final, TypeVar
@@ -20,6 +21,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from quorate import __version__
+from quorate.answers.exits import CommandError
 from quorate.loop.engine import Engine
 from quorate.operations.answering import check_role
 from quorate.operations.caller import OVERSEERS, Caller
@@ -27,8 +29,9 @@ from quorate.operations.operation import JSON, NOTES, Effect, Operation
 from quorate.operations.statuses import FORBIDDEN, UNAVAILABLE, USAGE
 from quorate.ports.errors import QuorateError
 from quorate.service.auth import Doorkeeper
+from quorate.service.body_reader import HeldBody
 from quorate.service.decoding import asked_of, has_body
-from quorate.service.guard import GoneError, gone
+from quorate.service.guard import GoneError, gone, heads_of
 from quorate.service.handled import handled
 from quorate.service.metrics import CONTENT_TYPE
 from quorate.service.negotiation import MEDIA_OF, form_of
@@ -45,6 +48,8 @@ FAILURES_PER_S_MAX: Final = 10
 """How many requests a second from one address may fail to say who asks."""
 NOTES_BYTES_MAX: Final = 4_096
 """How much of what is said aside goes into a header."""
+DRAINED_BYTES_MAX: Final = 64 * 1024
+"""How long a body may be that is read though its request is turned away."""
 FIELDS_MAX: Final = 2_000
 """How many parameters a query may have."""
 SCRAPES_PER_S_MAX: Final = 5
@@ -164,15 +169,25 @@ class _Asked:
         """Answer one request; raises what the guard tells."""
         operation = self._operation
         handled(scope).operation = operation.name
-        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        headers = heads_of(scope)
         caller = await self._gate.admit(scope, headers)
         check_role(caller, operation)
-        with self._gate.under_way.taken(caller):
-            await self._answer(caller, headers, scope, (receive, send))
+        with self._gate.under_way.taken(caller), ExitStack() as stack:
+            office = self._gate.parts.office
+            if operation.effect is not Effect.STREAM and not operation.is_long:
+                try:
+                    stack.enter_context(office.admission.taken(caller))
+                except CommandError:
+                    await _drained(headers, receive)
+                    raise
+            held = stack.enter_context(office.bodies.held(caller))
+            body = await _body_of(operation, headers, receive, held)
+            await self._answer(caller, body, headers, scope, (receive, send))
 
     async def _answer(
         self,
         caller: Caller,
+        body: bytes,
         headers: Mapping[bytes, str],
         scope: Scope,
         ends: tuple[Receive, Send],
@@ -180,11 +195,13 @@ class _Asked:
         operation, (receive, send) = self._operation, ends
         accept = ",".join(v.decode("latin-1") for n, v in scope["headers"] if n == b"accept")
         form = form_of(accept, operation)
-        body = await _body_of(operation, headers, receive)
         parts = {name: unquote(value) for name, value in scope["path_params"].items()}
         path = renamed(self._path, operation, parts)
-        asked = asked_of(operation, path, _query_of(scope), headers, body)
+        query = _query_of(scope)
         office = self._gate.parts.office
+        asked = await office.bodies.run(
+            len(body), lambda: asked_of(operation, path, query, headers, body)
+        )
         if operation.effect is Effect.STREAM:
             hall = self._gate.parts.hall
             await hall.serve(scope, (caller, operation, asked), headers, (receive, send))
@@ -194,6 +211,13 @@ class _Asked:
         is_read = operation.effect is Effect.READ
         reply = await (_while_there(asking, receive) if is_read else asking)
         await _respond(office, reply, form, headers, send)
+
+
+async def _drained(headers: Mapping[bytes, str], receive: Receive) -> None:
+    """Read a short body that is of no use, so that its connection is kept."""
+    if int(headers.get(b"content-length", DRAINED_BYTES_MAX + 1)) <= DRAINED_BYTES_MAX:
+        while (await receive()).get("more_body", False):
+            pass
 
 
 async def _while_there(asking: Coroutine[Any, Any, T], receive: Receive) -> T:
@@ -210,15 +234,24 @@ async def _while_there(asking: Coroutine[Any, Any, T], receive: Receive) -> T:
         leaving.cancel()
 
 
-async def _body_of(operation: Operation, headers: Mapping[bytes, str], receive: Receive) -> bytes:
-    """Return the body of a request; one that nobody reads is refused, not ignored."""
-    parts: list[bytes] = []
+async def _body_of(
+    operation: Operation, headers: Mapping[bytes, str], receive: Receive, held: HeldBody
+) -> bytes:
+    """Return the body of a request; one that nobody reads is refused, not ignored.
+
+    It is ``held`` before it is received, where its length is known: what begins can end.
+    """
+    # The guard has looked at the length: it is a number, and not too large.
+    held.hold(int(headers.get(b"content-length", "0")))
+    gathered = bytearray()
     while True:
         message = await receive()
-        parts.append(message.get("body", b""))
+        part = message.get("body", b"")
+        held.hold(len(gathered) + len(part))
+        gathered += part
         if not message.get("more_body", False):
             break
-    body = b"".join(parts)
+    body = bytes(gathered)
     if body and not has_body(operation):
         raise problem(USAGE, f"body: {operation.name} has none; send parameters in the query")
     if body:
@@ -310,7 +343,7 @@ class _Own:
 
     async def _readyz(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Say whether the ledger can be used."""
-        trouble = self._parts.office.trouble
+        trouble = self._parts.office.trouble or self._parts.office.crowding
         if trouble:
             raise problem(UNAVAILABLE, f"not ready: {trouble}")
         tree = {"status": "ready", "sequence": self._parts.office.recorded_seq}
@@ -329,7 +362,7 @@ class _Own:
         if self._parts.has_public_metrics:
             self._scrapes.take(_address(scope))
         else:
-            headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+            headers = heads_of(scope)
             caller = await self._gate.admit(scope, headers)
             if caller.role not in OVERSEERS:
                 raise problem(

@@ -89,8 +89,42 @@ SETTINGS: Final = (
         read=values.one_of("none", "simulated", "local"),
         default="none",
         text="who runs the work: nobody, a simulation that takes as long as was declared, or this "
-        "machine, as processes of the service's user",
+        "machine; `kind` of the table `executor` in a file that has one",
         kind="none, simulated or local",
+    ),
+    Setting(
+        key="executor.run_as",
+        read=values.run_as,
+        default="",
+        field="run_as",
+        text="which system user `local` work runs as: a template for owners, or a table; left out, "
+        "the user of the service",
+        kind="template or table",
+    ),
+    Setting(
+        key="executor.allow_root",
+        read=values.flag,
+        default=False,
+        field="allow_root",
+        text="run `local` work as root where the service is root and `executor.run_as` is left out",
+        kind=_FLAG,
+    ),
+    Setting(
+        key="executor.memory_bytes",
+        read=values.count(0, 1 << 50),
+        default=0,
+        field="run_memory_bytes",
+        text="the most memory that one run of `executor.run_as` may use; 0 is nine tenths of the "
+        "machine's",
+        kind=_COUNT,
+    ),
+    Setting(
+        key="executor.processes",
+        read=values.count(16, 1 << 22),
+        default=8_192,
+        field="run_processes_max",
+        text="how many processes and threads one run of `executor.run_as` may have",
+        kind=_COUNT,
     ),
     Setting(
         key="work.folder",
@@ -133,6 +167,15 @@ SETTINGS: Final = (
         kind=_COUNT,
     ),
     Setting(
+        key="limits.body_memory_bytes",
+        read=values.count(1_024, 1 << 40),
+        default=256 * 1024 * 1024,
+        field="body_memory_bytes_max",
+        text="how much all bodies together take, at least twice the largest; one tenant may have "
+        "half of it, one caller a fourth, and an admin all",
+        kind=_COUNT,
+    ),
+    Setting(
         key="limits.header_bytes",
         read=values.count(1_024, 1 << 20),
         default=32 * 1024,
@@ -153,8 +196,8 @@ SETTINGS: Final = (
         read=values.count(1, 100_000),
         default=4_000,
         field="concurrent_max",
-        text="how many requests are under way at once, watchers among them; one caller may have a "
-        "fourth of them, and an admin all",
+        text="how many requests are under way at once, watchers among them; one tenant may have "
+        "half of them, one caller a fourth, and an admin all",
         kind=_COUNT,
     ),
     Setting(
@@ -229,7 +272,17 @@ SETTINGS: Final = (
         read=values.text,
         default="",
         field="oidc_scopes_claim",
-        text="the claim that limits a token to areas; empty: tokens are not limited",
+        text="the claim that limits a token to areas, and grants `claim`; "
+        "empty: tokens are not limited",
+    ),
+    Setting(
+        key="oidc.lifetime_s",
+        read=values.seconds(60, 31_536_000),
+        default="86400",
+        field="oidc_lifetime_s_max",
+        text="how long a token may live from its issue to its end; "
+        "one that lives longer is not taken",
+        kind=_SECONDS,
     ),
     Setting(
         key="waldur.url",

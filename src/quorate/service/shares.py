@@ -1,4 +1,4 @@
-"""Shares: how much of what is open at once may be one caller's, so that nobody has it all."""
+"""Shares: how much of what is open at once may be one tenant's, and one user's of it."""
 
 from __future__ import annotations
 
@@ -12,39 +12,48 @@ from quorate.operations.caller import Caller, Role
 from quorate.operations.statuses import TOO_MANY_REQUESTS, UNAVAILABLE
 from quorate.service.problems import problem
 
+OF_TENANT_PART: Final = 2
+"""Which part of what is open at once may be one tenant's, however many tokens it has: half."""
 OF_ONE_PART: Final = 4
-"""Which part of what is under way at once may be one caller's: a fourth."""
+"""Which part of it may be one caller's: a fourth."""
 KEPT_PART: Final = 20
 """Which part of it is kept for admins: a twentieth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """Of at most ``most``, one caller has ``of_one_max``; ``kept`` are for admins alone.
+    """Of at most ``most``, a tenant has ``of_tenant_max``, and one caller ``of_one_max``.
 
-    Admins are bound by ``most`` only: it is they who put things right when others have too much.
-    ``what`` these are, in words.
+    ``kept`` are for admins alone, who are bound by ``most`` only: it is they who put things right
+    when others have too much. ``what`` these are, in words.
     """
 
     most: int
+    of_tenant_max: int
     of_one_max: int
     kept: int
     what: str
 
     @classmethod
     def of_all(cls, most: int, what: str) -> Share:
-        """Return the share of one caller in all that is under way at once."""
-        of_one_max = max(1, most // OF_ONE_PART)
-        return cls(most=most, of_one_max=of_one_max, kept=most // KEPT_PART, what=what)
+        """Return the usual shares in ``most``."""
+        return cls(
+            most=most,
+            of_tenant_max=max(1, most // OF_TENANT_PART),
+            of_one_max=max(1, most // OF_ONE_PART),
+            kept=most // KEPT_PART,
+            what=what,
+        )
 
 
 class Shares:
-    """Who has how much open; for the event loop only."""
+    """How much each tenant and each caller has open; for one thread at a time."""
 
     def __init__(self, share: Share) -> None:
         assert 0 <= share.kept < share.most, share
         self._share = share
         self._of_one: Counter[str] = Counter()
+        self._of_tenant: Counter[str] = Counter()
         self._open = 0
 
     @property
@@ -52,24 +61,59 @@ class Shares:
         """How much is open."""
         return self._open
 
+    @property
+    def trouble(self) -> str:
+        """Why callers who are no admins get nothing more; empty while they do."""
+        if self._open < self._share.most - self._share.kept:
+            return ""
+        return f"{self._open} {self._share.what} are open, of {self._share.most} at most"
+
     @contextmanager
-    def taken(self, caller: Caller) -> Iterator[None]:
-        """Count one of ``caller`` while this is entered; raises ``CommandError`` beyond a share."""
-        whose, share = caller.whose, self._share
-        is_admin = caller.role is Role.ADMIN
-        if not is_admin and self._of_one[whose] >= share.of_one_max:
-            raise problem(
-                TOO_MANY_REQUESTS,
-                f"{share.of_one_max} {share.what} of yours are open; end one, or come back later",
-            )
-        if self._open >= share.most - (0 if is_admin else share.kept):
-            raise problem(UNAVAILABLE, f"{self._open} {share.what} are open; come back later")
-        self._open += 1
-        self._of_one[whose] += 1
+    def taken(self, caller: Caller, amount: int = 1) -> Iterator[None]:
+        """Count ``amount`` of ``caller`` while this is entered; raises as ``take`` does."""
+        self.take(caller, amount)
         try:
             yield
         finally:
-            self._open -= 1
-            self._of_one[whose] -= 1
-            if not self._of_one[whose]:
-                del self._of_one[whose]
+            self.give_back(caller, amount)
+
+    def take(self, caller: Caller | None, amount: int = 1) -> None:
+        """Count ``amount`` of ``caller``; raises ``CommandError`` beyond a share.
+
+        Without a caller it is the service's own, which is bound as admins are.
+        """
+        self._check(caller, amount)
+        self._open += amount
+        if caller is not None:
+            self._of_one[caller.whose] += amount
+            self._of_tenant[caller.tenant] += amount
+
+    def give_back(self, caller: Caller | None, amount: int = 1) -> None:
+        """Count what was taken no more."""
+        self._open -= amount
+        if caller is None:
+            return
+        for counts, key in ((self._of_one, caller.whose), (self._of_tenant, caller.tenant)):
+            counts[key] -= amount
+            if not counts[key]:
+                del counts[key]
+
+    def _check(self, caller: Caller | None, amount: int) -> None:
+        share = self._share
+        is_bound = caller is not None and caller.role is not Role.ADMIN
+        if caller is not None and is_bound:
+            if self._of_one[caller.whose] + amount > share.of_one_max:
+                raise problem(
+                    TOO_MANY_REQUESTS,
+                    f"{share.of_one_max} {share.what} of yours may be open at once; end one, or "
+                    "come back later",
+                )
+            # Those who are of no tenant do not share anything.
+            if caller.tenant and self._of_tenant[caller.tenant] + amount > share.of_tenant_max:
+                raise problem(
+                    TOO_MANY_REQUESTS,
+                    f"{share.of_tenant_max} {share.what} of {caller.tenant} may be open at once; "
+                    "end one, or come back later",
+                )
+        if self._open + amount > share.most - (share.kept if is_bound else 0):
+            raise problem(UNAVAILABLE, f"{self._open} {share.what} are open; come back later")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, Final, Protocol
 
@@ -19,6 +19,7 @@ from starlette.types import Message, Receive, Scope, Send
 from quorate.answers.exits import CommandError
 from quorate.loop.engine import Engine
 from quorate.operations.caller import Caller
+from quorate.operations.cursor import Shown
 from quorate.operations.operation import EVENT_STREAM, Operation
 from quorate.operations.standing import check_standing
 from quorate.operations.statuses import USAGE
@@ -30,6 +31,8 @@ from quorate.service.shares import Share, Shares
 
 WATCHERS_MAX: Final = 2_000
 """How many watch at once."""
+WATCHES_OF_TENANT_MAX: Final = 1_000
+"""How many of them may be of one tenant's users, all together."""
 WATCHES_OF_ONE_MAX: Final = 250
 """How many of them may be one caller's, as by gRPC; an admin's may be more."""
 WATCHES_KEPT: Final = 100
@@ -40,6 +43,8 @@ HEARTBEAT_S: Final = 15.0
 """How long a watcher hears nothing: it tells a quiet ledger from a lost connection."""
 FRAMES_BYTES_MAX: Final = 8 * 1024 * 1024
 """How much of what was sent lately is kept for the next watcher."""
+_Key = tuple[int | str, frozenset[str] | None]
+"""An event or a notice, and the owners that are named in it where others are redacted."""
 _SEQ_CHARS_MAX: Final = 16
 _FIRST: Final = "first"
 
@@ -54,8 +59,8 @@ class Following(Protocol):
         """Whether there is more to read at once."""
         ...
 
-    def read(self, limit: int) -> list[tuple[int, dict[str, Any]]]:
-        """Return the next events that may be seen, with their sequences."""
+    def read(self, limit: int) -> list[Shown]:
+        """Return the next events or notices that the watcher may see."""
         ...
 
 
@@ -81,8 +86,8 @@ class Watcher:
 
         return cls(office, caller, await office.run(begin))
 
-    async def next(self, timeout_s: float) -> list[tuple[int, dict[str, Any]]]:
-        """Return the next events that may be seen; none where nothing came in time.
+    async def next(self, timeout_s: float) -> list[Shown]:
+        """Return the next events that the watcher may see; none where nothing came in time.
 
         Raises ``CommandError`` when whoever watches may not any more.
         """
@@ -91,7 +96,7 @@ class Watcher:
         found, self.cursor, self._is_behind = await self._office.run(self._read)
         return found
 
-    def _read(self, engine: Engine) -> tuple[list[tuple[int, dict[str, Any]]], int, bool]:
+    def _read(self, engine: Engine) -> tuple[list[Shown], int, bool]:
         check_standing(engine.view, self._caller, engine.now_ms())
         found = self._following.read(READ_MAX)
         return found, self._following.cursor, self._following.is_behind
@@ -104,25 +109,30 @@ async def follow(
     watcher = await Watcher.of(office, caller, operation, asked)
     with office.metrics.watch():
         while True:
-            for _, tree in await watcher.next(HEARTBEAT_S):
-                yield tree
+            for shown in await watcher.next(HEARTBEAT_S):
+                yield shown.tree
 
 
 class WatchHall:
-    """Where watchers of REST are served. Events are written out once for all of them."""
+    """Serves the watchers of REST.
+
+    An event is written out once for all watchers that get the same: the cache goes by what a
+    watcher may see, and never only by the sequence.
+    """
 
     def __init__(self, office: Office) -> None:
         self._office = office
         self._watches = Shares(
             Share(
                 most=WATCHERS_MAX,
+                of_tenant_max=WATCHES_OF_TENANT_MAX,
                 of_one_max=WATCHES_OF_ONE_MAX,
                 kept=WATCHES_KEPT,
                 what="watches",
             )
         )
         self._closing = asyncio.Event()
-        self._frames: OrderedDict[int | str, bytes] = OrderedDict()
+        self._frames: OrderedDict[_Key, bytes] = OrderedDict()
         self._frames_bytes = 0
 
     def close(self) -> None:
@@ -185,29 +195,30 @@ class WatchHall:
             # Only now: what was read for somebody who is dropped instead was never sent.
             watcher.told_cursor = watcher.cursor
 
-    def _framed(self, found: list[tuple[int, dict[str, Any]]]) -> bytes:
+    def _framed(self, found: Sequence[Shown]) -> bytes:
         """Return what is sent of ``found``.
 
         Of several notices of one event only the last moves the client's cursor: one that is cut off
         before it is told all of them again.
         """
         frames: list[bytes] = []
-        for (seq, tree), after in zip_longest(found, found[1:]):
-            if after is None or after[0] != seq:
-                frames.append(b"id: %d\n" % seq)
-            frames.append(self._frame(seq, tree))
+        for shown, after in zip_longest(found, found[1:]):
+            if after is None or after.seq != shown.seq:
+                frames.append(b"id: %d\n" % shown.seq)
+            frames.append(self._frame(shown))
         return b"".join(frames)
 
-    def _frame(self, seq: int, tree: dict[str, Any]) -> bytes:
-        """Return an event or a notice as it is sent, the same for all who may see it."""
+    def _frame(self, shown: Shown) -> bytes:
+        """Return an event or a notice as it is sent, the same for all who get this tree."""
+        tree = shown.tree
         # Notices have names of their own, events are called by their sequences.
-        name: int | str = tree.get("id", seq)
-        known = self._frames.get(name)
+        key: _Key = (tree.get("id", shown.seq), shown.seen)
+        known = self._frames.get(key)
         if known is not None:
             return known
         kind = str(tree["tag"] if "tag" in tree else tree["kind"]).partition("/")[0]
         made = b"event: %s\ndata: %s\n" % (kind.encode(), to_json(tree))
-        self._frames[name] = made
+        self._frames[key] = made
         self._frames_bytes += len(made)
         while self._frames_bytes > FRAMES_BYTES_MAX:
             _, old = self._frames.popitem(last=False)

@@ -15,6 +15,7 @@ from typing import Final, Self
 
 from quorate.core.commands import Command, Drain, MarkNode, Wiped
 from quorate.ledger.chain import Block, Head
+from quorate.ledger.checkpoint import Checkpoint
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, SECOND_MS
 from quorate.model.events import NodeStatus, Role
 from quorate.ports.store import EventStore
@@ -65,6 +66,10 @@ class CrashingStore:
     def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
         """Yield the blocks from ``from_height`` on."""
         return self._inner.blocks(from_height=from_height)
+
+    def kept_end(self) -> Checkpoint | None:
+        """Return what is kept apart from the log about its end."""
+        return self._inner.kept_end()
 
     def height_at(self, seq: int) -> int:
         """Return the height of the block that holds event ``seq``."""

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -49,6 +49,7 @@ from quorate.ports.errors import (
     StoreReadOnlyError,
 )
 from quorate.testing.store_contract import fill, some_events
+from tests.bounds import WAIT_S, Deadline, started
 
 CHANGED_BYTES = 400
 PAGE_BYTES = 4096
@@ -76,9 +77,9 @@ def database(path: Path) -> Iterator[sqlite3.Connection]:
         yield db
 
 
-def run_python(code: str, *args: object) -> subprocess.Popen[str]:
-    """Start ``code`` in another process."""
-    return subprocess.Popen(
+def run_python(code: str, *args: object) -> AbstractContextManager[subprocess.Popen[str]]:
+    """Run ``code`` in another process, which ends with the block at the latest."""
+    return started(
         [sys.executable, "-c", code, *map(str, args)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -172,10 +173,9 @@ with SqliteStore.open(Path(sys.argv[1])):
 
 
 def test_second_writer_is_told_who_holds_the_ledger_until_it_lets_go(path: Path) -> None:
-    holder = run_python(HOLDER, path)
-    assert holder.stdout is not None
-    assert holder.stdin is not None
-    with holder.stdout, holder.stdin:
+    with run_python(HOLDER, path) as holder:
+        assert holder.stdout is not None
+        assert holder.stdin is not None
         assert holder.stdout.readline() == "open\n"
         with pytest.raises(LedgerHeldError) as caught:
             SqliteStore.open(path)
@@ -186,19 +186,18 @@ def test_second_writer_is_told_who_holds_the_ledger_until_it_lets_go(path: Path)
         with pytest.raises(LedgerHeldError):
             SqliteStore.create(path)
         assert len(read_all(path)) == 800  # readers are let in
-    assert holder.wait() == 0
+        holder.stdin.close()
+        assert holder.wait(WAIT_S) == 0
     with SqliteStore.open(path) as store:
         fill(store, blocks=1)
 
 
 def test_lock_of_a_killed_writer_is_free(path: Path) -> None:
-    holder = run_python(HOLDER, path)
-    assert holder.stdout is not None
-    assert holder.stdin is not None
-    with holder.stdout, holder.stdin:
+    with run_python(HOLDER, path) as holder:
+        assert holder.stdout is not None
         assert holder.stdout.readline() == "open\n"
         holder.send_signal(signal.SIGKILL)
-        assert holder.wait() == -signal.SIGKILL
+        assert holder.wait(WAIT_S) == -signal.SIGKILL
     with SqliteStore.open(path) as store:
         fill(store, blocks=1)
 
@@ -238,13 +237,13 @@ with SqliteStore.open(Path(sys.argv[1])) as store:
 
 @pytest.mark.slow
 def test_readers_who_come_while_another_process_writes_find_a_sound_ledger(path: Path) -> None:
-    writer = run_python(WRITER, path)
-    assert writer.stdout is not None
-    assert writer.stdin is not None
-    heights = []
-    with writer.stdout, writer.stdin:
+    heights: list[int] = []
+    with run_python(WRITER, path) as writer:
+        assert writer.stdout is not None
+        deadline = Deadline("the writer ends", 4 * WAIT_S)
         assert writer.stdout.readline() == "open\n"
         while writer.poll() is None:
+            deadline.check(lambda: heights[-1:])
             with SqliteStore.read(path) as store:
                 heights.append(store.head().height)
                 last = store.blocks(from_height=heights[-1])
@@ -364,7 +363,7 @@ def test_writer_waits_for_the_one_before_it(path: Path) -> None:
         assert 0.2 < time.monotonic() - began_s < 20
         with pytest.raises(LedgerHeldError):
             SqliteStore.open(path, wait_s=0.1)
-    letting_go.join()
+    letting_go.join(WAIT_S)
 
 
 # --- Damage ---------------------------------------------------------------------------------------
@@ -577,8 +576,8 @@ with SqliteStore.open(Path(sys.argv[1])) as store:
     reason="this process may not lift its limit on file sizes",
 )
 def test_refused_write_leaves_the_store_usable_at_the_old_head(path: Path) -> None:
-    child = run_python(LIMITED, path)
-    told, _ = child.communicate()
+    with run_python(LIMITED, path) as child:
+        told, _ = child.communicate(timeout=WAIT_S)
     assert child.returncode == 0
     error, height = told.splitlines()
     assert error.startswith("Store")

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import pytest
 
+from quorate.answers.cause_text import WITHHELD
 from quorate.answers.contests import contest_lines, contest_tree
 from quorate.answers.explanation import explanation_lines
 from quorate.answers.veil import OTHERS, Veil, unnamed
@@ -61,7 +62,10 @@ def reserved(gpus: int) -> Refusal:
     [
         ("", ""),
         ("; overdue: of-you, of-me", "; overdue: (others), of-me"),
-        ("; overdue: of-you; no conflict: why", "; overdue: (others); no conflict: why"),
+        (
+            "; overdue: of-you; no conflict: none is needed",
+            "; overdue: (others); no conflict: none is needed",
+        ),
     ],
 )
 def test_a_cause_names_ones_own_only(veil: Veil, gpus: int, after: str, told: str) -> None:
@@ -81,14 +85,14 @@ def test_a_cause_for_unknown_readers_counts_its_objects() -> None:
 
 
 def test_a_cause_of_an_old_ledger_for_unknown_readers_names_no_run() -> None:
-    said = f"{sentence(reserved(4))}; overdue: of-you; no conflict: why"
+    said = f"{sentence(reserved(4))}; overdue: of-you; no conflict: none would make room now"
     assert unnamed(MoveCause(MoveCode.AS_RECORDED, (), said)) == (
         "it would not be gone in time: room is kept for 3 reservations, 4 of 4 GPUs short; "
-        "overdue: 1 run; no conflict: why"
+        "overdue: 1 run; no conflict: none would make room now"
     )
     moved = "reservation of-you@1, made before it, has moved"
     assert unnamed(MoveCause(MoveCode.AS_RECORDED, (), moved)) == (
-        "a reservation that was made before it has moved"
+        "a reservation, made before it, has moved"
     )
 
 
@@ -122,6 +126,71 @@ def test_the_nodes_of_a_cause_are_named_to_every_owner(veil: Veil) -> None:
 def test_a_run_that_keeps_room_without_a_firm_start_is_named_to_its_owner_only(veil: Veil) -> None:
     kept = Refusal(code=RefusalCode.RESERVED, subject="of-you, of-me", wanted=4, short=4)
     assert veil.refusal(kept).subject == f"{OTHERS}, of-me"
+
+
+def recorded(text: str) -> MoveCause:
+    """Return the cause of an old ledger, which is a text."""
+    return MoveCause(MoveCode.AS_RECORDED, (), text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "run of-you took its place",
+        "overdue: of-you",
+        "it can start sooner; of-you gave way",
+        "nodes are short by 4 of 8 GPUs; no conflict: of-you objects",
+        "no node of the pool has flavor of you and matches the run's selector",
+        "it can start sooner; overdue: of-me; overdue: of-you",
+    ],
+)
+def test_a_text_whose_references_are_not_known_is_withheld_whole(veil: Veil, text: str) -> None:
+    assert veil.text(text) == WITHHELD
+    assert unnamed(recorded(text)) == WITHHELD
+    assert Veil(veil.view).text(text) == text
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        RefusalCode.NO_ENVELOPE,
+        RefusalCode.INSUFFICIENT_FUNDS,
+        RefusalCode.BORROW_LIMIT,
+        RefusalCode.NO_NODES,
+        RefusalCode.INSUFFICIENT_CAPACITY,
+        RefusalCode.NO_SINGLE_DOMAIN,
+        RefusalCode.FUNDS_ELSEWHERE,
+        RefusalCode.SEARCH_LIMIT,
+        RefusalCode.WAITING_FOR_QUOTA,
+        RefusalCode.JUST_CUT,
+    ],
+)
+@pytest.mark.parametrize("gpus", [1, 8])
+def test_a_cause_that_names_no_run_is_told_as_it_is(
+    veil: Veil, code: RefusalCode, gpus: int
+) -> None:
+    subject = str(gpus) if code is RefusalCode.BORROW_LIMIT else "me"
+    said = sentence(Refusal(code=code, subject=subject, wanted=gpus, short=1, limit=2, current=1))
+    assert veil.text(said) == said == unnamed(recorded(said))
+
+
+@pytest.mark.parametrize("code", [RefusalCode.WAITING_FOR_UPSTREAM, RefusalCode.UPSTREAM_FAILED])
+def test_a_run_that_is_followed_is_named_to_its_own(veil: Veil, code: RefusalCode) -> None:
+    mine, yours = (Refusal(code=code, subject=f"run of-{owner}") for owner in ("me", "you"))
+    assert veil.refusal(mine) == mine
+    assert veil.refusal(yours).subject == f"run {OTHERS}"
+    assert veil.text(sentence(yours)) == sentence(veil.refusal(yours))
+
+
+def test_of_a_name_that_another_has_only_that_it_is_taken_is_told(veil: Veil) -> None:
+    taken = "Run/{}: metadata.name: a run of this name exists{}"
+    for after in (" (Running)", " (Running, since 12:00, of you)"):
+        told = veil.refusal(
+            Refusal(code=RefusalCode.ALREADY_EXISTS, subject=taken.format("of-you", after))
+        )
+        assert told.subject == taken.format("of-you", "")
+        mine = Refusal(code=RefusalCode.ALREADY_EXISTS, subject=taken.format("of-me", after))
+        assert veil.refusal(mine) == mine
 
 
 def test_a_reservation_that_has_moved_is_named_to_its_own(veil: Veil) -> None:

@@ -342,3 +342,19 @@ def test_world_that_cannot_be_read_is_refused_by_path(
     with pytest.raises(CalcInputError) as raised:
         run("cover", world)
     assert raised.value.path == path
+
+
+@pytest.mark.parametrize(
+    ("parents", "cycle"),
+    [
+        ({"me": ["org"], "org": ["me"]}, "me -> org -> me"),
+        ({"me": ["me"]}, "me -> me"),
+        ({"me": ["a"], "a": ["b"], "b": ["c"], "c": ["a"]}, "a -> b -> c -> a"),
+    ],
+)
+def test_a_family_that_goes_in_a_circle_is_refused(
+    parents: dict[str, list[str]], cycle: str
+) -> None:
+    drawn = [budget(name, name, envelope("e", 8), parents=up) for name, up in parents.items()]
+    with pytest.raises(CalcInputError, match=f"parents that make a cycle: {cycle}"):
+        run("cover", funds(*drawn, cover=question(4)))

@@ -326,6 +326,12 @@ def test_a_world_that_cannot_be_read_is_named_by_its_path(more: dict[str, Any], 
 
 
 def test_a_world_that_cannot_be_declared_is_refused_with_the_reason() -> None:
-    circle = [{"name": "a", "parents": ["b"]}, {"name": "b", "parents": ["a"]}]
+    circle = [document("Owner", "a", parents=["b"]), document("Owner", "b", parents=["a"])]
     with pytest.raises(CalcInputError, match="world: "):
+        played({"submit": "r"}, documents=circle)
+
+
+def test_owners_whose_parents_make_a_circle_are_refused_where_they_are_declared() -> None:
+    circle = [{"name": "a", "parents": ["b"]}, {"name": "b", "parents": ["a"]}]
+    with pytest.raises(CalcInputError, match="owners: has parents that make a cycle: a -> b -> a"):
         played({"submit": "r"}, owners=circle)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from quorate.documents import Documents, Invalid, parse_documents
+from quorate.documents import Documents, Invalid, parse_documents, to_json
 from quorate.documents.pool_rates import RATES_MAX
 from quorate.documents.render import render
 from quorate.model.specs import FlavorRates, Pool, TypeRates
@@ -103,12 +103,6 @@ def test_yaml_may_say_null_without_quotes() -> None:
             "must be 0, or from 0.000001 to",
         ),
         ({"f": {A: {"null": 1, A: [1, 2]}}}, f'.f["{A}"]["{A}"]', f"is not what {A} says of {A}"),
-        ({"f": {A: {"null": 1, B: [1, 2]}}}, f'.f["{A}"]["{B}"]', "is a type that is not there"),
-        (
-            {"f": {A: {"null": 1, B: [1, 2]}, B: {"null": 1}}},
-            f'.f["{A}"]["{B}"]',
-            "is not there from the other side",
-        ),
         (
             {"f": {A: {"null": 1, B: [1, 2]}, B: {"null": 1, A: [1, 2]}}},
             f'.f["{A}"]["{B}"]',
@@ -139,3 +133,22 @@ def test_a_table_has_a_greatest_size() -> None:
 def test_only_pools_of_rounds_have_one() -> None:
     faults = _faults(TABLE, discipline="bind", policy=None)
     assert faults == [("spec.throughputs", "is for pools of discipline rounds")]
+
+
+@pytest.mark.parametrize("first", [A, B])
+def test_a_pair_that_stands_under_one_of_its_types_is_that_of_both(first: str) -> None:
+    second = B if first == A else A
+    pair = TABLE["v100"][first][second]
+    alone = {key: {"null": TABLE["v100"][key]["null"]} for key in (A, B)}
+    one_sided = {"v100": alone | {first: alone[first] | {second: pair}}, "k80": TABLE["k80"]}
+    assert _parsed(one_sided) == _parsed(TABLE)
+
+
+def test_a_type_that_stands_only_beside_another_does_not_run_alone() -> None:
+    found = _parsed({"k80": {A: {"null": 4.795, B: [2.454, 0.983]}}})
+    assert isinstance(found, Documents), found
+    (document,) = found.items
+    spec = render(document.spec)["spec"]
+    assert json.loads(to_json(spec))["throughputs"] == {
+        "k80": {A: {"null": 4.795, B: [2.454, 0.983]}, B: {"null": 0, A: [0.983, 2.454]}}
+    }

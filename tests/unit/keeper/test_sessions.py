@@ -13,14 +13,16 @@ import pytest
 from quorate.keeper import sessions
 from quorate.keeper.processes import kill_leftovers
 from quorate.keeper.wanted import SESSION_FILE
+from tests.bounds import WAIT_S, started
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sessions are read from /proc")
 
 
 def test_only_what_is_of_the_session_is_killed(tmp_path: Path) -> None:
-    inside = subprocess.Popen(["sleep", "100"], start_new_session=True, env={})
-    beside = subprocess.Popen(["sleep", "100"], start_new_session=True, env={})
-    try:
+    with (
+        started(["sleep", "100"], start_new_session=True, env={}) as inside,
+        started(["sleep", "100"], start_new_session=True, env={}) as beside,
+    ):
         found = sessions.stat(inside.pid)
         assert found is not None
         assert found.session == inside.pid
@@ -35,13 +37,9 @@ def test_only_what_is_of_the_session_is_killed(tmp_path: Path) -> None:
         assert kill_leftovers(tmp_path) == 0
         (tmp_path / SESSION_FILE).write_text(json.dumps(noted))
         assert kill_leftovers(tmp_path) == 1
-        assert inside.wait(5) == -9
+        assert inside.wait(WAIT_S) == -9
         assert beside.poll() is None
         assert kill_leftovers(tmp_path) == 0
-    finally:
-        for each in (inside, beside):
-            each.kill()
-            each.wait()
 
 
 def test_a_keeper_that_leads_no_session_notes_none(tmp_path: Path) -> None:
@@ -52,4 +50,4 @@ def test_a_keeper_that_leads_no_session_notes_none(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
     assert not (tmp_path / SESSION_FILE).exists()
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, start_new_session=True)
-    assert sessions.left(tmp_path) is not None
+    assert sessions.left(tmp_path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from msgspec import Struct
 
@@ -17,9 +19,16 @@ from quorate.operations.asked_fleet import (
     Resolve,
     Tick,
 )
-from quorate.operations.caller import Caller
+from quorate.operations.caller import CLAIM, Caller
 from quorate.testing.world import run
-from tests.unit.operations.office import ADA, ADMIN, AUDITOR, BEN, LAB_ADMIN, STRANGER, Office
+from tests.unit.operations import office as callers
+from tests.unit.operations.office import ADMIN, AUDITOR, STRANGER, Office
+
+ADA, BEN, LAB_ADMIN = (
+    replace(each, scopes=frozenset({CLAIM}))
+    for each in (callers.ADA, callers.BEN, callers.LAB_ADMIN)
+)
+"""The same, with the scope to claim nodes."""
 
 NODE = "b0003"
 SCANS = ClaimNodes(name="scans", flavor="H100", nodes=1, duration="8h")

@@ -47,7 +47,7 @@ def told(follower: Follower, limit: int = 1_000) -> list[int]:
     """Return the sequences of everything there is to read."""
     found: list[int] = []
     while follower.is_behind:
-        found += [seq for seq, _ in follower.read(limit)]
+        found += [shown.seq for shown in follower.read(limit)]
     return found
 
 
@@ -74,7 +74,7 @@ def test_without_a_sequence_only_what_is_new_is_told() -> None:
     assert not follower.is_behind
     assert follower.read(10) == []
     engine.execute(Complete("of-team"), actor="root")
-    assert [event["tag"] for _, event in follower.read(2)] == ["lease-ended/1", "run-ended/1"]
+    assert [shown.tree["tag"] for shown in follower.read(2)] == ["lease-ended/1", "run-ended/1"]
 
 
 def test_a_run_a_pool_and_reservations_are_followed_alone() -> None:
@@ -167,7 +167,8 @@ def test_any_reading_tells_every_visible_event_once_in_order(
                 found += read
     while follower.is_behind:
         found += follower.read(3)
-    assert found == [each for each in visible(engine, caller) if each[0] >= first]
+    read_trees = [(shown.seq, shown.tree) for shown in found]
+    assert read_trees == [each for each in visible(engine, caller) if each[0] >= first]
 
 
 def test_a_block_is_found_by_any_of_its_events_and_opened_once() -> None:

@@ -82,7 +82,7 @@ def reading(caller: Caller, first: int = 1, **asked: Any) -> NoticeReading:
 def read_on(found: NoticeReading, limit: int = 100) -> list[dict[str, Any]]:
     trees = []
     while found.is_behind:
-        trees += [tree for _, tree in found.read(limit)]
+        trees += [shown.tree for shown in found.read(limit)]
     return trees
 
 
@@ -140,7 +140,7 @@ def test_a_watch_taken_up_at_any_cursor_leaves_nothing_out(limit: int, data: st.
     found = reading(ADMIN)
     told = []
     while found.is_behind:
-        told += [tree for _, tree in found.read(limit)]
+        told += [shown.tree for shown in found.read(limit)]
         if data.draw(st.booleans()):
             found = reading(ADMIN, found.cursor + 1)
     assert told == ALL

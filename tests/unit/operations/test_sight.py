@@ -156,7 +156,7 @@ NOT_FOR_TENANTS: Final = """
     put-node patch-node put-pool patch-pool put-owner patch-owner put-system patch-system
     create-tenant delete-tenant fail-node recover-node cordon-node uncordon-node drain-node
     mark-node-wiped resolve tick sign-checkpoint export-ledger verify-ledger-against
-    accounting-status
+    accounting-status show-clock accept-clock
 """
 """Operations that nobody of a tenant may ask for, and one that takes a checkpoint of them."""
 
@@ -198,7 +198,7 @@ def answered(stage: TwoTenants, caller: Caller, name: str, asked: Struct) -> str
         if operation.effect is Effect.STREAM:
             check_role(caller, operation)
             reading = operation.handle()(Desk(stage.engine, caller), asked, operation)
-            return json.dumps([tree for _, tree in reading.read(limit=10_000)])
+            return json.dumps([shown.tree for shown in reading.read(limit=10_000)])
         return text_of(stage.ask(caller, name, asked))
     except CommandError as error:
         refusals = json.dumps([repr(each) for each in error.refusals])

@@ -29,15 +29,18 @@ from quorate.model.events import TokenRole
 from quorate.model.specs import Cap, Follow, Malleable, Owner, Pool, Quota
 from quorate.operations.answer import Answer
 from quorate.operations.answering import answer
-from quorate.operations.caller import Caller, Role
+from quorate.operations.caller import CLAIM, Caller, Role
 from quorate.operations.desk import Desk
 from quorate.operations.table import OPERATIONS
 from quorate.testing.engines import HandClock, memory_engine
 from quorate.testing.world import budget, envelope, fleet, run
 
 ADMIN: Final = Caller(actor="root", role=Role.ADMIN, user="root")
-USER: Final = Caller(actor="mine/mia", role=Role.USER, user="mia", tenant="mine")
-MANAGER: Final = Caller(actor="mine/max", role=Role.TENANT_ADMIN, user="max", tenant="mine")
+_CLAIMS: Final = frozenset({CLAIM})
+USER: Final = Caller(actor="mine/mia", role=Role.USER, user="mia", tenant="mine", scopes=_CLAIMS)
+MANAGER: Final = Caller(
+    actor="mine/max", role=Role.TENANT_ADMIN, user="max", tenant="mine", scopes=_CLAIMS
+)
 THEIRS: Final = Caller(actor="zeta/zed", role=Role.USER, user="zed", tenant="zeta")
 OF_TENANT: Final = (USER, MANAGER)
 

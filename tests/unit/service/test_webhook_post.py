@@ -13,8 +13,8 @@ from threading import Thread
 import pytest
 
 from quorate.service.webhook_post import Found, Posted, Poster, Result, addresses
+from tests.service.certificates import certificate
 from tests.service.receiver import receiving
-from tests.service.test_daemon import _certificate
 
 HEADERS = {
     "content-type": "application/json",
@@ -74,7 +74,9 @@ def _read(connection: socket.socket) -> bytes:
     """Return a whole request: whoever closes before that cuts the answer off, too."""
     found = b""
     while not found.endswith(b"{}"):
-        found += connection.recv(65_536)
+        part = connection.recv(65_536)
+        assert part, f"the request breaks off: {found!r}"
+        found += part
     return found
 
 
@@ -190,7 +192,7 @@ def _with_tls(url: str) -> str:
 def test_a_certificate_that_nobody_vouches_for_is_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chain, key = _certificate(tmp_path)
+    chain, key = certificate(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(chain, key)
 

@@ -123,8 +123,8 @@ def sound_part(head: Head) -> str:
     return f"{blocks} sound, up to sequence {head.seq}"
 
 
-def import_ledger(name: str, out: Path) -> tuple[Head, str]:
-    """Return the head and public key of the new ledger file ``out``, made of the export ``name``.
+def import_ledger(name: str, out: Path) -> Head:
+    """Return the head of the new ledger file ``out``, made of the export ``name``.
 
     What exists is left alone; a failure leaves no file.
     """
@@ -141,7 +141,7 @@ def import_ledger(name: str, out: Path) -> tuple[Head, str]:
         head = store.head()
         undo.pop_all()
     store.close()
-    return head, opened.public_key
+    return head
 
 
 def _again(first: Block, rest: Iterator[Block]) -> Iterator[Block]:

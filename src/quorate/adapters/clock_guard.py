@@ -1,0 +1,176 @@
+"""The clock guard: a wall clock that departs from the steady one is not believed.
+
+A decision takes its time from the wall clock, and the ledger's time never runs back: a clock that
+was set 45 days ahead for five seconds would end leases and windows for good. So the wall clock is
+compared with the time since the machine was started. A departure of more than five minutes stops
+deciding until an operator accepts the new time; meanwhile the time is what the steady clock makes
+of the last one that was believed, so that reads and access tokens go on as before (docs/adr/0029).
+
+``LEDGER.clock`` keeps both readings from one start to the next. Within one boot of the machine they
+are compared like any others. After another boot only a clock that went back can be told: it must
+not be before that record, nor before the ledger's last event.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from quorate.documents.times import time_text
+from quorate.ports.clock import ClockStatus, Steady, SteadyClock
+
+_LOG = logging.getLogger(__name__)
+
+STEP_MS_MAX: Final = 5 * 60 * 1_000
+"""How far the wall clock may depart from the steady one."""
+KEEP_MS: Final = 60_000
+"""How often both readings are kept for the next start."""
+ACCEPT: Final = "quorate admin clock accept"
+_RECORD_BYTES_MAX: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """Readings that belong together; ``step_ms`` is not 0 where deciding was stopped.
+
+    ``behind_ms`` is how far the clock was behind the ledger when an operator accepted that.
+    """
+
+    wall_ms: int
+    boot: str
+    steady_ms: int
+    step_ms: int = 0
+    behind_ms: int = 0
+
+
+class ClockGuard:
+    """A ``Clock`` and its ``ClockControl``. ``ledger`` is where its record lies beside."""
+
+    def __init__(self, clock: SteadyClock, ledger: Path) -> None:
+        self._clock = clock
+        self._path = clock_path(ledger)
+        self._lock = Lock()
+        self._wall_ms = clock.now_ms()
+        self._steady = clock.steady()
+        self._why = ""
+        self._behind_ms = 0
+        self._ledger_ms = 0
+        self._kept_ms: int | None = None
+
+    def opened(self, ledger_ms: int) -> None:
+        """Compare the clock with the last start's record and with the ledger's last event."""
+        record = self._read()
+        wall_ms, steady = self._clock.now_ms(), self._clock.steady()
+        with self._lock:
+            self._ledger_ms = ledger_ms
+            self._wall_ms, self._steady = wall_ms, steady
+            if record is not None:
+                self._behind_ms = record.behind_ms
+                if steady.boot and record.boot == steady.boot:
+                    self._wall_ms = record.wall_ms + steady.ms - record.steady_ms
+                elif wall_ms < record.wall_ms - STEP_MS_MAX or record.step_ms:
+                    self._wall_ms = max(record.wall_ms, wall_ms - record.step_ms)
+                if record.step_ms:
+                    self._stop(wall_ms, self._wall_ms, "and nobody has accepted that yet")
+            if not self._why and wall_ms < ledger_ms - self._behind_ms - STEP_MS_MAX:
+                self._wall_ms = ledger_ms
+                self._stop(wall_ms, ledger_ms, "by the ledger's last event")
+        self.status()
+        self.keep()
+
+    def now_ms(self) -> int:
+        """Return the wall clock's time while it is believed, else what the steady one makes it."""
+        return self.status().trusted_ms
+
+    def trouble(self) -> str:
+        """Return why nothing is decided; empty while the wall clock is believed."""
+        return self.status().why
+
+    def status(self) -> ClockStatus:
+        """Return how the clocks stand now; stops deciding where they have parted."""
+        wall_ms, steady = self._clock.now_ms(), self._clock.steady()
+        with self._lock:
+            expected_ms = self._wall_ms + steady.ms - self._steady.ms
+            if not self._why and abs(wall_ms - expected_ms) > STEP_MS_MAX:
+                self._stop(wall_ms, expected_ms, "by the time since the machine was started")
+            why = self._why
+        return ClockStatus(
+            wall_ms=wall_ms,
+            trusted_ms=expected_ms if why else wall_ms,
+            step_ms=wall_ms - expected_ms,
+            why=why,
+        )
+
+    def accept(self, actor: str) -> ClockStatus:
+        """Believe the wall clock as it is now."""
+        wall_ms, steady = self._clock.now_ms(), self._clock.steady()
+        with self._lock:
+            was = self._why
+            self._wall_ms, self._steady, self._why = wall_ms, steady, ""
+            self._behind_ms = max(0, self._ledger_ms - wall_ms)
+        if was:
+            _LOG.warning("%s accepted %s as the time; deciding goes on", actor, time_text(wall_ms))
+        self._write(wall_ms, steady)
+        return self.status()
+
+    def keep(self, ledger_ms: int | None = None) -> None:
+        """Keep the readings for the next start, if that is due; ``ledger_ms`` is the last event."""
+        steady = self._clock.steady()
+        if ledger_ms is not None:
+            self._ledger_ms = ledger_ms
+        if self._kept_ms is None or not 0 <= steady.ms - self._kept_ms < KEEP_MS:
+            self._write(self.status().trusted_ms, steady)
+
+    def _stop(self, wall_ms: int, expected_ms: int, by: str) -> None:
+        """Note that the wall clock is not believed from now on; the lock is held."""
+        way = "ahead of" if wall_ms > expected_ms else "behind"
+        minutes = abs(wall_ms - expected_ms) / 60_000
+        self._why = (
+            f"the wall clock says {time_text(wall_ms)}, {minutes:.0f} minutes {way} "
+            f"{time_text(expected_ms)}, the time {by}; set it right, then let Quorate go by it: "
+            f"{ACCEPT}"
+        )
+        self._kept_ms = None
+        _LOG.error("deciding is stopped: %s", self._why)
+
+    def _write(self, wall_ms: int, steady: Steady) -> None:
+        """Keep the readings; where that fails only the next start knows less."""
+        with self._lock:
+            step_ms = self._clock.now_ms() - wall_ms if self._why else 0
+            record = _Record(
+                wall_ms, steady.boot, steady.ms, (step_ms or 1) if self._why else 0, self._behind_ms
+            )
+            self._kept_ms = steady.ms
+        draft = self._path.with_name(f"{self._path.name}.new")
+        try:
+            fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(fd, "w", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(record)))
+            draft.replace(self._path)
+        except OSError as error:
+            _LOG.warning("%s could not be written: %s", self._path, error.strerror)
+
+    def _read(self) -> _Record | None:
+        try:
+            with self._path.open("rb") as file:
+                return _Record(**json.loads(file.read(_RECORD_BYTES_MAX)))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError) as error:
+            _LOG.warning(
+                "%s cannot be read, so a step of the clock between the two last starts is not "
+                "noticed: %s",
+                self._path,
+                error,
+            )
+            return None
+
+
+def clock_path(ledger: Path) -> Path:
+    """Return where the record of the clock lies beside ``ledger``."""
+    return ledger.with_name(ledger.name + ".clock")

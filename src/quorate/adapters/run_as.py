@@ -1,0 +1,123 @@
+"""Which system user the work of an owner, or of one of its users, runs as.
+
+A template makes a name of the owner's, and perhaps of the user's; a map names them one by one, and
+comes first. Owners and users choose their own names, so a template must not let one of them become
+a system user that is there for something else, or that of another owner.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+MAP_MAX: Final = 10_000
+_TEMPLATE: Final = re.compile(
+    r"(?P<before>[A-Za-z0-9._-]*)\{(?P<first>owner|user)\}"
+    r"(?:(?P<between>[A-Za-z0-9._-]*)\{(?P<second>owner|user)\})?(?P<after>[A-Za-z0-9._-]*)"
+)
+_FIELDS: Final = ("template", "map")
+
+
+class RunAsError(ValueError):
+    """Says what ``run_as`` must be."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunAs:
+    """``accounts`` are names or numbers by ``owner`` or ``owner/user``; the template may be empty.
+
+    Raises ``RunAsError``.
+    """
+
+    template: str = ""
+    accounts: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.template and not self.accounts:
+            raise RunAsError("must have a template, a map, or both")
+        if self.template:
+            _check_template(self.template)
+
+    def __str__(self) -> str:
+        count = len(self.accounts)
+        mapped = [f"a map of {count} owner{'s' if count > 1 else ''} and users"] if count else []
+        return ", else ".join([*mapped, *filter(None, [self.template])])
+
+    def account(self, owner: str, user: str) -> tuple[str, str]:
+        """Return the system user of a run, and whom it stands for; raises ``RunAsError``."""
+        own = f"{owner}/{user}"
+        if user and own in self.accounts:
+            return self.accounts[own], f"user {user} of owner {owner}"
+        if owner in self.accounts:
+            return self.accounts[owner], f"owner {owner}"
+        if not self.template:
+            raise RunAsError(
+                f"owner {owner} has no system user on this machine; an operator adds one to the "
+                "map of executor.run_as"
+            )
+        return self._made(owner, user)
+
+    def _made(self, owner: str, user: str) -> tuple[str, str]:
+        found = _TEMPLATE.fullmatch(self.template)
+        assert found is not None, "it was checked"
+        if found["second"] is None:
+            return self.template.format(owner=owner), f"owner {owner}"
+        if found["between"] in owner:
+            # Else owner `a` with user `b-c` would be owner `a-b` with user `c`.
+            raise RunAsError(
+                f"owner {owner} has {found['between']!r} in its name, which parts owner and user "
+                f"in the template {self.template!r} of executor.run_as; an operator adds it to the "
+                "map there"
+            )
+        if not user:
+            raise RunAsError(
+                f"a run of owner {owner} has no user, and the template {self.template!r} of "
+                "executor.run_as needs one; submit it with a token of a user"
+            )
+        return self.template.format(owner=owner, user=user), f"user {user} of owner {owner}"
+
+
+def run_as(value: object) -> RunAs:
+    """Return what a setting says: a template, or a table with one, a map, or both.
+
+    Raises ``RunAsError``.
+    """
+    if isinstance(value, str):
+        return RunAs(value)
+    if not isinstance(value, dict) or not set(value) <= set(_FIELDS):
+        raise RunAsError("must be a template like q-{owner}, or a table with template or map")
+    template, accounts = value.get("template", ""), value.get("map", {})
+    if not isinstance(template, str):
+        raise RunAsError("template must be text like q-{owner}")
+    if not isinstance(accounts, dict) or len(accounts) > MAP_MAX:
+        raise RunAsError(f"map must be a table of at most {MAP_MAX} owners and users")
+    return RunAs(template, {key: _account(key, each) for key, each in accounts.items()})
+
+
+def _account(key: str, value: object) -> str:
+    """Return a system user of the map: a name, or a number."""
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return str(value)
+    if isinstance(value, str) and value and value.isprintable():
+        return value
+    raise RunAsError(f"map.{key} must be the name or the number of a system user, not {value!r}")
+
+
+def _check_template(text: str) -> None:
+    found = _TEMPLATE.fullmatch(text)
+    if found is None or "owner" not in (found["first"], found["second"]):
+        raise RunAsError(
+            "a template must have {owner} in it once, and may have {user}, as in q-{owner}: two "
+            "owners may have users of the same name"
+        )
+    if found["first"] == found["second"]:
+        raise RunAsError("a template must have {owner} and {user} in it once each")
+    if found["second"] is not None and not found["between"]:
+        raise RunAsError("a template must have something between {owner} and {user}")
+    if not found["before"] and not found["after"]:
+        raise RunAsError(
+            "a template must begin or end with text of its own, as in q-{owner}: otherwise an "
+            "owner could be called like a system user that is there for something else"
+        )

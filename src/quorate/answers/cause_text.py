@@ -1,0 +1,99 @@
+"""Causes that events carry as text, read back into the runs that they refer to. Pure.
+
+A cause is understood as a whole or not at all. Only what is understood can be attributed to owners,
+so what is not understood is withheld whole from a reader who may not see everything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+WITHHELD: Final = "(withheld: it may name others)"
+"""Stands for a text whose references are not known, where the reader may not see everything."""
+
+_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._:@/-]*"
+_NAMES: Final = rf"{_NAME}(?:, {_NAME})*"
+_GPUS: Final = r"[0-9]+ GPUs?"
+_HOURS: Final = r"[0-9]+(?:\.[0-9]+)?"
+
+# What ``sentence`` says of a reserved run. An owner in it is the run's own, or one above it whose
+# quota holds the run up. Every run and every reservation is a group of its own.
+_WHY: Final = (
+    r"it can start sooner",
+    rf"conflict {_NAME} makes room for it",
+    rf"(?P<moved>reservation {_NAME}), made before it, has moved",
+    rf"no budget line that {_NAME} may spend matches this work",
+    rf"budgets can pay [0-9]+ of {_GPUS}, [0-9]+ short",
+    rf"borrowing is limited to {_GPUS}, [0-9]+ of {_GPUS} unpaid",
+    rf"no node of the pool has flavor {_NAME} and matches the run's selector",
+    rf"nodes are short by [0-9]+ of {_GPUS}",
+    rf"no single domain has {_GPUS} free, the best is [0-9]+ short",
+    (
+        rf"room is free only where nobody pays for {_NAME}; where somebody does, nodes are short "
+        rf"by [0-9]+ of {_GPUS}"
+    ),
+    rf"no way to pay for {_GPUS} was found within the search limit",
+    (
+        rf'waiting for quota headroom: tenant "{_NAME}" has [0-9]+ of [0-9]+ [a-z_]*'
+        r"(?:, [0-9]+ more wanted)?"
+    ),
+    rf"it would not be gone in time: room is kept for (?P<kept>{_NAMES}), [0-9]+ of {_GPUS} short",
+    rf"it was cut by conflict {_NAME}, made by hand, and stays away for one notice",
+    rf"waiting for (?P<awaited>run {_NAME}) to complete",
+    rf"(?P<failed>run {_NAME}), which this run follows, did not complete",
+)
+_NO_CONFLICT: Final = (
+    r"none is needed",
+    r"none would make room now",
+    r"its owner's hard quota is what it waits for",
+    r"it was itself cut within the cool-down",
+    rf"{_NAME} had a run end that had just started at others' cost",
+    rf"{_NAME} has used [0-9]+ % of its budget",
+    rf"it would take {_NAME} beyond its target share of {_NAME}(?: or {_NAME})*",
+    (
+        rf"pool {_NAME} has lost {_HOURS} of {_HOURS} GPU-hours to conflicts within a day"
+        rf"(?:, and this would cost {_HOURS})?"
+    ),
+    (
+        rf"ending all that may be ended for (?P<reserved>reservation {_NAME}), {_NAME} in "
+        rf"(?:pool {_NAME}|{_NAMES}) leaves [0-9]+ of {_GPUS} short"
+    ),
+)
+_CAUSE: Final = re.compile(
+    rf"(?:{'|'.join(_WHY)})"
+    rf"(?:; overdue: (?P<overdue>{_NAMES}))?"
+    rf"(?:; no conflict: (?:{'|'.join(_NO_CONFLICT)}))?"
+)
+_KINDS: Final = {
+    "moved": "reservation",
+    "kept": "",
+    "awaited": "run",
+    "failed": "run",
+    "overdue": "",
+    "reserved": "reservation",
+}
+"""A group -> the word before its one name; none where it is a list of names."""
+
+Called = Callable[[str, Sequence[str]], str]
+"""Given the word before a name, or none before a list of names, and the names: what is said."""
+
+
+def with_references(cause: str, called: Called) -> str:
+    """Return ``cause`` with each of its references as ``called`` says; withheld if not understood.
+
+    The names are of runs and reservations.
+    """
+    if not cause:
+        return cause
+    found = _CAUSE.fullmatch(cause)
+    if found is None:
+        return WITHHELD
+    said, end = "", 0
+    spans = sorted((found.span(group), word) for group, word in _KINDS.items() if found[group])
+    for (first, last), word in spans:
+        names = cause[first:last].removeprefix(f"{word} ").split(", ")
+        said += cause[end:first] + called(word, names)
+        end = last
+    return said + cause[end:]

@@ -1,0 +1,94 @@
+"""Other words for our fields: those of the texts that Quorate descends from.
+
+A synonym is read as our word, and written back as our word. Beside our word it must say the same.
+What is wrong with its value is told where it was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from quorate.documents.problem import Path, path_text, shown
+from quorate.documents.reader import At
+
+T = TypeVar("T")
+Words = Mapping[Path, Path]
+"""Where a synonym is written -> where our word for it is, both below one mapping."""
+
+
+def in_own_words(value: object, at: At, words: Words, read: Callable[[object], T]) -> T:
+    """Return what ``read`` makes of the mapping ``value``, every synonym of ``words`` replaced.
+
+    Faults that ``read`` reports at our word are moved to where the synonym stands.
+    """
+    used = {ours: theirs for theirs, ours in words.items() if _has(value, theirs)}
+    if not used:
+        return read(value)
+    tree = _copied(value)
+    first = len(at.faults)
+    for ours, theirs in used.items():
+        _move(tree, at, theirs, ours)
+    found = read(tree)
+    base = at.path
+    for number in range(first, len(at.faults)):
+        fault = at.faults[number]
+        below = fault.path[len(base) :] if fault.path[: len(base)] == base else ()
+        for ours, theirs in used.items():
+            if below[: len(ours)] == ours and not _has(value, ours):
+                path = (*base, *theirs, *below[len(ours) :])
+                at.faults[number] = replace(fault, path=path)
+    return found
+
+
+def _move(tree: object, at: At, theirs: Path, ours: Path) -> None:
+    """Move the value at ``theirs`` to ``ours``, or report that both say different things."""
+    value = _taken(tree, theirs)
+    above = tree
+    for key in ours[:-1]:
+        if not isinstance(above, dict):
+            return  # Told by whoever reads what should be a mapping.
+        above = above.setdefault(key, {})
+    if not isinstance(above, dict):
+        return
+    own = above.setdefault(ours[-1], value)
+    if own != value:
+        place = at
+        for key in theirs:
+            place = place.child(key)
+        place.fault(
+            f"is another word for {path_text(ours)}, which says {shown(own)}, got {shown(value)}",
+            "keep one of the two",
+        )
+
+
+def _has(value: object, path: Path) -> bool:
+    for key in path:
+        if isinstance(value, list) and isinstance(key, int):
+            value = dict(enumerate(value))
+        if not isinstance(value, dict) or key not in value:
+            return False
+        value = value[key]
+    return True
+
+
+def _copied(value: object) -> object:
+    """Return ``value`` with mappings and lists of its own, as far down as synonyms are."""
+    assert isinstance(value, dict), value
+    kinds = (dict, list)
+    return {key: each.copy() if isinstance(each, kinds) else each for key, each in value.items()}
+
+
+def _taken(tree: object, path: Path) -> object:
+    """Return the value at ``path`` and remove it, and the mapping or list that it leaves empty."""
+    assert isinstance(tree, dict), tree
+    key, *rest = path
+    if not rest:
+        return tree.pop(key)
+    inner = tree[key]
+    (last,) = rest
+    found = inner.pop(0 if isinstance(inner, list) else last)
+    if not inner:
+        del tree[key]
+    return found

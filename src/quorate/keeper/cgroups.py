@@ -1,0 +1,153 @@
+"""The cgroups (version 2) of runs: who belongs to a run, and how much it may take.
+
+The service prepares a parent below its own cgroup; the keeper of a run makes the run's. What cannot
+be had is returned in words: containers often have a cgroup tree that cannot be written, and a
+machine that still has version 1 keeps the controllers there.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+MOUNTS: Final = Path("/proc/self/mountinfo")
+OWN: Final = Path("/proc/self/cgroup")
+RUNS: Final = "quorate-runs"
+SERVICE: Final = "quorate-service"
+"""Where the service moves to: a cgroup that bounds those below it may hold no process itself."""
+CGROUP_FILE: Final = "cgroup"
+"""The file in a run's folder that names its cgroup, for a keeper that comes after."""
+_NAME_CHARS_MAX: Final = 100
+_BOUNDS: Final = ("memory", "pids")
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """Where the cgroups of runs are: empty where there can be none. ``note`` is what lacks."""
+
+    path: str
+    note: str = ""
+
+
+def prepare(mounts: Path = MOUNTS, own: Path = OWN) -> Parent:
+    """Return the parent of all runs' cgroups, made below the cgroup of this process.
+
+    ``mounts`` and ``own`` are where the kernel says what is mounted and which cgroup that is.
+    """
+    here, note = _here(mounts, own)
+    if here is None:
+        return Parent("", note)
+    runs = here / RUNS
+    try:
+        runs.mkdir(exist_ok=True)
+        there = (here / "cgroup.controllers").read_text().split()
+    except OSError as error:
+        return Parent("", f"cgroup v2 at {here} cannot be written: {_words(error)}")
+    lacking = [each for each in _BOUNDS if each not in there]
+    notes = [f"cgroup v2 has no {' and no '.join(lacking)} controller here"] if lacking else []
+    bounds = [each for each in _BOUNDS if each in there]
+    try:
+        if bounds:
+            _hand_down(here, bounds)
+            _hand_down(runs, bounds)
+    except OSError as error:
+        notes.append(f"{' and '.join(bounds)} cannot be handed down at {here}: {_words(error)}")
+    return Parent(str(runs), "; ".join(notes))
+
+
+def _here(mount_file: Path, own_file: Path) -> tuple[Path | None, str]:
+    """Return the cgroup that the service has, or None and why it is not known."""
+    try:
+        lines = mount_file.read_text().splitlines()
+        own = own_file.read_text().splitlines()
+    except OSError as error:
+        return None, f"cgroups cannot be told: {_words(error)}"
+    mounts = [line.split() for line in lines if " - cgroup2 " in line]
+    paths = [line.removeprefix("0::") for line in own if line.startswith("0::")]
+    if not mounts or not paths:
+        return None, "cgroup v2 is not mounted"
+    root, place = mounts[0][3], Path(mounts[0][4])
+    path = Path(paths[0])
+    if ".." in path.parts or not path.is_relative_to(root):
+        return None, f"the cgroup of this process, {path}, is not below {place}"
+    here = place / path.relative_to(root)
+    return (here.parent if here.name == SERVICE else here), ""
+
+
+def _hand_down(folder: Path, bounds: Sequence[str]) -> None:
+    """Have cgroups below ``folder`` be bounded, moving this process out of the way if needed."""
+    control, words = folder / "cgroup.subtree_control", " ".join(f"+{each}" for each in bounds)
+    try:
+        control.write_text(words)
+    except OSError as error:
+        if error.errno != errno.EBUSY or folder.name == RUNS:
+            raise
+    else:
+        return
+    aside = folder / SERVICE
+    aside.mkdir(exist_ok=True)
+    (aside / "cgroup.procs").write_text(str(os.getpid()))
+    try:
+        control.write_text(words)
+    except OSError:
+        # Others are there as well, which are not ours to move.
+        (folder / "cgroup.procs").write_text(str(os.getpid()))
+        raise
+
+
+def name_of(folder: Path) -> str:
+    """Return what the cgroup of the run in ``folder`` is called, unlike that of any other."""
+    digest = sha256(str(folder).encode()).hexdigest()[:12]
+    return f"run-{folder.name[:_NAME_CHARS_MAX]}-{digest}"
+
+
+def make(parent: str, folder: Path, *, memory_bytes: int, processes: int) -> tuple[Path, list[str]]:
+    """Return the cgroup of the run in ``folder``, and what it does not bound; raises OSError."""
+    path = Path(parent) / name_of(folder)
+    path.mkdir(exist_ok=True)
+    (folder / CGROUP_FILE).write_text(str(path))
+    unbounded = []
+    for name, file, most in (
+        ("memory", "memory.max", memory_bytes),
+        ("processes", "pids.max", processes),
+    ):
+        bound = path / file
+        if bound.exists():
+            bound.write_text(str(most))
+        else:
+            unbounded.append(name)
+    whole = path / "memory.oom.group"
+    if whole.exists():
+        # What is left of a run when one of its processes is killed gets nowhere.
+        whole.write_text("1")
+    return path, unbounded
+
+
+def join(path: Path) -> None:
+    """Move this process into a cgroup."""
+    (path / "cgroup.procs").write_text("0")
+
+
+def members(folder: Path) -> list[int]:
+    """Return the processes in the cgroup that the run in ``folder`` had last."""
+    try:
+        path = Path((folder / CGROUP_FILE).read_text())
+        return [int(line) for line in (path / "cgroup.procs").read_text().split()]
+    except (OSError, ValueError):
+        return []  # It never had one, or it has gone with its last process.
+
+
+def remove(path: Path) -> None:
+    """Remove the cgroup of a run of which nothing is left; the next start makes it again."""
+    with suppress(OSError):
+        path.rmdir()
+
+
+def _words(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

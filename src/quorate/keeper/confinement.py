@@ -1,0 +1,264 @@
+"""What keeps the processes of a run from the service, and from the runs of other system users.
+
+The keeper stays root. Each process it starts joins the run's cgroup, hides other users' processes
+from itself, becomes the run's system user for good, and only then enters its folder and starts its
+program. What the kernel or the container does not allow is said in the run's output.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from quorate.keeper import cgroups
+from quorate.keeper.accounts import Account, AccountError, account
+from quorate.keeper.start_errors import CODE_NOT_STARTED, StartError
+from quorate.keeper.wanted import HOME, JOB_FOLDER, Isolation
+from quorate.runtime import NOTICE, NOTICE_FILE
+
+PASSED_ON: Final = frozenset(
+    {"PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"}
+)
+"""What a confined process receives of the service's environment, beside ``LC_*``."""
+_CLONE_NEWNS: Final = 0x20000
+_MS_NOSUID_NODEV_NOEXEC: Final = 2 | 4 | 8
+_MS_REC_SLAVE: Final = 0x4000 | 1 << 19
+_PR_SET_NO_NEW_PRIVS: Final = 38
+_KEYCTL: Final = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
+"""The number of a system call that the C library does not have, by machine."""
+_KEYCTL_JOIN_SESSION_KEYRING: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confinement:
+    """The bounds of one start of a run. ``gaps`` are what could not be had, in words."""
+
+    account: Account
+    folder: Path
+    notice: Path
+    cgroup: Path | None
+    hides_others: bool
+    gaps: tuple[str, ...]
+
+    @property
+    def home(self) -> str:
+        """The folder in which work starts that names none."""
+        return str(self.folder / HOME)
+
+    def summary(self) -> str:
+        """Return what holds, in one line."""
+        had = [f"work runs as {self.account}"]
+        if self.hides_others:
+            had.append("other users' processes are hidden")
+        if self.cgroup is not None:
+            had.append("it has a cgroup of its own")
+        return "; ".join([*had, *self.gaps])
+
+    def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment that a process begins with: its user's, not the service's."""
+        own = self.account
+        kept = {k: v for k, v in inherited.items() if k in PASSED_ON or k.startswith("LC_")}
+        name = own.name or str(own.uid)
+        return {
+            **kept,
+            "HOME": own.home or self.home,
+            "USER": name,
+            "LOGNAME": name,
+            "SHELL": own.login_shell,
+            NOTICE: str(self.notice),
+        }
+
+    def show_notice(self, content: bytes) -> None:
+        """Have the run, and no other user, read ``content`` as its notice; raises OSError."""
+        draft = self.notice.with_name(f".{self.notice.name}")
+        draft.unlink(missing_ok=True)
+        file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o400)
+        with os.fdopen(file, "wb") as opened:
+            opened.write(content)
+            os.fchown(file, self.account.uid, self.account.gid)
+        draft.replace(self.notice)
+
+    def enter(self, working_dir: str, die_with_keeper: Callable[[], None]) -> None:
+        """Have this process be the run's from now on; raises ``StartError``.
+
+        Not reversible, so it is for a process that is about to start a program.
+        """
+        try:
+            if self.cgroup is not None:
+                cgroups.join(self.cgroup)
+            if self.hides_others:
+                hide_others()
+            own = self.account
+            os.setgroups(own.groups)
+            os.setresgid(own.gid, own.gid, own.gid)
+            os.setresuid(own.uid, own.uid, own.uid)
+            _leave_keyring()
+            _called("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+            if {*os.getresuid(), *os.getresgid()} != {own.uid, own.gid}:
+                raise PermissionError(errno.EPERM, "it is still another user")
+        except OSError as error:
+            raise StartError(
+                CODE_NOT_STARTED,
+                f"work cannot become {self.account}: {_words(error)}; the service needs all rights "
+                "of root, also in a container",
+            ) from None
+        # The kernel forgets this when a process changes its user, so it comes after.
+        die_with_keeper()
+        self._go_to(working_dir)
+
+    def _go_to(self, working_dir: str) -> None:
+        """Enter the folder as the run's user, who may not be let in where root is."""
+        try:
+            if working_dir == self.home:
+                Path(working_dir).mkdir(mode=0o700, exist_ok=True)
+            os.chdir(working_dir)
+        except (FileNotFoundError, NotADirectoryError):
+            what = "does not exist; create it, or name another one"
+        except (OSError, ValueError) as error:
+            what = (
+                f"cannot be entered by the run's system user, {self.account}: {_words(error)}; let "
+                "it in (each folder above needs the right to pass), or name another one"
+            )
+        else:
+            return
+        raise StartError(CODE_NOT_STARTED, f"workingDir {working_dir!r} {what}")
+
+
+def confined(isolation: Isolation, run_folder: Path) -> Confinement:
+    """Return the bounds of a run that is about to start, all made; raises ``StartError``."""
+    own = _account(isolation)
+    place = Path(isolation.folder)
+    try:
+        folder = _own_folder(place, own)
+        cgroup, gaps = _cgroup(isolation, run_folder)
+    except OSError as error:
+        raise StartError(
+            CODE_NOT_STARTED, f"a folder of its own cannot be made in {place}: {_words(error)}"
+        ) from None
+    if os.uname().machine not in _KEYCTL:
+        gaps.append("keys in the session keyring of the service are not kept from it")
+    why_not = why_others_show()
+    if why_not:
+        gaps.append(f"other users' processes are not hidden: {why_not}")
+    return Confinement(
+        account=own,
+        folder=folder,
+        notice=place / NOTICE_FILE,
+        cgroup=cgroup,
+        hides_others=not why_not,
+        gaps=tuple(gaps),
+    )
+
+
+def _account(isolation: Isolation) -> Account:
+    if isolation.why_not:
+        raise StartError(CODE_NOT_STARTED, isolation.why_not)
+    try:
+        return account(isolation.account)
+    except AccountError as error:
+        raise StartError(CODE_NOT_STARTED, f"{isolation.subject}: {error}") from None
+
+
+def _own_folder(place: Path, own: Account) -> Path:
+    """Return the folder that only the run's user can read, made where it is missing.
+
+    The one above it is root's, so that no job puts another one in its place.
+    """
+    place.mkdir(exist_ok=True)
+    place.chmod(0o711)
+    folder = place / JOB_FOLDER
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (0, own.uid):
+            # Not changed here: root would change what links in it lead to.
+            raise StartError(
+                CODE_NOT_STARTED,
+                f"{folder} belongs to uid {found.st_uid}, and the run is now of {own}; when "
+                f"nothing else needs it, run: chown -hR {own.uid}:{own.gid} {folder}",
+            ) from None
+    os.chown(folder, own.uid, own.gid, follow_symlinks=False)
+    folder.chmod(0o700)
+    return folder
+
+
+def _cgroup(isolation: Isolation, run_folder: Path) -> tuple[Path | None, list[str]]:
+    """Return the run's cgroup, None where it has none, and what is not bounded."""
+    if not isolation.cgroup:
+        return None, ["it has no cgroup of its own; not bounded: memory, processes"]
+    try:
+        path, unbounded = cgroups.make(
+            isolation.cgroup,
+            run_folder,
+            memory_bytes=isolation.memory_bytes,
+            processes=isolation.processes,
+        )
+    except OSError as error:
+        return None, [f"it has no cgroup of its own: {_words(error)}"]
+    return path, [f"not bounded: {', '.join(unbounded)}"] if unbounded else []
+
+
+@cache
+def why_others_show() -> str:
+    """Return why a process here cannot hide others' from itself; empty where it can.
+
+    Tried in a child, because it cannot be undone. For a process with one thread.
+    """
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            hide_others()
+            code = 0
+        except OSError as error:
+            code = error.errno or 1
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code == 0:
+        return ""
+    return f"a private /proc cannot be mounted ({os.strerror(code).lower()})"
+
+
+def hide_others() -> None:
+    """Have this process, and all it starts, see no process of another user; raises OSError.
+
+    Each mount of /proc has options of its own since Linux 5.8; older ones do not know the word.
+    """
+    _called("unshare", _CLONE_NEWNS)
+    slave, hardened = ctypes.c_ulong(_MS_REC_SLAVE), ctypes.c_ulong(_MS_NOSUID_NODEV_NOEXEC)
+    # What is mounted on the machine later is seen here, and what is mounted here is not seen there.
+    _called("mount", b"none", b"/", None, slave, None)
+    _called("mount", b"proc", b"/proc", b"proc", hardened, b"hidepid=invisible")
+
+
+def _leave_keyring() -> None:
+    """Have this process find no key in the session of the service; raises OSError."""
+    number = _KEYCTL.get(os.uname().machine)
+    if number is None:
+        return  # Said when the run starts.
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall(number, _KEYCTL_JOIN_SESSION_KEYRING, None) < 0:
+        code = ctypes.get_errno()
+        # A kernel without keys, or a container that lets nothing in it use them.
+        if code not in (errno.ENOSYS, errno.EPERM):
+            raise OSError(code, os.strerror(code))
+
+
+def _called(name: str, *arguments: int | bytes | ctypes.c_ulong | None) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if getattr(libc, name)(*arguments) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def _words(error: OSError | ValueError) -> str:
+    found = error.strerror if isinstance(error, OSError) else None
+    return (found or str(error)).lower()

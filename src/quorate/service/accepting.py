@@ -1,0 +1,169 @@
+"""Connections are counted from when they are accepted: before TLS, and before anybody is known.
+
+Where as many are open as may be, the one that has been idle longest makes room: one that has sent
+no whole head, or waits between two requests. Clients begin anew after that, as they do whenever a
+connection that was kept is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
+from typing import Any, Final
+
+_LOG = logging.getLogger(__name__)
+
+IDLE_S_MIN: Final = 1.0
+"""How long a connection is idle before it has to make room for another."""
+REFUSED_MAX: Final = 64
+"""How many connections beyond the limit are told so at once; more are closed without a word."""
+FULL_S: Final = 0.1
+"""How long nothing is accepted while the system gives no more descriptors."""
+_NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class Connections:
+    """Those that are open, and since when each is idle; for the event loop only."""
+
+    def __init__(self, most: int, now_s: Callable[[], float] = monotonic) -> None:
+        self.most = most
+        self._now_s = now_s
+        self._open = 0
+        self._leaving: set[object] = set()
+        # Oldest first.
+        self._idle: OrderedDict[object, tuple[float, Callable[[], None]]] = OrderedDict()
+
+    @property
+    def open(self) -> int:
+        """How many are open, those among them that are refused."""
+        return self._open
+
+    @property
+    def is_over(self) -> bool:
+        """Whether more are open than may be."""
+        return self._open > self.most
+
+    @property
+    def trouble(self) -> str:
+        """Why no connection is taken; empty while some are."""
+        if self._open < self.most or self._is_one_idle():
+            return ""
+        return f"{self._open} connections are open, of {self.most} at most"
+
+    def opened(self) -> None:
+        """Count one more, and have an idle one make room if there are too many."""
+        self._open += 1
+        if self._open > self.most and self._is_one_idle():
+            connection, (_, make_room) = self._idle.popitem(last=False)
+            # It is over in an instant, and counts no more.
+            self._leaving.add(connection)
+            self._open -= 1
+            make_room()
+
+    def lost(self, connection: object) -> None:
+        """Count one less."""
+        if connection in self._leaving:
+            self._leaving.discard(connection)
+        else:
+            self._open -= 1
+        self._idle.pop(connection, None)
+
+    def idle(self, connection: object, make_room: Callable[[], None]) -> None:
+        """Note that ``connection`` waits for a request, or goes on waiting."""
+        if connection not in self._leaving:
+            self._idle.setdefault(connection, (self._now_s(), make_room))
+
+    def busy(self, connection: object) -> None:
+        """Note that ``connection`` has sent the head of a request."""
+        self._idle.pop(connection, None)
+
+    def _is_one_idle(self) -> bool:
+        if not self._idle:
+            return False
+        since_s, _ = next(iter(self._idle.values()))
+        return self._now_s() - since_s >= IDLE_S_MIN
+
+
+class Acceptor:
+    """Accepts connections at ``listening`` until it is closed, as a server of asyncio does."""
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        create: Callable[[], Any],
+        connections: Connections,
+        *,
+        tls: ssl.SSLContext | None,
+        handshake_s_max: float,
+    ) -> None:
+        self._listening = listening
+        self._create = create
+        self._connections = connections
+        self._tls = tls
+        self._handshake_s_max = handshake_s_max
+        self._beginning: set[asyncio.Task[None]] = set()
+        self._accepting = asyncio.ensure_future(self._accept())
+
+    def close(self) -> None:
+        """Accept nothing more."""
+        self._accepting.cancel()
+
+    async def wait_closed(self) -> None:
+        """Return when no connection is beginning any more."""
+        for task in self._beginning:
+            task.cancel()
+        await asyncio.gather(self._accepting, *self._beginning, return_exceptions=True)
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(self._listening)
+            except OSError as error:
+                # A client that is gone already, or no descriptor left: neither ends the service.
+                if error.errno in _NO_DESCRIPTOR:
+                    _LOG.error("no connection can be accepted: %s", error)
+                    await asyncio.sleep(FULL_S)
+                continue
+            self._connections.opened()
+            beyond = self._connections.open - self._connections.most
+            if beyond > (0 if self._tls else REFUSED_MAX):
+                accepted.close()
+                self._connections.lost(accepted)
+                continue
+            task = asyncio.create_task(self._begin(accepted))
+            self._beginning.add(task)
+            task.add_done_callback(self._beginning.discard)
+
+    async def _begin(self, accepted: socket.socket) -> None:
+        """Have a connection answered; until its handshake is done it is idle."""
+        loop = asyncio.get_running_loop()
+        protocol = self._create()
+        protocol.counted = self._connections
+        timeout_s = None
+        if self._tls is not None:
+            timeout_s = self._handshake_s_max
+            self._connections.idle(protocol, lambda: _hang_up(accepted))
+        accepted.setblocking(False)  # noqa: FBT003 - as sockets are told
+        try:
+            await loop.connect_accepted_socket(
+                lambda: protocol, accepted, ssl=self._tls, ssl_handshake_timeout=timeout_s
+            )
+        except OSError:
+            # The handshake failed, took too long or made room. What was never connected is not
+            # told that it is lost.
+            if protocol.transport is None:
+                self._connections.lost(protocol)
+
+
+def _hang_up(accepted: socket.socket) -> None:
+    """End a connection whose handshake is under way: that fails by it."""
+    with suppress(OSError):
+        accepted.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,47 @@
+"""How many files and connections the system lets the service have open, and who gets them."""
+
+from __future__ import annotations
+
+import logging
+import resource
+from typing import Final
+
+from quorate.answers.exits import CommandError, Exit
+
+_LOG = logging.getLogger(__name__)
+
+RESERVE: Final = 128
+"""How many descriptors are kept for the ledger, its readers, logs and the service itself."""
+CONNECTIONS_MIN: Final = 16
+
+
+def connections_within(wanted: int, surfaces: int = 1) -> int:
+    """Return how many connections each of ``surfaces`` may have: ``wanted``, or as many as fit.
+
+    The limit of the process is raised as far as it may be. Raises ``CommandError`` when it is so
+    low that the ledger could not be served.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = surfaces * wanted + RESERVE
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return wanted
+    found = (soft - RESERVE) // surfaces
+    if found < CONNECTIONS_MIN:
+        least = surfaces * CONNECTIONS_MIN + RESERVE
+        raise CommandError(
+            Exit.UNUSABLE,
+            f"open files: this process may have {soft}, and {least} are the least it needs; raise "
+            f"the limit, as with: ulimit -n {min(needed, 65_536)}",
+        )
+    _LOG.warning(
+        "limits.connections: %d instead of %d, because this process may have %d files open; raise "
+        "that limit, as with: ulimit -n %d",
+        found,
+        wanted,
+        soft,
+        needed,
+    )
+    return found

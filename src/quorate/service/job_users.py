@@ -1,0 +1,78 @@
+"""Whether the service may run work as the configured system users, told before it listens."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Final
+
+from quorate.adapters.local_isolation import faults_of
+from quorate.adapters.run_as import RunAs
+from quorate.answers.exits import CommandError, Exit
+from quorate.service.config import Configuration
+
+_LOG = logging.getLogger(__name__)
+
+_SUFFIXES: Final = ("", "-wal", "-shm", "-journal")
+"""What SQLite adds to the name of the ledger for the files that it keeps beside it."""
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+def check_job_users(configuration: Configuration) -> None:
+    """Raise ``CommandError`` where work would have no system user, or root unasked."""
+    if configuration.executor != "local":
+        return
+    is_root = os.geteuid() == 0
+    if isinstance(configuration.run_as, RunAs):
+        _check_run_as(configuration.run_as, is_root=is_root)
+        _check_shut(Path(configuration.ledger))
+    elif is_root and not configuration.allow_root:
+        raise CommandError(
+            Exit.REFUSED,
+            "executor: this service is root, and so would be all work: every run could read the "
+            "signing key and every tenant's output, and change this machine",
+            "give each owner a system user with executor.run_as (docs/jobs.md), or start the "
+            "service as another user",
+            "where all who submit runs may do everything here, say so: --executor-allow-root",
+        )
+
+
+def warn_of_root(configuration: Configuration) -> None:
+    """Log that work runs as root, where it does."""
+    if configuration.executor == "local" and configuration.allow_root and os.geteuid() == 0:
+        _LOG.warning(
+            "work runs as root, as executor.allow_root says: every run can read the signing key "
+            "and other tenants' output, and change this machine"
+        )
+
+
+def _check_run_as(run_as: RunAs, *, is_root: bool) -> None:
+    if sys.platform != "linux":
+        raise CommandError(
+            Exit.REFUSED, "executor.run_as: works on Linux alone; leave it out on this machine"
+        )
+    if not is_root:
+        raise CommandError(
+            Exit.REFUSED,
+            f"executor.run_as: only root can start work as another user, and this service is uid "
+            f"{os.geteuid()}; start it as root, or leave executor.run_as out",
+        )
+    wrong = faults_of(run_as)
+    if wrong:
+        raise CommandError(Exit.INVALID, *wrong)
+
+
+def _check_shut(ledger: Path) -> None:
+    """Raise ``CommandError`` where other users may read or change the ledger's own files."""
+    names = [ledger.with_name(ledger.name + suffix) for suffix in _SUFFIXES]
+    wide = [path for path in names if path.exists() and path.stat().st_mode & _OTHERS]
+    if wide:
+        files = " ".join(map(str, wide))
+        raise CommandError(
+            Exit.REFUSED,
+            f"executor.run_as: {files}: open to other users, and so to jobs; run: chmod 600 "
+            f"{files}",
+        )

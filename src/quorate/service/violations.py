@@ -1,0 +1,68 @@
+"""What stops the deciding of a service: an invariant that was broken, and a clock that stepped.
+
+The evidence of a violation is kept in ``LEDGER.violation.json``: the violations, the head, and the
+events of the block after which they were found. While that file is there nothing is decided, also
+after another start; an operator who has looked at it moves it away.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from quorate.adapters.clock_guard import ClockGuard
+from quorate.core.shape import Violation
+from quorate.documents.times import time_text
+from quorate.ledger.chain import Head
+from quorate.ledger.codec import event_to_json
+from quorate.loop.engine import Engine
+from quorate.model.events import Event
+
+_LOG = logging.getLogger(__name__)
+
+
+def guarded(engine: Engine, path: Path, guard: ClockGuard | None) -> Engine:
+    """Return ``engine``, which decides only while its ledger keeps the rules and its clock runs."""
+    engine.on_violation = lambda head, events, found: _keep(path, head, events, found)
+    if evidence_path(path).exists():
+        engine.violated = _words(path, "was found before this start")
+        _LOG.error("deciding is stopped: %s", engine.violated)
+    if guard is not None:
+        guard.opened(engine.recorded_ms)
+        engine.clock_trouble = guard.trouble
+    return engine
+
+
+def evidence_path(ledger: Path) -> Path:
+    """Return where the evidence of a violation lies beside ``ledger``."""
+    return ledger.with_name(ledger.name + ".violation.json")
+
+
+def _keep(path: Path, head: Head, events: Sequence[Event], found: Sequence[Violation]) -> str:
+    """Keep the evidence, log it, and return why nothing is decided any more."""
+    first_seq = head.seq - len(events) + 1
+    evidence = {
+        "head": {"height": head.height, "sequence": head.seq, "hash": head.hash.hex()},
+        "time": time_text(events[-1].at_ms),
+        "violations": [str(each) for each in found],
+        "events": [event_to_json(seq, event) for seq, event in enumerate(events, first_seq)],
+    }
+    why = _words(path, f"does not hold after sequence {head.seq}: {found[0]}")
+    _LOG.error("deciding is stopped: %s", why, extra={"fields": {"violation": evidence}})
+    try:
+        with evidence_path(path).open("x", encoding="utf-8") as file:
+            json.dump(evidence, file, indent=2)
+    except OSError as error:
+        _LOG.error("%s could not be written: %s", evidence_path(path), error.strerror)
+    return why
+
+
+def _words(path: Path, what: str) -> str:
+    place = evidence_path(path)
+    return (
+        f"an invariant {what}; the evidence is in {place}. This is a bug in Quorate: report it "
+        f"with that file, look at the ledger with: quorate ledger verify --deep, and to decide "
+        f"again move {place.name} away and restart the service"
+    )

@@ -1,0 +1,114 @@
+"""Rounds at the keyboard: what a lease is for, and by which priority a run has its turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.cli.shell import Shell
+
+WORLD = """\
+apiVersion: quorate.dev/v1
+kind: Pool
+metadata: {name: shared}
+spec: {discipline: rounds, policy: max_min_fairness, roundLength: 6m}
+---
+apiVersion: quorate.dev/v1
+kind: Owner
+metadata: {name: rai}
+---
+apiVersion: quorate.dev/v1
+kind: Node
+metadata: {name: n1, labels: {region: r, cluster: c, fabric.domain: A}}
+spec: {flavor: v100, gpus: 4}
+---
+apiVersion: quorate.dev/v1
+kind: Budget
+metadata: {name: rai}
+spec:
+  owner: rai
+  envelopes:
+  - name: all
+    flavor: v100
+    selector: {region: "*"}
+    start: 2020-01-01T00:00:00Z
+    end: 2100-01-01T00:00:00Z
+    concurrency: 4
+"""
+RUN = """\
+apiVersion: quorate.dev/v1
+kind: Run
+metadata: {name: NAME}
+spec:
+  owner: rai
+  pool: shared
+  flavor: v100
+  totalGPUs: 4
+  throughputs: {v100: 2.5}
+  totalSteps: STEPS
+"""
+ROUND_MS = 6 * 60_000
+
+
+def begun(shell: Shell, steps: int = 1_000_000) -> Shell:
+    """Return ``shell`` beside two runs that want the same four GPUs."""
+    shell.file("world.yaml", WORLD)
+    shell.ok("init")
+    shell.ok("apply", "-f", "world.yaml")
+    for name in ("one", "two"):
+        text = RUN.replace("NAME", name).replace("STEPS", str(steps))
+        shell.file(f"{name}.yaml", text)
+        shell.ok("submit", "-f", f"{name}.yaml")
+    return shell
+
+
+def status(shell: Shell, *words: str) -> dict[str, Any]:
+    found = shell("get", *words, "-o", "json").json
+    found = found["items"][0] if "items" in found else found
+    return dict(found["status"])
+
+
+def test_a_lease_says_how_many_steps_and_seconds_it_is_for(bare: Shell) -> None:
+    shell = begun(bare)
+    shell.clock.at_ms += ROUND_MS
+    shell.ok("tick")
+    lease = status(shell, "leases")
+    bounds = lease["round"]
+    assert bounds["maxDurationSeconds"] == 360
+    assert bounds["maxSteps"] == 900, "2.5 a second for six minutes"
+    assert bounds["policy"] == "max_min_fairness"
+    wide = shell.ok("get", "leases", "-o", "wide").splitlines()
+    assert wide[0].split()[-2:] == ["MAX-STEPS", "PRIORITY"]
+    assert wide[1].split()[-2] == "900"
+    assert wide[1].split()[-1] == str(bounds["turns"][0]["priority"])
+    name = wide[1].split()[0]
+    described = shell.ok("describe", "lease", name)
+    assert "At most:    900 steps, 360 s" in described
+    assert f"v100: share 0.5, owed {bounds['turns'][0]['owedSeconds']} s, priority " in described
+    assert "v100: share 0.5, owed " in shell.ok("describe", "run", lease["run"])
+
+
+def test_a_lease_is_for_no_more_steps_than_there_are_left(bare: Shell) -> None:
+    shell = begun(bare, steps=100)
+    assert status(shell, "leases")["round"]["maxSteps"] == 100
+
+
+def test_who_waits_for_a_round_has_the_higher_priority_in_the_next(bare: Shell) -> None:
+    shell = begun(bare)
+    for _ in range(2):
+        shell.clock.at_ms += ROUND_MS
+        shell.ok("tick")
+    turns = {name: status(shell, "run", name)["turns"][0] for name in ("one", "two")}
+    assert {turn["flavor"] for turn in turns.values()} == {"v100"}
+    assert {turn["share"] for turn in turns.values()} == {0.5}
+    running = status(shell, "leases")["run"]
+    (waiting,) = turns.keys() - {running}
+    assert turns[running]["priority"] > turns[waiting]["priority"]
+    assert turns[running]["owedSeconds"] > turns[waiting]["owedSeconds"]
+
+
+def test_other_leases_have_no_round(shell: Shell) -> None:
+    words = ("--gpus", "4", "--team", "rai", "--flavor", "A100", "--name", "mine", "--", "true")
+    shell.ok("submit", *words)
+    assert "round" not in status(shell, "leases")
+    assert "turns" not in status(shell, "run", "mine")
+    assert shell.ok("get", "leases", "-o", "wide").splitlines()[1].split()[-2:] == ["-", "-"]

@@ -1,0 +1,96 @@
+"""No descriptor of a service is passed on: not to keepers, and not to the work."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from quorate.adapters.keepers import run_folder, work_folder
+from tests.bounds import until
+from tests.executor.room import marked, sweep
+from tests.executor.test_training import documents
+from tests.service.program import client, program
+from tests.service.worlds import run_tree
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="descriptors are read from /proc")
+
+STANDARD: Final = {"0", "1", "2"}
+
+
+def files_of(pid: int) -> dict[str, str]:
+    """Return what each descriptor of a process is of."""
+    found = {}
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            found[entry.name] = str(entry.readlink())
+        except FileNotFoundError:
+            continue  # Closed meanwhile.
+    return found
+
+
+def is_closed_on_exec(pid: int, number: str) -> bool:
+    """Return whether a descriptor is closed when its process executes a program, or is by now."""
+    try:
+        text = Path(f"/proc/{pid}/fdinfo/{number}").read_text(encoding="ascii")
+    except FileNotFoundError:
+        return True
+    (flags,) = [line.split()[1] for line in text.splitlines() if line.startswith("flags:")]
+    return bool(int(flags, 8) & os.O_CLOEXEC)
+
+
+def test_keepers_and_their_work_have_no_descriptor_of_the_service(tmp_path: Path) -> None:
+    ledger = tmp_path / "l.db"
+    work = work_folder(str(ledger))
+    words = ("--init", "--ledger", "l.db", "--executor", "local")
+    try:
+        with (
+            program(tmp_path, *words, "--grpc-listen", "127.0.0.1:0") as service,
+            client(service.wait_ready(), service.token) as admin,
+        ):
+            assert admin.post("/api/v1/apply", json={"documents": documents()}).status_code == 200
+            for name in ("first", "second"):
+                tree = run_tree(name, "ours", 1, command=["sleep", "1000"])
+                assert admin.post("/api/v1/runs", json={"document": tree}).status_code == 200
+            own = files_of(service.process.pid)
+            # It is looked at with all that must not be passed on: connections, files and locks.
+            assert sum(each.startswith("socket:") for each in own.values()) >= 3
+            assert {str(ledger), f"{ledger}.lock", str(work / "lock")} <= set(own.values())
+            passed_on = {
+                number: what
+                for number, what in own.items()
+                if number not in STANDARD and not is_closed_on_exec(service.process.pid, number)
+            }
+            assert passed_on == {}
+            for name in ("first", "second"):
+                check_run(run_folder(work, name))
+    finally:
+        sweep(work)
+
+
+def check_run(folder: Path) -> None:
+    """Check what the keeper and the process of a run have open, once both are there."""
+    found = until(lambda: both(folder), f"{folder.name} is at work")
+    for pid, env in found.items():
+        files = files_of(pid)
+        if "RANK" in env:
+            assert files.keys() == STANDARD, files
+            continue
+        foreign = {
+            number: what
+            for number, what in files.items()
+            if number not in STANDARD
+            and not what.startswith(("pipe:", "anon_inode:"))
+            and not Path(what).is_relative_to(folder)
+        }
+        assert foreign == {}
+
+
+def both(folder: Path) -> dict[int, dict[str, str]] | None:
+    """Return the keeper and the process of a run, once the latter is ``sleep``."""
+    found = marked(folder)
+    programs = {Path(f"/proc/{pid}/comm").read_text().strip() for pid in found}
+    return found if "sleep" in programs and len(found) == 2 else None

@@ -1,0 +1,123 @@
+"""`quorate serve` as a program of its own, for tests: it ends with the test at the latest."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+from tests.bounds import WAIT_S, until
+
+CLI: Final = "from quorate.cli.main import run; run()"
+
+
+class Program:
+    """`quorate serve` as a program of its own."""
+
+    def __init__(self, folder: Path, *words: str, python: Sequence[str] = ()) -> None:
+        # Written to files: a pipe that nobody reads would stop the program.
+        self._out = folder / "out.txt"
+        self._err = folder / "err.txt"
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self.process = subprocess.Popen(
+                [sys.executable, *python, "-c", CLI, "serve", *words],
+                cwd=folder,
+                env={"PATH": os.environ["PATH"], "HOME": str(folder), "LC_ALL": "C.UTF-8"},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+            )
+
+    @property
+    def out(self) -> str:
+        return self._out.read_text(encoding="utf-8")
+
+    @property
+    def err(self) -> str:
+        return self._err.read_text(encoding="utf-8")
+
+    def wait_ready(self) -> str:
+        """Return where it listens."""
+        return self.said(r"serving .* at (https?://\S+)\n")
+
+    @property
+    def token(self) -> str:
+        """The token that it shows when it begins a ledger."""
+        return self.said(r"(?m)^  (qt_[0-9a-f]+_[0-9a-f]+)$")
+
+    def said(self, pattern: str) -> str:
+        """Return the first group of ``pattern``, once it is in what the program prints."""
+        found = until(
+            lambda: re.search(pattern, self.out),
+            f"{pattern!r} is printed",
+            server=self.process,
+            tell=lambda: self.out + self.err,
+        )
+        return found[1]
+
+    def logged(self, text: str) -> None:
+        """Return once ``text`` is in its log."""
+        until(
+            lambda: text in self.err,
+            f"{text!r} is logged",
+            server=self.process,
+            tell=lambda: self.err,
+        )
+
+    def wait(self) -> int:
+        """Return its exit code, once it has ended by itself."""
+        return self.process.wait(WAIT_S)
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Return the exit code after a signal."""
+        self.process.send_signal(number)
+        return self.wait()
+
+    def clear(self) -> None:
+        """End it, whatever state it is in."""
+        self.process.kill()
+        self.wait()
+
+
+@contextmanager
+def program(
+    folder: Path, *words: str, listen: str = "127.0.0.1:0", python: Sequence[str] = ()
+) -> Iterator[Program]:
+    """Serve in ``folder`` until the block ends, at the latest."""
+    found = Program(folder, "--listen", listen, *words, python=python)
+    try:
+        yield found
+    finally:
+        found.clear()
+
+
+@contextmanager
+def reserved_port() -> Iterator[int]:
+    """Yield a port of this machine that no other process gets until the block ends.
+
+    It is bound here and never listened on. On Linux a service that may reuse addresses can listen
+    there beside that; the system gives it to no process that asks for any port, and to none that
+    connects: between two lives a client would otherwise be connected to itself.
+    """
+    with socket.socket() as reserving:
+        reserving.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserving.bind(("127.0.0.1", 0))
+        port: int = reserving.getsockname()[1]
+        if sys.platform != "linux":
+            reserving.close()
+        yield port
+
+
+def client(url: str, token: str) -> httpx.Client:
+    """Return a client that shows ``token``."""
+    headers = {"Authorization": f"Bearer {token}"}
+    return httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=WAIT_S)

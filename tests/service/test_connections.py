@@ -1,0 +1,155 @@
+"""Connections count before anybody is known, and leave descriptors to the ledger."""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+
+import httpx
+import pytest
+
+from quorate.service.accepting import IDLE_S_MIN, Connections
+from quorate.service.daemon import Extras
+from quorate.service.descriptors import RESERVE, connections_within
+from tests.service.certificates import certificate
+from tests.service.serving import Served, new_ledger, serving
+
+CLI = "from quorate.cli.main import run; run()"
+FILES = RESERVE + 60
+
+
+def _is_closed(connection: socket.socket) -> bool:
+    """Return whether the other side has closed, within a moment."""
+    connection.settimeout(0.5)
+    try:
+        return connection.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
+def test_the_one_that_is_idle_longest_makes_room_and_one_at_work_never() -> None:
+    now = [0.0]
+    connections = Connections(2, lambda: now[0])
+    gone: list[str] = []
+    for name in ("first", "second"):
+        connections.opened()
+        connections.idle(name, lambda name=name: gone.append(name))  # type: ignore[misc]
+    assert connections.trouble
+    now[0] += IDLE_S_MIN
+    connections.busy("first")
+    assert connections.trouble == ""
+    connections.opened()
+    assert gone == ["second"]
+    connections.lost("second")
+    assert connections.open == 2
+    connections.opened()
+    assert connections.is_over
+    connections.lost("late")
+    assert connections.open == 2
+
+
+def test_handshakes_that_do_not_end_count_and_make_room_for_others(tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path)
+    flags = {"limits.connections": "3", "tls.cert": str(cert), "tls.key": str(key)}
+    served = Served(new_ledger(tmp_path), flags, Extras())
+    context = ssl.create_default_context(cafile=str(cert))
+    with _started(served), ExitStack() as stack:
+        assert served.address is not None
+        silent = [stack.enter_context(served.connect()) for _ in range(10)]
+        sleep(IDLE_S_MIN / 2)
+        closed = sum(_is_closed(each) for each in silent)
+        assert closed >= 7, "no more wait for a handshake than may be connected"
+        sleep(IDLE_S_MIN)
+        url = f"https://localhost:{served.address.port}/healthz"
+        with httpx.Client(verify=context, trust_env=False) as client:
+            assert client.get(url).status_code == 200
+
+
+def test_idle_connections_make_room_for_one_that_asks(tmp_path: Path) -> None:
+    with serving(new_ledger(tmp_path), {"limits.connections": "4"}) as served, ExitStack() as stack:
+        for _ in range(4):
+            stack.enter_context(served.connect())
+        sleep(IDLE_S_MIN + 0.3)
+        with served.client(served.token) as client:
+            assert client.get("/api/v1/whoami").status_code == 200
+
+
+@contextmanager
+def _started(served: Served) -> Iterator[None]:
+    """Have ``served`` listen; whether it is ready is not asked, which takes a certificate."""
+    served.begin()
+    try:
+        yield
+    finally:
+        served.stop()
+
+
+@contextmanager
+def _limited(folder: Path, files: int) -> Iterator[tuple[str, str, Path]]:
+    """Serve in a process that may have so many files open: its address, token and log."""
+    log = folder / "log.txt"
+
+    with log.open("w") as written:
+        daemon = subprocess.Popen(
+            [
+                *("sh", "-c", f'ulimit -n {files}; exec "$@"', "sh"),
+                *(sys.executable, "-c", CLI, "serve", "--listen", "127.0.0.1:0"),
+            ],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=written,
+            text=True,
+        )
+    assert daemon.stdout is not None
+    try:
+        told = ""
+        while not (re.search(r"http://\S+:\d+", told) and re.search(r"\bqt_\w+", told)):
+            line = daemon.stdout.readline()
+            assert line, log.read_text()
+            told += line
+        address, token = re.search(r"http://(\S+:\d+)", told), re.search(r"\bqt_\w+", told)
+        assert address is not None
+        assert token is not None
+        yield address[1], token[0], log
+    finally:
+        daemon.terminate()
+        daemon.wait(30)
+        daemon.stdout.close()
+
+
+def test_connections_leave_descriptors_to_the_ledger(tmp_path: Path) -> None:
+    with _limited(tmp_path, FILES) as (address, token, log), ExitStack() as stack:
+        host, _, port = address.partition(":")
+        for _ in range(FILES + 50):
+            stack.enter_context(socket.create_connection((host, int(port)), timeout=5))
+        sleep(IDLE_S_MIN + 0.5)
+        headers = {"Authorization": f"Bearer {token}"}
+        base = f"http://{address}"
+        with httpx.Client(base_url=base, headers=headers, trust_env=False, timeout=30) as client:
+            deadline = monotonic() + 20
+            while client.get("/readyz").status_code != 200:
+                assert monotonic() < deadline
+            made = client.post("/api/v1/tenants", json={"id": "team"})
+            assert made.status_code == 200, made.text
+        written = log.read_text()
+        assert "limits.connections: 60 instead of 8000" in written
+        assert "Too many open files" not in written
+
+
+def test_a_service_that_could_not_open_its_files_does_not_start(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="open files: this process may have"):
+        _limited(tmp_path, RESERVE + 5).__enter__()
+
+
+def test_connections_are_as_many_as_wanted_where_they_fit() -> None:
+    assert connections_within(10) == 10
+    assert connections_within(10, surfaces=2) == 10

@@ -1,0 +1,243 @@
+"""A service that is asked for more than it can do turns requests away unread, and goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from time import monotonic
+
+import httpx
+import pytest
+
+from quorate.answers.exits import CommandError
+from quorate.operations.caller import Caller
+from quorate.service.admission import (
+    ANSWER_S_MAX,
+    INTERVAL_S,
+    LIMIT_MAX,
+    LIMIT_MIN,
+    SLOW_INTERVALS_MAX,
+    Admission,
+)
+from tests.bounds import WAIT_S, until
+from tests.service.held import Held, held_service
+from tests.service.serving import Served
+from tests.service.worlds import ADMIN, ALICE, run_tree
+
+
+def _let_in(admission: Admission, caller: Caller, most: int) -> int:
+    """Return how many requests of ``caller`` are let in at once, up to ``most``."""
+    with ExitStack() as stack:
+        for count in range(most):
+            try:
+                stack.enter_context(admission.taken(caller))
+            except CommandError as error:
+                assert error.fault == "unavailable"  # noqa: PT017 - how many, not whether
+                return count
+    return most
+
+
+class Queue:
+    """Requests that are under way at ``admission`` all the time, answered one after another."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.admission = Admission(lambda: self.now_s)
+        self._open: deque[ExitStack] = deque()
+
+    def fill(self, length: int, caller: Caller = ALICE) -> None:
+        """Have ``length`` requests under way; raises when one of them is turned away."""
+        while len(self._open) < length:
+            stack = ExitStack()
+            stack.enter_context(self.admission.taken(caller))
+            self._open.append(stack)
+
+    def answer(self, requests: int, per_s: float) -> None:
+        """Answer ``requests`` at this rate, each followed by another."""
+        length = len(self._open)
+        for _ in range(requests):
+            self.now_s += 1 / per_s
+            self._open.popleft().close()
+            self.fill(length)
+
+    def shrunk(self) -> int:
+        """Return how many are under way once another one is let in, as time stands still."""
+        while self.admission.is_full:
+            self._open.popleft().close()
+        return len(self._open)
+
+    def end(self) -> None:
+        """Answer all."""
+        while self._open:
+            self._open.popleft().close()
+
+
+@pytest.mark.parametrize("per_s", [1.0, 20.0])
+def test_up_to_the_least_limit_nothing_is_turned_away_however_slow(per_s: float) -> None:
+    queue = Queue()
+    queue.fill(LIMIT_MIN)
+    queue.answer(1_000, per_s)
+
+
+def test_one_long_commit_turns_nothing_away() -> None:
+    queue = Queue()
+    queue.fill(LIMIT_MAX)
+    queue.answer(2_000, per_s=1_000)
+    queue.now_s += 20.0
+    queue.answer(4_000, per_s=1_000)
+
+
+def test_a_queue_that_lasts_is_held_at_what_is_answered_in_time() -> None:
+    queue = Queue()
+    queue.fill(LIMIT_MAX)
+    began_s = queue.now_s
+    with pytest.raises(CommandError) as refused:
+        queue.answer(2_000, per_s=100)
+    assert refused.value.fault == "unavailable"
+    assert queue.now_s - began_s > ANSWER_S_MAX + SLOW_INTERVALS_MAX * INTERVAL_S - 1
+    assert queue.shrunk() == pytest.approx(100 * ANSWER_S_MAX, rel=0.05)
+    # Admins are let in at any time.
+    queue.fill(LIMIT_MAX // 2, ADMIN)
+    assert _let_in(queue.admission, ALICE, 1) == 0
+
+
+def test_the_limit_rises_while_answers_are_in_time_and_is_forgotten_with_the_queue() -> None:
+    queue = Queue()
+    queue.fill(LIMIT_MAX)
+    with pytest.raises(CommandError):
+        queue.answer(2_000, per_s=100)
+    before = queue.shrunk()
+    queue.answer(3_500, per_s=1_000)
+    assert before < before + _let_in(queue.admission, ALICE, LIMIT_MAX) < LIMIT_MAX
+    queue.end()
+    assert _let_in(queue.admission, ALICE, 2 * LIMIT_MAX) == LIMIT_MAX
+
+
+def test_a_request_that_fails_is_counted_no_more() -> None:
+    admission = Admission()
+    for _ in range(2 * LIMIT_MAX):
+        with pytest.raises(ZeroDivisionError), admission.taken(ALICE):
+            raise ZeroDivisionError
+    assert admission.trouble == ""
+
+
+class Clients:
+    """Callers who each submit a run once the one before is answered, on one connection each."""
+
+    def __init__(self, served: Served, requests: Callable[[int], bytes]) -> None:
+        assert served.address is not None
+        self._address = served.address
+        self._requests = requests
+        self.statuses: Counter[int] = Counter()
+        self._stop = Event()
+
+    @contextmanager
+    def asking(self, clients: int, seconds: float) -> Iterator[None]:
+        """Have so many ask while this is entered, and ``seconds`` at most."""
+        thread = Thread(target=asyncio.run, args=(self._all(clients, seconds),), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            thread.join(WAIT_S)
+            assert not thread.is_alive()
+
+    async def _all(self, clients: int, seconds: float) -> None:
+        async with asyncio.timeout(seconds + WAIT_S), asyncio.TaskGroup() as tasks:
+            for number in range(clients):
+                tasks.create_task(self._one(number, clients, monotonic() + seconds))
+
+    async def _one(self, number: int, clients: int, end_s: float) -> None:
+        reader, writer = await asyncio.open_connection(self._address.host, self._address.port)
+        while monotonic() < end_s and not self._stop.is_set():
+            writer.write(self._requests(number))
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = re.search(rb"content-length: (\d+)", head)
+            assert length is not None, head
+            await reader.readexactly(int(length[1]))
+            self.statuses[int(head.split(b" ", 2)[1])] += 1
+            number += clients
+            if not head.startswith(b"HTTP/1.1 200 "):
+                await asyncio.sleep(0.2)
+        writer.close()
+
+
+def _submits(held: Held) -> Callable[[int], bytes]:
+    """Return the submit of a run by its number, by two users of one tenant in turn."""
+    tokens = []
+    with held.served.client(held.served.token) as admin:
+        for name in ("ann", "bea"):
+            body = {"role": "user", "user": name, "tenant": "team"}
+            tokens.append(admin.post("/api/v1/tokens", json=body).json()["token"]["secret"])
+
+    def submit(number: int) -> bytes:
+        document = json.dumps({"document": run_tree(f"run-{number}")}).encode()
+        return held.head("POST /api/v1/runs", document, tokens[number % 2])
+
+    return submit
+
+
+@pytest.mark.parametrize(
+    "append_s", [0.0, pytest.param(1.1 * ANSWER_S_MAX, marks=pytest.mark.slow)]
+)
+def test_eight_clients_who_wait_for_their_answers_are_never_turned_away(
+    tmp_path: Path, append_s: float
+) -> None:
+    with held_service(tmp_path) as held:
+        clients = Clients(held.served, _submits(held))
+        held.slow_down(append_s)
+        with clients.asking(8, seconds=60):
+            until(lambda: clients.statuses.total() >= 8 * 4, "as many answers as four of each")
+        held.slow_down(0.0)
+    assert set(clients.statuses) == {200}
+
+
+@pytest.mark.slow
+def test_requests_beyond_what_is_answered_in_time_are_turned_away_unread(tmp_path: Path) -> None:
+    with held_service(tmp_path) as held:
+        submit = _submits(held)
+        clients = Clients(held.served, submit)
+        held.slow_down(1.1 * ANSWER_S_MAX)
+        with clients.asking(LIMIT_MIN + 80, seconds=120), ExitStack() as stack:
+            # Nothing is turned away before the queue has lasted.
+            until(lambda: clients.statuses[503], "some are turned away")
+            assert clients.statuses[200] > LIMIT_MIN
+            held.hold.set()
+            stack.callback(held.let_go.set)
+            stack.callback(held.slow_down, 0.0)
+            anybody = stack.enter_context(held.served.client(None))
+
+            def crowded() -> httpx.Response | None:
+                ready = anybody.get("/readyz")
+                return None if ready.status_code == 200 else ready
+
+            assert held.entered.wait(WAIT_S)
+            assert "requests are under way" in until(crowded, "it is not ready").json()["detail"]
+            assert anybody.get("/healthz").status_code == 200
+            connection = stack.enter_context(held.served.connect())
+            connection.settimeout(WAIT_S)
+            connection.sendall(submit(10**6))
+            answer = connection.recv(65_536)
+            assert answer.startswith(b"HTTP/1.1 503 ")
+            assert b"retry-after: 1" in answer
+            # The connection is kept, and an admin is let in.
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert connection.recv(65_536).startswith(b"HTTP/1.1 200 ")
+            held.slow_down(0.0)
+            held.let_go.set()
+            with held.served.client(held.served.token) as admin:
+                assert admin.get("/api/v1/whoami").status_code == 200
+        until(lambda: _is_ready(held), "it is ready again")
+
+
+def _is_ready(held: Held) -> bool:
+    """Return whether the service says that it is ready."""
+    with held.served.client(None) as anybody:
+        return anybody.get("/readyz").status_code == 200

@@ -1,0 +1,412 @@
+"""Callers inside a tree of owners pry by raw HTTP and gRPC, and find nothing that is not theirs.
+
+A caller is told who of its ancestors pays for it or limits it, and what conflicts publish. What
+else is not its own is neither named nor confirmed: asking for it is answered like asking for what
+is not there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc
+import httpx
+import pytest
+from msgspec import Struct
+
+from quorate.adapters.store_sqlite import SqliteStore
+from quorate.answers.veil import OTHERS
+from quorate.client.wire import request_of
+from quorate.loop.engine import Engine
+from quorate.model.view import StateView
+from quorate.operations import asked as ask
+from quorate.operations import (
+    asked_fleet,
+    asked_ledger,
+    asked_looking,
+    asked_money,
+    asked_notices,
+    asked_service,
+)
+from quorate.operations.asked import PAGE_MAX
+from quorate.operations.table import OPERATIONS
+from quorate.service.grpc_codec import write_struct
+from quorate.service.negotiation import MEDIA_OF
+from quorate.service.reply import Form
+from quorate.testing.engines import HandClock
+from tests.service.families import CALLERS, Doors, Families, both_doors, families
+from tests.service.worlds import run_tree
+
+PRYING: Final = ("mia", "tea", "sub", "zed", "ole")
+"""Who pries: a user at the top of a family, those inside it, and strangers."""
+FORMS: Final = (MEDIA_OF[Form.JSON], MEDIA_OF[Form.TOLD], MEDIA_OF[Form.WIDE], "text/csv")
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """What one caller may not be told, and what is its own."""
+
+    names: frozenset[str]
+    runs: tuple[str, ...]
+    others: tuple[str, ...]
+    owner: str
+
+    def told(self, text: str) -> list[str]:
+        """Return what ``text`` tells of it, with the words around."""
+        names = "|".join(map(re.escape, sorted(self.names, key=len, reverse=True)))
+        pattern = rf"(?<![A-Za-z0-9_-])(?:{names})(?![A-Za-z0-9_]|-[a-z])"
+        return [text[max(0, m.start() - 60) : m.end() + 20] for m in re.finditer(pattern, text)]
+
+
+def below(view: StateView, owner: str) -> set[str]:
+    """Return ``owner`` and all owners below it."""
+    found = {owner}
+    for child in view.children.get(owner, ()):
+        found |= below(view, child)
+    return found
+
+
+def above(view: StateView, owner: str) -> set[str]:
+    """Return ``owner`` and all owners above it."""
+    found = {owner}
+    for parent in view.owners[owner].parents:
+        found |= above(view, parent)
+    return found
+
+
+def hidden_from(view: StateView, user: str) -> Hidden:
+    """Return what the caller ``user`` may not be told."""
+    owner = CALLERS[user][1]
+    mine, family = below(view, owner), below(view, owner) | above(view, owner)
+    published: set[str] = set()
+    for record in view.conflicts.values():
+        published |= {each.run for each in record.declared.tokens}
+        published |= {each.owner for each in record.declared.tokens}
+        published.add(record.declared.reservation.rpartition("@")[0])
+        cuts = () if record.resolved is None else record.resolved.cuts
+        published |= {each.run for each in cuts}
+    others = [name for name, each in view.runs.items() if each.spec.owner not in mine]
+    own = tuple(name for name, each in view.runs.items() if each.spec.owner in mine)
+    users = {each.spec.user for each in view.runs.values() if each.spec.owner not in mine}
+    users |= {each.issued.user for each in view.tokens.values() if each.issued.tenant not in mine}
+    users -= {each.spec.user for each in view.runs.values() if each.spec.owner in mine}
+    users -= {each.issued.user for each in view.tokens.values() if each.issued.tenant in mine}
+    tokens = {name for name, each in view.tokens.items() if each.issued.tenant not in mine}
+    money = {each.name for each in view.budgets.values() if each.owner not in family}
+    money |= {each.spec.name for each in view.envelopes.values() if each.owner not in family}
+    owners = set(view.owners) - family
+    names = {*others, *users, *tokens, *money, *owners} - published - {"root"}
+    return Hidden(frozenset(names), own, tuple(sorted(set(others) - published)), owner)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Families:
+    """Return a ledger of two families."""
+    return families(tmp_path_factory.mktemp("families"))
+
+
+@pytest.fixture(scope="module")
+def view(made: Families) -> StateView:
+    """Return the state that the ledger ends with."""
+    engine = Engine.open(SqliteStore.read(made.path), HandClock(made.ended_ms))
+    return engine.view
+
+
+@pytest.fixture(scope="module")
+def doors(made: Families, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
+    """Return a service that the tests of this module share."""
+    with both_doors(made, tmp_path_factory.mktemp("copy")) as found:
+        yield found
+
+
+def questions(view: StateView, hidden: Hidden) -> Iterator[tuple[str, Struct]]:
+    """Yield what a caller may ask about what is its own, and about the fleet."""
+    for name, operation in OPERATIONS.items():
+        if name.startswith("list-") and issubclass(operation.takes, ask.ListThings):
+            yield name, operation.takes()
+    for run in hidden.runs:
+        yield from (
+            (name, ask.GetThing(name=run))
+            for name in ("get-run", "describe-run", "get-reservation", "describe-reservation")
+        )
+        yield "plan-run", asked_ledger.AboutRun(run=run)
+        yield "explain-run", asked_ledger.AboutRun(run=run)
+        yield "picture", asked_ledger.Picture(run=run)
+        yield "list-events", asked_ledger.ListEvents(run=run)
+        yield "run-logs", asked_looking.RunLogs(run=run)
+        yield "cancel-run", ask.EndRun(run=run, dry_run=True)
+        yield "complete-run", ask.EndRun(run=run, dry_run=True)
+    for node in sorted(view.nodes):
+        yield "describe-node", ask.GetThing(name=node)
+        yield "list-events", asked_ledger.ListEvents(about=f"node/{node}")
+    yield "describe-owner", ask.GetThing(name=hidden.owner)
+    yield "describe-tenant", ask.GetThing(name=hidden.owner)
+    yield "list-events", asked_ledger.ListEvents(first=1, limit=PAGE_MAX)
+    yield "list-notices", asked_notices.ListNotices(first=1, limit=PAGE_MAX)
+    yield "list-tokens", asked_service.ListTokens()
+    yield "whoami", ask.Nothing()
+    yield "show-lottery", ask.Nothing()
+    yield "verify-ledger", asked_ledger.VerifyLedger(deep=True)
+    yield "fleet-top", asked_looking.FleetTop()
+    yield "picture", asked_ledger.Picture()
+    yield "user-usage", asked_money.UserUsage()
+    yield "tenant-usage", asked_money.TenantUsage(id=hidden.owner)
+    yield "statement", asked_money.GetStatement()
+    document = run_tree("prying", hidden.owner, 32)
+    yield "plan-runs", asked_ledger.PlanRuns(documents=(document,))
+    yield "submit-run", ask.SubmitRun(document=document, dry_run=True)
+
+
+def by_http(client: httpx.Client, name: str, asked: Struct, accept: str) -> str:
+    """Return the whole answer to an operation: its status, what is said aside, and its body."""
+    request = request_of(OPERATIONS[name], asked, accept=accept)
+    told = client.request(
+        request.method,
+        request.path,
+        params=list(request.query),
+        headers=dict(request.headers),
+        content=request.body,
+    )
+    assert told.status_code < 500, (name, asked, told.text)
+    aside = {key: value for key, value in told.headers.items() if key in ("quorate-notes", "etag")}
+    return f"{told.status_code} {aside} {told.text}"
+
+
+def by_grpc(doors: Doors, user: str, name: str, asked: Struct) -> str:
+    """Return the whole answer to an operation by gRPC, a refusal included."""
+    try:
+        return str(doors.call(user, name, write_struct(asked)))
+    except grpc.RpcError as error:
+        failed: Any = error
+        assert failed.code() is not grpc.StatusCode.INTERNAL, (name, asked, failed.details())
+        return f"{failed.code()} {failed.details()} {failed.trailing_metadata()}"
+
+
+@pytest.mark.parametrize("user", PRYING)
+def test_no_answer_names_what_the_caller_may_not_see(
+    doors: Doors, view: StateView, user: str
+) -> None:
+    hidden = hidden_from(view, user)
+    assert len(hidden.others) > 5
+    leaks = []
+    with doors.rest.client(doors.tokens[user]) as client:
+        for name, asked in questions(view, hidden):
+            texts = [by_http(client, name, asked, form) for form in FORMS]
+            texts.append(by_grpc(doors, user, name, asked))
+            leaks += [f"{name} {asked}: {each}" for text in texts for each in hidden.told(text)]
+    assert not leaks, "\n".join(sorted(set(leaks)))
+
+
+@pytest.mark.parametrize("user", PRYING)
+@pytest.mark.parametrize("place", ["/api/v1/watch", "/api/v1/notices/watch"])
+def test_no_stream_names_what_the_caller_may_not_see(
+    doors: Doors, view: StateView, user: str, place: str
+) -> None:
+    hidden, told, end = hidden_from(view, user), "", view.seq
+    with (
+        doors.rest.client(doors.tokens[user]) as client,
+        client.stream("GET", place, params={"from": 1}) as answer,
+    ):
+        assert answer.status_code == 200, answer.read()
+        for line in answer.iter_lines():
+            told += f"{line}\n"
+            if line.startswith("id: ") and int(line.removeprefix("id: ")) >= end:
+                break
+    assert not hidden.told(told)
+
+
+def test_metrics_are_not_for_tenants(doors: Doors) -> None:
+    for user in PRYING:
+        with doors.rest.client(doors.tokens[user]) as client:
+            assert client.get("/metrics").status_code == 403
+
+
+MADE_UP: Final = "never-was-there"
+
+
+def masked(text: str, name: str) -> str:
+    """Return ``text`` without ``name``, which the caller itself has sent.
+
+    What it may have meant is found among what it sees, by how much that is like ``name``.
+    """
+    text = re.sub(rf"{re.escape(name)}(?![A-Za-z0-9])", "NAME", text)
+    return re.sub(r"did you mean '[^']*'\?|list them: quorate get [a-z]+", "HINT", text)
+
+
+def probes(name: str, owner: str) -> Iterator[tuple[str, Struct]]:
+    """Yield what may tell whether there is a run called ``name``, asked by one of ``owner``."""
+    for kind in ("run", "claim", "reservation"):
+        yield f"get-{kind}", ask.GetThing(name=name)
+        yield f"describe-{kind}", ask.GetThing(name=name)
+    yield "get-lease", ask.GetThing(name=f"{name}/0")
+    yield "list-runs", ask.ListRuns(names=(name,))
+    yield "list-runs", ask.ListRuns(cursor=name)
+    yield "list-queue", ask.ListRuns(cursor=name)
+    yield "list-leases", ask.ListThings(cursor=f"{name}/0")
+    for verb in ("cancel", "complete", "fail"):
+        for dry_run in (True, False):
+            yield f"{verb}-run", ask.EndRun(run=name, dry_run=dry_run)
+    yield "shrink-run", ask.ShrinkRun(run=name, gpus=1)
+    yield "release-claim", asked_fleet.ReleaseClaim(claim=name)
+    yield "plan-run", asked_ledger.AboutRun(run=name)
+    yield "explain-run", asked_ledger.AboutRun(run=name)
+    yield "picture", asked_ledger.Picture(run=name)
+    yield "list-events", asked_ledger.ListEvents(run=name)
+    yield "list-events", asked_ledger.ListEvents(about=f"claim/{name}")
+    yield "list-events", asked_ledger.ListEvents(about=f"reservation/{name}@1")
+    yield "run-logs", asked_looking.RunLogs(run=name)
+    yield "submit-run", ask.SubmitRun(like=name, name="prying", dry_run=True)
+    follow = {"after": [name]}
+    document = run_tree("prying", owner, 1, follow=follow)
+    yield "submit-run", ask.SubmitRun(document=document, dry_run=True)
+    yield "apply", ask.Apply(documents=(document,), dry_run=True)
+    yield "plan-runs", asked_ledger.PlanRuns(documents=(document,))
+
+
+def of_owners(name: str, owner: str) -> Iterator[tuple[str, Struct]]:
+    """Yield what may tell whether there is an owner called ``name``."""
+    for kind in ("owner", "tenant"):
+        yield f"describe-{kind}", ask.GetThing(name=name)
+    yield "get-owner", ask.GetThing(name=name)
+    yield "list-runs", ask.ListRuns(owner=name)
+    yield "list-notices", asked_notices.ListNotices(owner=name)
+    yield "list-tokens", asked_service.ListTokens(tenant=name)
+    yield "list-tokens", asked_service.ListTokens(user=name)
+    yield "tenant-usage", asked_money.TenantUsage(id=name)
+    yield "user-usage", asked_money.UserUsage(user=name)
+    yield "statement", asked_money.GetStatement(tenant=name)
+    yield "update-tenant", ask.UpdateTenant(id=name, max_nodes=1, dry_run=True)
+    yield "submit-run", ask.SubmitRun(document=run_tree("prying", name, 1), dry_run=True)
+    funding = {"allowBorrow": True, "sponsors": [name]}
+    document = run_tree("prying", owner, 1, funding=funding)
+    yield "submit-run", ask.SubmitRun(document=document, dry_run=True)
+
+
+@pytest.mark.parametrize("user", PRYING)
+def test_what_is_hidden_is_answered_like_what_is_not_there(
+    doors: Doors, view: StateView, user: str
+) -> None:
+    hidden = hidden_from(view, user)
+    strangers = sorted(set(view.owners) - below(view, hidden.owner) - above(view, hidden.owner))
+    pairs = [
+        *((probes, name) for name in hidden.others[:6]),
+        *((of_owners, name) for name in strangers if name in hidden.names),
+    ]
+    told = []
+    with doors.rest.client(doors.tokens[user]) as client:
+        for asks, name in pairs:
+            both = zip(asks(name, hidden.owner), asks(MADE_UP, hidden.owner), strict=True)
+            for (operation, there), (_, absent) in both:
+                if user not in MANAGES and operation == "update-tenant":
+                    continue
+                rest = [
+                    masked(by_http(client, operation, each, FORMS[0]), called)
+                    for each, called in ((there, name), (absent, MADE_UP))
+                ]
+                grpc_ = [
+                    masked(by_grpc(doors, user, operation, each), called)
+                    for each, called in ((there, name), (absent, MADE_UP))
+                ]
+                if rest[0] != rest[1]:
+                    told.append(f"{operation} {there}: {rest[0]} / {rest[1]}")
+                if _status(grpc_[0]) != _status(grpc_[1]):
+                    told.append(f"{operation} {there}: {grpc_[0]} / {grpc_[1]}")
+    assert not told, "\n".join(told)
+
+
+MANAGES: Final = ("tea",)
+"""Those of ``PRYING`` who manage a tenant."""
+
+
+def _status(text: str) -> str:
+    """Return what a gRPC call was answered; a refusal by its code and its message."""
+    return text.partition(" (_Metadatum")[0].partition(" ((")[0]
+
+
+def test_a_key_of_another_caller_is_another_key(doors: Doors) -> None:
+    documents = {
+        user: run_tree(f"keyed-{user}", CALLERS[user][1], 1) for user in ("mia", "zed", "sub")
+    }
+    for user, document in documents.items():
+        with doors.rest.client(doors.tokens[user]) as client:
+            told = client.post(
+                "/api/v1/runs", json={"document": document}, headers={"Idempotency-Key": "k"}
+            )
+        assert told.status_code == 200, told.text
+        assert [each for each in documents if f"keyed-{each}" in told.text] == [user]
+
+
+def test_of_a_name_that_another_has_only_that_it_is_taken_is_told(
+    doors: Doors, view: StateView
+) -> None:
+    for user in PRYING:
+        hidden = hidden_from(view, user)
+        answers = set()
+        with doors.rest.client(doors.tokens[user]) as client:
+            for name in hidden.others[:6]:
+                told = client.post(
+                    "/api/v1/runs", json={"document": run_tree(name, hidden.owner, 1)}
+                )
+                answers.add(masked(told.text, name))
+        assert len(answers) == 1, answers
+
+
+def test_who_issued_a_token_is_not_told_to_a_tenant_below(doors: Doors) -> None:
+    """A tenant-admin above issues a token: its holder sees neither that tenant nor its users."""
+    with doors.rest.client(doors.tokens["zac"]) as lead:
+        body = {"role": "user", "user": "zia", "tenant": "zeta-team"}
+        given = lead.post("/api/v1/tokens", json=body)
+        assert given.status_code == 200, given.text
+        assert given.json()["token"]["issuedBy"] == "zeta/zac"
+    with doors.rest.client(given.json()["token"]["secret"]) as holder:
+        (told,) = holder.get("/api/v1/tokens").json()["items"]
+        assert (told["user"], told["issuedBy"]) == ("zia", OTHERS)
+        shown = holder.get("/api/v1/tokens", headers={"Accept": MEDIA_OF[Form.WIDE]}).text
+        assert "zac" not in shown
+
+
+def test_an_act_of_a_tenant_above_is_not_signed_with_its_user(doors: Doors) -> None:
+    """A run that an ancestor's admin cancels says so nowhere: not in events, texts or notices."""
+    with doors.rest.client(doors.tokens["zed"]) as client:
+        sent = client.post("/api/v1/runs", json={"document": run_tree("stopped", "zeta-team", 1)})
+        assert sent.status_code == 200, sent.text
+    with doors.rest.client(doors.tokens["zac"]) as lead:
+        ended = lead.post("/api/v1/runs/stopped/cancel", json={"note": "by order"})
+        assert ended.status_code == 200, ended.text
+    with doors.rest.client(doors.tokens["zed"]) as client:
+        told = [
+            client.get(f"/api/v1/{place}", headers={"Accept": accept}).text
+            for place in ("runs/stopped", "runs/stopped/description", "ledger/events?from=1")
+            for accept in (FORMS[0], FORMS[2])
+        ]
+        told.append(client.get("/api/v1/notices", params={"from": 1}).text)
+    assert "by order" in told[0]
+    assert not [text for text in told if "zac" in text]
+
+
+def test_what_all_budgets_promise_together_is_told_to_those_who_oversee(doors: Doors) -> None:
+    """The sum over all envelopes of a scope tells what others were granted there."""
+    told: dict[str, str] = {}
+    for user in ("root", "max"):
+        with doors.rest.client(doors.tokens[user]) as client:
+            found = client.get("/api/v1/budgets/mine-money")
+            document = {
+                key: found.json()[key] for key in ("apiVersion", "kind", "metadata", "spec")
+            }
+            document["spec"]["envelopes"][0]["concurrency"] = 32
+            for key in ({}, {"Idempotency-Key": f"lower-{user}"}):
+                for accept in (FORMS[0], FORMS[2]):
+                    done = client.put(
+                        "/api/v1/budgets/mine-money",
+                        json={"document": document},
+                        headers={"Accept": accept, **key},
+                        params={} if key else {"dryRun": "true"},
+                    )
+                    assert done.status_code == 200, done.text
+                    told[user] = told.get(user, "") + done.text
+                    told[user] += done.headers.get("quorate-notes", "")
+    assert "envelopes promise" in told["root"]
+    assert "envelopes promise" not in told["max"]
