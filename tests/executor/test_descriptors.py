@@ -45,7 +45,7 @@ def is_closed_on_exec(pid: int, number: str) -> bool:
 def test_keepers_and_their_work_have_no_descriptor_of_the_service(tmp_path: Path) -> None:
     ledger = tmp_path / "l.db"
     work = work_folder(str(ledger))
-    words = ("--init", "--ledger", "l.db", "--executor", "local")
+    words = ("--init", "--ledger", "l.db", "--executor", "local", "--executor-allow-root")
     try:
         with (
             program(tmp_path, *words, "--grpc-listen", "127.0.0.1:0") as service,

@@ -52,7 +52,7 @@ def test_what_a_killed_service_leaves_to_its_child_for_an_instant_is_waited_for(
             "ledger": (("lock", str(lock_path(ledger))), "Reading is possible meanwhile"),
             "work.folder": (("lock", str(work / SERVICE_LOCK)), "is used by another service"),
         }[what]
-        words = ("--ledger", str(ledger), "--executor", "local")
+        words = ("--ledger", str(ledger), "--executor", "local", "--executor-allow-root")
         addresses = ("--grpc-listen", f"127.0.0.1:{grpc}")
         with started([sys.executable, "-c", KILLED, *held], stdin=subprocess.PIPE) as killed:
             assert killed.wait(WAIT_S) == -signal.SIGKILL

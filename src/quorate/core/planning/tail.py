@@ -7,11 +7,12 @@ by rank; of each only the first run of a shape that fits is looked at.
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from quorate.core.follow import waits_for_upstream
 from quorate.core.held_back import held_back
-from quorate.core.queue import Rank
+from quorate.core.queue import Queue, Rank
 from quorate.model.records import RunRecord
 from quorate.model.waiting import Line, Place, Shape
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 STARTS_MAX: Final = 100
 """How many runs beyond the depth are tried for real in one decision."""
+FILLS_MAX: Final = 16
+"""How many of them are tried on spares."""
 LOOKS_MAX: Final = 2_000
 """How many lines are looked at for them."""
 
@@ -29,6 +32,17 @@ def start_beyond(walk: Walk) -> None:
     tail = _Tail(walk)
     if tail.shapes:
         tail.run()
+    if walk.scribe.view.spares:
+        _fill_beyond(walk)
+
+
+def _fill_beyond(walk: Walk) -> None:
+    """Start the first few runs beyond the depth on spares that others keep idle."""
+    lines = walk.view.waiting.lines.items()
+    queue = Queue((((o, f), p, places.places) for (p, o, f), places in lines), walk.scores)
+    unseen = (name for name in queue.turns() if not walk.has_seen(name))
+    for name in islice(unseen, FILLS_MAX):
+        walk.try_beyond(walk.view.runs[name])
 
 
 class _Tail:

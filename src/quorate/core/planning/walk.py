@@ -213,6 +213,11 @@ class Walk:
 
     def run(self) -> None:
         """Start and plan the waiting runs, in queue order."""
+        for _, promise in in_order(self.view):
+            # What was cut for it may lie outside of its place, and is for it first.
+            pin = self.pins.get(promise.made.run) if promise.by_conflict else None
+            if pin is not None and promise.conflict and pin.start_ms <= self.scribe.now_ms:
+                self._visit(self.view.runs[promise.made.run])
         late = self._followers()
         queue = Queue(
             (
@@ -260,6 +265,8 @@ class Walk:
     def _visit(self, record: RunRecord) -> None:
         """Start or plan one run within the depth, or a firm one."""
         run = record.spec
+        if run.name in self._seen:
+            return
         self._seen.add(run.name)
         if run.sensitive:
             grant_claim(self.scribe, run)  # It is granted when it is asked for, or not at all.
@@ -412,10 +419,19 @@ class Walk:
 
     def try_beyond(self, record: RunRecord) -> bool:
         """Start a run beyond the depth in what is left now; return whether it did."""
-        self._seen.add(record.spec.name)
-        answer = self._admit(record.spec, self._room(record))
+        run = record.spec
+        self._seen.add(run.name)
+        waits = waits_for_upstream(self.view, run) or held_back(
+            self.view, run.name, self.scribe.now_ms
+        )
+        if waits is not None or run.sensitive:
+            return False
+        room = self._room(record)
+        answer = self._admit(run, room)
         if isinstance(answer, Admitted):
             self._start(record, answer)
+            return True
+        if self._fill(record, room, answer):
             return True
         self.refuse(record)
         return False
