@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from quorate.adapters.clock_system import SystemClock
+from quorate.adapters.head_file import head_path
 from quorate.adapters.outbox_sqlite import outbox_path
 from quorate.adapters.store_sqlite import SqliteStore
 from quorate.core.commands import Apply
@@ -197,6 +198,7 @@ def test_an_older_ledger_beside_the_outbox_is_said_in_the_status(
     serve.wait_for(lambda: waldur.told)
     serve.stop()
     serve.ledger.write_bytes(older)
+    head_path(serve.ledger).unlink()
     told = dict(waldur.usage)
     serve.start()
     serve.wait_for(

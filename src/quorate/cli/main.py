@@ -65,7 +65,11 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "waldur": ("quorate.cli.waldur", "waldur", "See how the link to Waldur stands."),
     "tick": ("quorate.cli.finish", "tick", "Do what time has made due."),
     "lottery": ("quorate.cli.lottery", "lottery", "Show the lottery, and draw it all again."),
-    "ledger": ("quorate.cli.ledger", "ledger", "Read, verify, sign, export and import the ledger."),
+    "ledger": (
+        "quorate.cli.ledger",
+        "ledger",
+        "Read, verify, sign, back up, restore, export and import the ledger.",
+    ),
     "usage": ("quorate.cli.usage", "usage", "Show GPU-hours and node-hours used."),
     "statement": (
         "quorate.cli.statement",
