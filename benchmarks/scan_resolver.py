@@ -26,7 +26,6 @@ def scan_resolve(state: State, question: Question, now_ms: int) -> list[Candidat
         scope.flavor,
         scope.domains,
         now_ms,
-        before_seq=None,
         has_executor=False,
     )
 

@@ -38,7 +38,7 @@ UNGUARDED = replace(
     notice_ms=SECOND_MS,
     runtime_min_ms=0,
     cool_down_ms=0,
-    disruption_gpu_ms_per_day=1 << 60,
+    disruption_rate_ppm=1_000_000,
 )
 
 

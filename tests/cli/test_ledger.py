@@ -43,7 +43,7 @@ def test_the_log_can_be_cut_to_a_run_a_start_and_a_length(busy: Shell) -> None:
     some = busy("ledger", "log", "--from", "27", "--limit", "2", "-o", "json").json
     assert [(each["seq"], each["tag"]) for each in some] == [
         (27, "run-submitted/1"),
-        (28, "lease-started/1"),
+        (28, "lease-started/2"),
     ]
     assert set(some[0]["block"]) == {"height", "hash"}
 

@@ -103,7 +103,7 @@ def test_a_runs_description_has_its_timeline_with_sequences(busy: Shell) -> None
     out = busy.ok("describe", "run", "train")
     assert "Phase:          Running" in out
     assert " 27   " in out.partition("Timeline:")[2]
-    assert "lease-started/1" in out
+    assert "lease-started/2" in out
     waiting = busy.ok("describe", "run", "too-big")
     assert "Waits because:" in waiting
     assert "  this reason since " in waiting

@@ -136,7 +136,7 @@ class Feeder:
 def test_equal_targets_come_to_equal_shares_within_a_week_whatever_was_before() -> None:
     life = Life(
         _teams(500_000),
-        Pool(name="default", disruption_gpu_ms_per_day=0, reservation_depth=PROMISED),
+        Pool(name="default", disruption_rate_ppm=0, reservation_depth=PROMISED),
     )
     Feeder(life, "old", NOW_MS)
     begin_ms = NOW_MS + PAST_MS
@@ -172,7 +172,7 @@ def test_a_burst_goes_when_others_ask_and_nobody_falls_below_its_target(apart_ms
         name="default",
         notice_ms=5 * MINUTE_MS,
         runtime_min_ms=5 * MINUTE_MS,
-        disruption_gpu_ms_per_day=1 << 60,
+        disruption_rate_ppm=1_000_000,
     )
     life = Life(_teams(500_000, 2_000_000), pool)
     for _ in range(2 * NODES):
@@ -200,7 +200,7 @@ def test_what_is_still_stopping_is_not_counted_on_when_more_is_cut(apart_ms: int
         name="default",
         notice_ms=5 * MINUTE_MS,
         runtime_min_ms=5 * MINUTE_MS,
-        disruption_gpu_ms_per_day=1 << 60,
+        disruption_rate_ppm=1_000_000,
     )
     life = Life(owners, pool)
     for _ in range(2 * NODES):

@@ -53,8 +53,8 @@ BUGS: Final = (
     Bug(
         "forget a hold",
         "model/apply_plans.py",
-        "    run.reservations_ever += 1\n    _hold_shares(state, event.payers, 1)\n",
-        "    run.reservations_ever += 1\n",
+        "        state.deferred.pop(event.run, None)\n    _hold_shares(state, event.payers, 1)\n",
+        "        state.deferred.pop(event.run, None)\n",
     ),
     Bug(
         "cut below the minimum",
@@ -63,10 +63,10 @@ BUGS: Final = (
         "            if fact.role is not _SPARE:\n",
     ),
     Bug(
-        "activate early",
-        "core/activate.py",
-        "    return record.planned_start_ms is not None and record.planned_start_ms <= now_ms\n",
-        "    return record.planned_start_ms is not None\n",
+        "start on room that is firm for others",
+        "core/planning/walk.py",
+        "        return room_beside(view, self.profile, run, scribe.now_ms, until_ms)\n",
+        "        return view\n",
     ),
     Bug(
         "drop a spare's hold",
@@ -106,13 +106,13 @@ BUGS: Final = (
     ),
     Bug(
         "let a backfilled bundle stay",
-        "core/backfill.py",
-        "    stop_bundle(scribe, record.spec.name, bundle, EndReason.OVERSTAYED)\n",
-        "    del record, bundle\n",
+        "core/planning/overstay.py",
+        "            stop_bundle(scribe, run, bundle, EndReason.OVERSTAYED)\n",
+        "            del bundle\n",
     ),
     Bug(
         "let a later run delay a reservation",
-        "core/promises.py",
+        "core/planning/room.py",
         "    return max(0, room - max(0, least))\n",
         "    return max(0, room - 1 - max(0, least))\n",
     ),

@@ -89,7 +89,7 @@ _pools = st.builds(
     notice_ms=st.sampled_from((MINUTE_MS, 15 * MINUTE_MS)),
     runtime_min_ms=st.sampled_from((None, 0)),
     cool_down_ms=st.sampled_from((None, 0)),
-    disruption_gpu_ms_per_day=st.sampled_from((None, 0, 1 << 50)),
+    disruption_rate_ppm=st.sampled_from((10_000, 0, 1_000_000)),
 )
 
 

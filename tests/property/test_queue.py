@@ -8,11 +8,11 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from quorate.core.admit import Admitted
-from quorate.core.beside import admit_beside
 from quorate.core.commands import Apply, Command, Complete, Submit, Tick
 from quorate.core.decide import decide
 from quorate.core.follow import eligible_since_ms
 from quorate.core.invariants import sweep
+from quorate.core.planning.beside import admit_beside
 from quorate.core.queue import Scores, budget_used, queue_order
 from quorate.core.score import ONE
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
@@ -75,7 +75,7 @@ class World:
         self.state, self.now_ms, self.count = State(), NOW_MS, 0
         owners = [Owner(name=n, quota=q) for n, q in zip(TEAMS, teams, strict=True)]
         owners.append(Owner(name=BUSY))
-        pool = Pool(name="default", reservation_depth=depth, disruption_gpu_ms_per_day=0)
+        pool = Pool(name="default", reservation_depth=depth, disruption_rate_ppm=0)
         money = [budget(o.name, o.name, envelope("all", 100)) for o in owners]
         self.do(Apply((pool, *fleet({"A": 8, "B": 8}, gpus=4), *owners, *money)))
 

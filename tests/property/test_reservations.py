@@ -41,7 +41,9 @@ from quorate.testing.world import (
 )
 
 DOMAINS = ("A", "B", "C")
-NO_CONFLICTS = Pool(name="default", disruption_gpu_ms_per_day=0)
+NO_CONFLICTS = Pool(
+    name="default", disruption_rate_ppm=0, firm_horizon_ms=1_000 * HOUR_MS, reservation_depth=100
+)
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ class Tenancy(RuleBasedStateMachine):
 
     @initialize(placement=st.sampled_from(Placement), limited=limits, runs=limits)
     def begin(self, placement: Placement, limited: int | None, runs: int | None) -> None:
-        pool = Pool(name="default", placement=placement, disruption_gpu_ms_per_day=0)
+        pool = Pool(name="default", placement=placement, disruption_rate_ppm=0)
         family = (
             Owner(name="top", quota=Quota(nodes_max=limited)),
             Owner(name="left", parents=("top",), quota=Quota(concurrent_runs_max=runs)),

@@ -39,7 +39,8 @@ def contest_lines(contest: Contest, now_ms: int) -> list[str]:
     short = f"{gpus(contest.deficit)} short of {scope_text(contest.scope)}"
     lines = [f"{short}, settled {until(contest.at_ms, now_ms)}"]
     if contest.cuts:
-        lines += ["cut first, in this order:", indented(cuts_table(contest.cuts))]
+        unless = ", unless a draw makes it needless" if contest.short else ""
+        lines += [f"cut first, in this order{unless}:", indented(cuts_table(contest.cuts))]
     if contest.sample is None:
         return [*lines, f"that is enough: nobody is drawn; {_lost(contest)}"]
     tokens = counted(len(contest.entrants), "token")

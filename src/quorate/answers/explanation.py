@@ -9,13 +9,16 @@ from typing import Any
 from quorate.answers.contests import ordeal_lines, ordeal_trees
 from quorate.answers.kinds_plans import place_text, reservation_status, shares_text
 from quorate.answers.moment import Moment
+from quorate.answers.plan_words import plan_tree, start_words
 from quorate.answers.quota_words import quota_lines, quota_tree
 from quorate.answers.standings import standing_lines, standing_tree
-from quorate.answers.words import gpus, refusal_lines, since, until
+from quorate.answers.words import IF_DECLARED, gpus, refusal_lines, since, until
 from quorate.calc.answers import refusal_tree
 from quorate.core.commands import Submit
 from quorate.core.explain import Explanation, Remedy
+from quorate.core.planning.forecast import Foreseen
 from quorate.documents.times import time_text
+from quorate.model.causes import cause_text
 from quorate.model.events import ReservationMoved
 from quorate.model.records import Phase, ReservationRecord
 from quorate.model.refusal import sentence
@@ -48,15 +51,30 @@ def explanation_lines(
         lines += [f"  {line}" for line in refusal_lines(found.refusal)]
     for quota in found.quotas:
         lines += [f"    {line}" for line in quota_lines(quota)]
-    if found.reservation is not None:
-        lines += promise_lines(found.reservation, now_ms, moves)
-    lines += ordeals
+    lines += [*_plan_lines(found, now_ms, moves), *ordeals]
     if not found.remedies:
         return [*lines, "no single change that was tried would start it now"]
     lines.append("each of these, tried by dry run, starts it now:")
     for remedy in found.remedies:
         lines += remedy_lines(remedy.effect, commands(remedy, prefix))
     return lines
+
+
+def _plan_lines(found: Explanation, now_ms: int, moves: Iterable[ReservationMoved]) -> list[str]:
+    """Return the start of a run and how it came about or, where it is not firm, why it is not."""
+    if found.reservation is not None:
+        return promise_lines(found.reservation, now_ms, moves)
+    if found.plan is None:
+        return []
+    start_ms = _start_ms(found.plan)
+    if start_ms is None:
+        return [f"no planned start: {found.parked}"]
+    told = start_words(found.plan.state, start_ms, now_ms)
+    return [f"it {told}, {IF_DECLARED}", f"  {found.parked}", f"  more: quorate plan {found.run}"]
+
+
+def _start_ms(plan: Foreseen) -> int | None:
+    return None if plan.entry is None else plan.entry.start_ms
 
 
 def _cause_lines(found: Explanation) -> list[str]:
@@ -79,14 +97,15 @@ def remedy_lines(effect: str, typed: Iterable[Sequence[str]]) -> list[str]:
 def promise_lines(
     record: ReservationRecord, now_ms: int, moves: Iterable[ReservationMoved] = ()
 ) -> list[str]:
-    """Return the start that a run was promised, and how it came about."""
+    """Return the firm start of a run, and how it came about."""
     name, made = f"reservation/{record.made.reservation}", record.made
     if record.planned_start_ms is None:
-        lines = [f"promised no start at the moment: {name} is {record.status}: {record.cause}"]
+        why = f"{record.status}: {cause_text(record.cause)}"
+        lines = [f"no planned start at the moment: {name} is {why}"]
     else:
         how = how_words(by_conflict=record.by_conflict)
         when = until(record.planned_start_ms, now_ms)
-        lines = [f"promised to start {when}, {how}: {name}, {record.status}"]
+        lines = [f"firm start {when}, {how}: {name}, {record.status}"]
         lines.append(
             f"  {gpus(record.slice.gpus)} of {record.slice.flavor}: "
             f"{place_text(record.slice, most=4)}; paid by {shares_text(record.payers)}"
@@ -99,13 +118,15 @@ def promise_lines(
         )
     for move in moves:
         when = "none" if move.planned_start_ms is None else time_text(move.planned_start_ms)
-        lines.append(f"  {time_text(move.at_ms)} moved to {when}, {move.status}: {move.cause}")
+        lines.append(
+            f"  {time_text(move.at_ms)} moved to {when}, {move.status}: {cause_text(move.cause)}"
+        )
     return [*lines, f"  more: quorate plan {made.run}"]
 
 
 def how_words(*, by_conflict: bool) -> str:
     """Return how a planned start comes by its room."""
-    return "by a conflict if room is not free by then" if by_conflict else "when room is expected"
+    return "by a conflict if room is not free by then" if by_conflict else IF_DECLARED
 
 
 def commands(remedy: Remedy, prefix: Sequence[str]) -> list[list[str]]:
@@ -142,6 +163,12 @@ def explanation_tree(found: Explanation, moment: Moment, prefix: Sequence[str]) 
         "reservation": None
         if found.reservation is None
         else reservation_status(moment, found.reservation),
+        "plan": None
+        if found.plan is None
+        else {
+            **plan_tree(found.plan.state, _start_ms(found.plan), moment.now_ms),
+            "why": found.parked or None,
+        },
         "conflicts": ordeal_trees(found.ordeals),
         "remedies": remedy_trees(found.remedies, lambda remedy: commands(remedy, prefix)),
     }

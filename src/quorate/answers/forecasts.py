@@ -7,9 +7,17 @@ from collections.abc import Sequence
 from quorate.answers.contests import contest_lines, contest_tree, shares_table
 from quorate.answers.explanation import commands, remedy_lines, remedy_trees
 from quorate.answers.kind import Tree
-from quorate.answers.kinds_plans import place_text, place_tree, shares_tree, time_or_none
+from quorate.answers.kinds_plans import (
+    cause_tree,
+    place_text,
+    place_tree,
+    shares_tree,
+    time_or_none,
+)
+from quorate.answers.plan_words import PLAN_WORDS, start_words
 from quorate.answers.table import indented, pairs
 from quorate.answers.words import (
+    IF_DECLARED,
     gpus,
     names,
     odds_text,
@@ -24,9 +32,11 @@ from quorate.core.contest import Contest
 from quorate.core.explain import Remedy
 from quorate.core.grounds import Confidence, Danger
 from quorate.core.plan import Forecast
+from quorate.core.planning.forecast import PlanState
 from quorate.core.remedy import setting
 from quorate.documents.times import duration_text, time_text
 from quorate.model.amounts import HOLD_QUANTUM_MS
+from quorate.model.causes import cause_text
 from quorate.model.events import Slice
 from quorate.model.records import TERMINAL, Phase
 from quorate.model.refusal import Refusal, sentence
@@ -34,11 +44,11 @@ from quorate.model.specs import Run
 from quorate.model.words import counted
 
 _MEANS = {
-    Confidence.CERTAIN: "it counts on nobody to end",
-    Confidence.EXPECTED: "as long as what runs takes no longer than it said",
-    Confidence.ROUGH: "what it waits for is late already",
+    Confidence.CERTAIN: "it waits for no running work",
+    Confidence.EXPECTED: IF_DECLARED,
+    Confidence.ROUGH: "work that it waits for is overdue",
 }
-_BY_CONFLICT = "as long as the pool's disruption budget bears the conflict then"
+_BY_CONFLICT = "if its owner's disruption account covers the conflict then"
 
 
 def forecast_lines(
@@ -76,16 +86,15 @@ def _headline(found: Forecast) -> str:
         is_over = found.phase in TERMINAL
         return f"{name} is {found.phase}{'; nothing is planned' if is_over else ''}"
     will = "would wait" if found.recorded_phase is None else "waits"
-    if found.start_ms is None:
-        return f"{name} {will}, and no start is known"
-    if found.planned_start_ms is None:
-        return f"{name} {will}; it could start {until(found.start_ms, now_ms)}, not promised yet"
-    return f"{name} {will}; it starts {until(found.start_ms, now_ms)}"
+    if found.plan_state is None and found.start_ms is not None:
+        return f"{name} {will}; it could start {until(found.start_ms, now_ms)}"
+    state = found.plan_state or PlanState.NONE
+    return f"{name} {will}; it {start_words(state, found.start_ms, now_ms)}"
 
 
 def _facts(found: Forecast) -> list[tuple[str, str]]:
     now_ms = found.now_ms
-    facts = _promise(found)
+    facts = _plan(found)
     if found.phase is Phase.PENDING and found.start_ms is not None:
         facts += _how(found)
     if found.place is not None:
@@ -100,6 +109,9 @@ def _facts(found: Forecast) -> list[tuple[str, str]]:
         if found.by_conflict and found.confidence is Confidence.EXPECTED:
             means = _BY_CONFLICT
         facts.append(("confidence", f"{found.confidence}: {means}"))
+    if found.quantiles is not None:
+        likely, late = found.quantiles.p50_ms, found.quantiles.p90_ms
+        facts.append(("start by", f"{until(likely, now_ms)} (P50); {until(late, now_ms)} (P90)"))
     if found.overdue:
         facts.append(("overdue", names(found.overdue, most=5)))
     if found.queue_position is not None:
@@ -116,23 +128,24 @@ def _least_planned(run: Run) -> str:
     return f"; {duration_text(declared_ms)} was declared, {least} is the least planned and held"
 
 
-def _promise(found: Forecast) -> list[tuple[str, str]]:
-    """Return the reservation and what moved it last, or why there is none."""
+def _plan(found: Forecast) -> list[tuple[str, str]]:
+    """Return what the start is worth: the reservation and what moved it last, or why none."""
+    words = PLAN_WORDS[found.plan_state or PlanState.NONE]
     if found.parked:
-        return [("promise", f"none: {found.parked}")]
+        return [("plan", f"{words}: {found.parked}")]
     if not found.reservation:
         return []
     made = ""
     if found.made_ms is not None and found.recorded_phase is not None:
         made = f", made {since(found.made_ms, found.now_ms)}"
-    facts = [("promise", f"reservation/{found.reservation}, {found.status}{made}")]
-    return [*facts, ("moved", found.cause)] if found.cause else facts
+    facts = [("plan", f"{words}: reservation/{found.reservation}, {found.status}{made}")]
+    return [*facts, ("moved", cause_text(found.cause))] if found.cause else facts
 
 
 def _how(found: Forecast) -> list[tuple[str, str]]:
     """Return whether it starts by itself or by a conflict, and what the other one would give."""
     now_ms, natural_ms, recourse = found.now_ms, found.natural_start_ms, found.recourse
-    alone = "no start is known" if natural_ms is None else until(natural_ms, now_ms)
+    alone = "no planned start" if natural_ms is None else until(natural_ms, now_ms)
     if found.by_conflict:
         return [
             ("how", "by a conflict: what runs there is cut if room is not free by then"),
@@ -144,7 +157,9 @@ def _how(found: Forecast) -> list[tuple[str, str]]:
     elif natural_ms is not None and natural_ms != found.start_ms:
         facts.append(("by itself", alone))
     if recourse is not None and recourse.why_not:
-        facts.append(("by a conflict", f"no: {recourse.why_not}"))
+        covered_ms = recourse.covered_ms
+        then = "" if covered_ms is None else f"; it is covered {until(covered_ms, now_ms)}"
+        facts.append(("by a conflict", f"no: {recourse.why_not}{then}"))
     elif recourse is not None and recourse.start_ms is not None:
         facts.append(("by a conflict", until(recourse.start_ms, now_ms)))
     return facts
@@ -165,7 +180,8 @@ def _danger(danger: Danger) -> str:
     asked = f"for reservation/{danger.reservation}" if danger.reservation else "asked for by hand"
     which = f"conflict/{danger.conflict} {asked}" if danger.conflict else asked
     if danger.odds is None:
-        return f"{which}: a part of it is cut before anybody is drawn"
+        unless = "" if danger.is_certain else ", unless a draw makes that needless"
+        return f"{which}: a part of it is cut before any draw{unless}"
     first = "a part of it is cut first; " if danger.is_certain else ""
     return (
         f"{which}: {first}drawn first with odds {odds_text(danger.odds)}, "
@@ -236,9 +252,10 @@ def forecast_tree(found: Forecast, prefix: Sequence[str], *, source: str = "") -
         "queueLength": found.queue_length,
         "reservation": found.reservation or None,
         "status": None if found.status is None else found.status.value,
-        "cause": found.cause or None,
+        "planState": None if found.plan_state is None else found.plan_state.value,
+        "cause": cause_tree(found.cause),
         "parked": found.parked or None,
-        "plannedStart": time_or_none(found.planned_start_ms),
+        "plannedStart": time_or_none(found.plan_start_ms),
         "naturalStart": time_or_none(found.natural_start_ms),
         "startsInMs": None if start_ms is None else max(0, start_ms - found.now_ms),
         "byConflict": found.by_conflict,
@@ -248,6 +265,7 @@ def forecast_tree(found: Forecast, prefix: Sequence[str], *, source: str = "") -
             "start": time_or_none(recourse.start_ms),
             "whyNot": recourse.why_not or None,
             "lostGPUMs": recourse.lost_gpu_ms,
+            "covered": time_or_none(recourse.covered_ms),
         },
         "confidence": None if found.confidence is None else found.confidence.value,
         "overdue": list(found.overdue),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from quorate.answers import called
 from quorate.answers.kind import Kind, Row, Tree, document, each
@@ -11,9 +13,12 @@ from quorate.answers.table import Column, right, wide
 from quorate.answers.words import countdown, hours, names, until
 from quorate.core.cuts import Candidate
 from quorate.core.lottery import first_draw_odds, run_odds, tokens_by_owner
+from quorate.core.planning.entry import Entry
 from quorate.documents.times import time_text
-from quorate.model.events import Cut, Scope, Share, Slice
+from quorate.model.causes import cause_text
+from quorate.model.events import Cut, MoveCause, ReservationOutcome, Scope, Share, Slice
 from quorate.model.records import ConflictRecord, ReservationRecord
+from quorate.model.words import Word
 
 
 def place_text(place: Slice, *, most: int | None = None) -> str:
@@ -38,19 +43,12 @@ def scope_text(scope: Scope) -> str:
     return f"{scope.flavor} {where}{pool}"
 
 
-def start_text(record: ReservationRecord, now_ms: int) -> str:
-    """Return in how long a reservation starts."""
-    if record.planned_start_ms is None:
+def start_text(start_ms: int | None, now_ms: int) -> str:
+    """Return in how long a planned start is; ``-`` where there is none."""
+    if start_ms is None:
         return "-"
-    left_ms = record.planned_start_ms - now_ms
+    left_ms = start_ms - now_ms
     return f"in {countdown(left_ms)}" if left_ms > 0 else "due"
-
-
-def how_text(record: ReservationRecord) -> str:
-    """Return how a reservation comes by its room."""
-    if record.planned_start_ms is None:
-        return "-"
-    return "by conflict" if record.by_conflict else "by itself"
 
 
 def shares_tree(payers: Iterable[Share]) -> list[Tree]:
@@ -83,67 +81,189 @@ def time_or_none(at_ms: int | None) -> str | None:
 # --- Reservations ---------------------------------------------------------------------------------
 
 
+class ReservationState(Word):
+    """What a reservation is worth, or how it ended."""
+
+    TENTATIVE = "Tentative"
+    """It is a forecast that follows the queue: no event, and nothing is held for it."""
+    FIRM = "Firm"
+    """It is recorded, and moves later only for a recorded cause."""
+    ACTIVATED = "Activated"
+    """Its run started."""
+    RELEASED = "Released"
+    """Its run was not wanted any more."""
+
+
+_CLOSED: Final = {
+    ReservationOutcome.ACTIVATED: ReservationState.ACTIVATED,
+    ReservationOutcome.CANCELLED: ReservationState.RELEASED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedStart:
+    """A reservation of either kind; a tentative one is called after its run and has no record."""
+
+    name: str
+    run: str
+    state: ReservationState
+    start_ms: int | None
+    place: Slice
+    payers: tuple[Share, ...]
+    record: ReservationRecord | None = None
+    closed_ms: int | None = None
+
+
+def reservation_run(name: str) -> str:
+    """Return the run that a reservation, firm (``RUN@1``) or tentative (``RUN``), is for."""
+    return name.partition("@")[0]
+
+
 def reservation_names(moment: Moment) -> list[str]:
-    """Return the reservations in the order in which they were made, which is their order."""
+    """Return the firm reservations in the order in which they were made, then the tentative ones.
+
+    Those that are over come first, where the caller named them.
+    """
     found = moment.view.reservations
-    return sorted(found, key=lambda name: found[name].seq)
+    firm = sorted(found, key=lambda name: found[name].seq)
+    return [*moment.closed, *firm, *moment.plan.tentative()]
 
 
-def _reservation_row(moment: Moment, name: str) -> Row:
-    record, now_ms = moment.view.reservations[name], moment.now_ms
-    natural_ms = record.natural_start_ms
-    return (
-        name,
-        record.made.run,
-        moment.view.runs[record.made.run].spec.owner,
-        record.status.value,
-        "-" if record.planned_start_ms is None else time_text(record.planned_start_ms),
-        start_text(record, now_ms),
-        how_text(record),
-        str(record.slice.gpus),
-        record.slice.flavor,
-        place_text(record.slice, most=2),
-        moment.veil.text(record.cause) or "-",
-        shares_text(record.payers, most=2),
-        "-" if natural_ms is None else time_text(natural_ms),
-        time_text(record.made.at_ms),
+def planned_starts(moment: Moment, names: Sequence[str]) -> list[PlannedStart]:
+    """Return the reservations called ``names``."""
+    tentative: dict[str, Entry] | None = None
+    found: list[PlannedStart] = []
+    for name in names:
+        record, closed = moment.view.reservations.get(name), moment.closed.get(name)
+        if record is not None:
+            found.append(_recorded(name, record, ReservationState.FIRM))
+        elif closed is not None:
+            state = _CLOSED[closed.outcome]
+            found.append(_recorded(name, closed.record, state, closed_ms=closed.at_ms))
+        else:
+            tentative = moment.plan.tentative() if tentative is None else tentative
+            entry = tentative[name]
+            found.append(
+                PlannedStart(
+                    name=name,
+                    run=name,
+                    state=ReservationState.TENTATIVE,
+                    start_ms=entry.start_ms,
+                    place=entry.slice,
+                    payers=entry.shares,
+                )
+            )
+    return found
+
+
+def _recorded(
+    name: str, record: ReservationRecord, state: ReservationState, *, closed_ms: int | None = None
+) -> PlannedStart:
+    return PlannedStart(
+        name=name,
+        run=record.made.run,
+        state=state,
+        start_ms=record.planned_start_ms,
+        place=record.slice,
+        payers=record.payers,
+        record=record,
+        closed_ms=closed_ms,
     )
 
 
-def reservation_status(moment: Moment, record: ReservationRecord) -> Tree:
-    """Return how a reservation stands, for programs."""
-    planned_ms = record.planned_start_ms
+def how_text(found: PlannedStart) -> str:
+    """Return how a reservation comes by its room."""
+    if found.start_ms is None:
+        return "-"
+    return "by conflict" if found.record is not None and found.record.by_conflict else "by itself"
+
+
+def _reservation_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
+    return [_reservation_row(moment, found) for found in planned_starts(moment, wanted)]
+
+
+def _reservation_row(moment: Moment, found: PlannedStart) -> Row:
+    record = None if found.record is None else moment.veil.promise(found.record)
+    natural_ms = found.start_ms if record is None else record.natural_start_ms
+    return (
+        found.name,
+        found.run,
+        moment.view.runs[found.run].spec.owner,
+        found.state.value,
+        "-" if record is None else record.status.value,
+        time_or_none(found.start_ms) or "-",
+        "-" if found.closed_ms is not None else start_text(found.start_ms, moment.now_ms),
+        how_text(found),
+        str(found.place.gpus),
+        found.place.flavor,
+        place_text(found.place, most=2),
+        "-" if record is None else cause_text(record.cause) or "-",
+        shares_text(found.payers, most=2),
+        time_or_none(natural_ms) or "-",
+        "-" if record is None else time_text(record.made.at_ms),
+        time_or_none(found.closed_ms) or "-",
+    )
+
+
+def cause_tree(cause: MoveCause | None) -> Tree | None:
+    """Return why a firm start was moved, for programs."""
+    if cause is None:
+        return None
     return {
-        "name": record.made.reservation,
-        "status": record.status.value,
-        "plannedStart": time_or_none(planned_ms),
-        "startsInMs": None if planned_ms is None else max(0, planned_ms - moment.now_ms),
-        "naturalStart": time_or_none(record.natural_start_ms),
-        "byConflict": record.by_conflict,
-        "slice": place_tree(record.slice),
-        "payers": shares_tree(record.payers),
-        "cause": moment.veil.text(record.cause) or None,
-        "conflict": record.conflict or None,
-        "attempts": record.attempts,
+        "code": cause.code.value,
+        "objects": [{"kind": kind, "name": name} for kind, name in cause.objects],
+        "text": cause_text(cause),
     }
 
 
-def _reservation_tree(moment: Moment, name: str) -> Tree:
-    record = moment.view.reservations[name]
-    made = record.made
+def reservation_status(moment: Moment, record: ReservationRecord) -> Tree:
+    """Return how a firm reservation stands, for programs."""
+    name = record.made.reservation
+    return {
+        "name": name,
+        **_start_status(moment, _recorded(name, record, ReservationState.FIRM)),
+    }
+
+
+def _start_status(moment: Moment, found: PlannedStart) -> Tree:
+    record = None if found.record is None else moment.veil.promise(found.record)
+    start_ms, is_closed = found.start_ms, found.closed_ms is not None
+    left_ms = None if start_ms is None or is_closed else max(0, start_ms - moment.now_ms)
+    status: Tree = {
+        "state": found.state.value,
+        "status": None if record is None else record.status.value,
+        "plannedStart": time_or_none(start_ms),
+        "startsInMs": left_ms,
+        "naturalStart": time_or_none(start_ms if record is None else record.natural_start_ms),
+        "byConflict": record is not None and record.by_conflict,
+        "slice": place_tree(found.place),
+        "payers": shares_tree(found.payers),
+        "cause": None if record is None else cause_tree(record.cause),
+        "conflict": None if record is None else record.conflict or None,
+        "attempts": 0 if record is None else record.attempts,
+        "made": None if record is None else time_text(record.made.at_ms),
+        "sequence": None if record is None else record.seq,
+    }
+    return status | ({"closed": time_text(found.closed_ms)} if found.closed_ms is not None else {})
+
+
+def _reservation_trees(moment: Moment, wanted: Sequence[str]) -> list[Tree]:
+    return [_reservation_tree(moment, found) for found in planned_starts(moment, wanted)]
+
+
+def _reservation_tree(moment: Moment, found: PlannedStart) -> Tree:
+    """Return a reservation as a document: what was planned first, and how it stands."""
+    start_ms, place, payers = found.start_ms, found.place, found.payers
+    if found.record is not None:
+        made = found.record.made
+        start_ms, place, payers = made.planned_start_ms, made.slice, made.payers
     spec: Tree = {
-        "run": made.run,
-        "made": time_text(made.at_ms),
-        "sequence": record.seq,
-        "slice": place_tree(made.slice),
-        "payers": shares_tree(made.payers),
-        "plannedStart": time_text(made.planned_start_ms),
-        "naturalStart": time_or_none(made.natural_start_ms),
-        "byConflict": made.by_conflict,
+        "runRef": {"name": found.run},
+        "intendedSlice": place_tree(place),
+        "payingEnvelope": payers[0].payer if payers else None,
+        "earliestStart": time_or_none(start_ms),
     }
-    status = reservation_status(moment, record)
-    del status["name"]
-    return document("Reservation", name, spec=spec, status=status)
+    return document("Reservation", found.name, spec=spec, status=_start_status(moment, found))
 
 
 RESERVATION = Kind(
@@ -152,6 +272,7 @@ RESERVATION = Kind(
         Column("NAME"),
         Column("RUN"),
         Column("OWNER"),
+        Column("STATE"),
         Column("STATUS"),
         Column("STARTS"),
         right("COUNTDOWN"),
@@ -163,10 +284,11 @@ RESERVATION = Kind(
         wide("PAID-FROM"),
         wide("NATURAL"),
         wide("MADE"),
+        wide("CLOSED"),
     ),
     names=reservation_names,
-    rows=each(_reservation_row),
-    trees=each(_reservation_tree),
+    rows=_reservation_rows,
+    trees=_reservation_trees,
 )
 
 

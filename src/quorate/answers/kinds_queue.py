@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from quorate.answers import called
 from quorate.answers.kind import Kind, Row, Tree
-from quorate.answers.kinds_work import promise_texts, run_trees
+from quorate.answers.kinds_work import plan_texts, run_trees
 from quorate.answers.moment import Moment
 from quorate.answers.reasons import reasons_now
 from quorate.answers.standings import TERM_COLUMNS, score_cell, term_cells, terms_tree
@@ -33,7 +33,7 @@ def _queue_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
     for name in wanted:
         record, reason = moment.view.runs[name], reasons[name]
         _, terms = scores.worst(line_of(record))
-        starts, planned = promise_texts(moment, record)
+        starts, plan, planned = plan_texts(moment, record, reason)
         rows.append(
             (
                 str(positions[name]),
@@ -44,6 +44,7 @@ def _queue_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
                 age(moment.now_ms - record.submitted_ms),
                 score_cell(terms),
                 starts,
+                plan,
                 "-" if reason.refusal is None else reason.refusal.code.value,
                 reason.text(),
                 "-" if reason.since_ms is None else time_text(reason.since_ms),
@@ -82,6 +83,7 @@ QUEUE = Kind(
         right("WAITING"),
         right("SCORE"),
         right("STARTS"),
+        Column("PLAN"),
         Column("CODE"),
         Column("REASON"),
         wide("SINCE"),

@@ -16,6 +16,7 @@ from quorate.answers.moment import (
     run_gpus,
     run_width,
 )
+from quorate.answers.plan_words import PLAN_WORDS, plan_of, plan_tree
 from quorate.answers.reason_words import ended, stopping
 from quorate.answers.reasons import Reason, reasons_now
 from quorate.answers.round_forms import lease_bounds, turns
@@ -26,7 +27,7 @@ from quorate.documents import render
 from quorate.documents.times import time_text
 from quorate.model.events import LeaseStarted, Tier, lease_gpus
 from quorate.model.island import ordinals
-from quorate.model.records import Lease, RunRecord
+from quorate.model.records import Lease, Phase, RunRecord
 from quorate.model.refusal import sentence
 
 
@@ -49,7 +50,7 @@ def _run_row(moment: Moment, name: str, reason: Reason | None) -> Row:
         names(domains_of(moment, (lease.fact for lease in leases)), most=2),
         age(moment.now_ms - record.submitted_ms),
         reason_text(record, reason),
-        promise_texts(moment, record)[1],
+        plan_texts(moment, record, reason)[2],
         width_text(moment, record),
         spec.user or "-",
         time_text(record.submitted_ms),
@@ -59,12 +60,23 @@ def _run_row(moment: Moment, name: str, reason: Reason | None) -> Row:
     )
 
 
-def promise_texts(moment: Moment, record: RunRecord) -> tuple[str, str]:
-    """Return in how long a waiting run was promised to start, and when; ``-`` for no promise."""
-    if record.reservation is None:
-        return "-", "-"
-    promise = moment.view.reservations[record.reservation]
-    return start_text(promise, moment.now_ms), _time(promise.planned_start_ms) or "-"
+def plan_texts(moment: Moment, record: RunRecord, reason: Reason | None) -> tuple[str, str, str]:
+    """Return in how long a run starts, what that is worth, and when; ``-`` where nothing is known.
+
+    A run whose ``reason`` to wait is shown as it was recorded is not planned anew either.
+    """
+    if not _is_planned(moment, record, reason):
+        return "-", "-", "-"
+    state, start_ms = plan_of(moment, record)
+    return start_text(start_ms, moment.now_ms), PLAN_WORDS[state], _time(start_ms) or "-"
+
+
+def _is_planned(moment: Moment, record: RunRecord, reason: Reason | None) -> bool:
+    """Return whether there is something to say about the start of a run."""
+    if record.phase is not Phase.PENDING or record.spec.name in moment.view.in_rounds:
+        return False
+    is_live = reason is not None and reason.refusal is not None and reason.as_of_ms is None
+    return is_live or record.reservation is not None
 
 
 def width_text(moment: Moment, record: RunRecord) -> str:
@@ -120,6 +132,8 @@ def _run_tree(moment: Moment, name: str, reason: Reason | None) -> Tree:
     if record.reservation is not None:
         promise = moment.view.reservations[record.reservation]
         status["reservation"] = reservation_status(moment, promise)
+    if _is_planned(moment, record, reason):
+        status["plan"] = plan_tree(*plan_of(moment, record), moment.now_ms)
     if record.cut_by:
         status["cutBy"] = record.cut_by
     status["turns"] = turns(moment.view, name) or None

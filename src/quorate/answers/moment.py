@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 
+from quorate.answers.closed_reservations import ClosedReservation
 from quorate.answers.veil import Veil
+from quorate.core.planning.forecast import Foresight
 from quorate.model.events import LeaseStarted, Role, Tier
 from quorate.model.records import Lease, Phase, RunRecord
 from quorate.model.specs import EnvelopeId
 from quorate.model.view import StateView
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Moment:
     """A view whose holds are settled as of ``now_ms``; ``seq`` is the last event recorded.
 
-    ``seen`` are the owners whose things may be named to whoever it is shown; None is all of them.
+    ``seen`` are the owners whose things may be named to the caller; None is all of them.
+    ``has_executor`` says that stops take as long as an executor needs to confirm them. ``closed``
+    are the reservations that are over and that the caller named.
     """
 
     view: StateView
     now_ms: int
     seq: int
     seen: frozenset[str] | None = None
+    has_executor: bool = False
+    closed: Mapping[str, ClosedReservation] = field(default_factory=dict)
+
+    @cached_property
+    def plan(self) -> Foresight:
+        """When the waiting runs start, derived once for everything that is shown of the moment."""
+        return Foresight.of(self.view, self.now_ms, has_executor=self.has_executor)
 
     @property
     def veil(self) -> Veil:

@@ -8,7 +8,13 @@ from typing import Any, Protocol
 
 from quorate.answers.timeline import conflict_of, run_of
 from quorate.documents.times import time_text
-from quorate.model.events import ConflictDeclared, ConflictResolved, Event
+from quorate.model.events import (
+    ConflictAnnounced,
+    ConflictDeclared,
+    ConflictResolved,
+    ConflictWithdrawn,
+    Event,
+)
 from quorate.model.specs import Run
 from quorate.model.view import StateView
 from quorate.model.words import Word
@@ -20,6 +26,8 @@ class NoticeKind(Word):
     RUN_STARTED = "run-started"
     START_MOVED = "start-moved"
     RUN_CUT = "run-cut"
+    CONFLICT_ANNOUNCED = "conflict-announced"
+    CONFLICT_WITHDRAWN = "conflict-withdrawn"
     LOTTERY_DECLARED = "lottery-declared"
     LOTTERY_WON = "lottery-won"
     LOTTERY_LOST = "lottery-lost"
@@ -129,6 +137,10 @@ def names_in(events: Iterable[Event]) -> tuple[set[str], set[str]]:
             conflicts.add(conflict)
         if isinstance(event, ConflictResolved):
             runs.update(cut.run for cut in event.cuts)
+        elif isinstance(event, ConflictAnnounced):
+            runs.update(odds.run for odds in event.runs)
+        elif isinstance(event, ConflictWithdrawn):
+            runs.update(event.runs)
     return runs, conflicts
 
 

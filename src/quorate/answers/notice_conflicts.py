@@ -8,13 +8,16 @@ from typing import Any, Final
 
 from quorate.answers.kinds_plans import scope_text
 from quorate.answers.notice import Known, NoticeKind, Told
-from quorate.answers.words import gpus, odds_text
+from quorate.answers.words import gpus, odds_text, percent
 from quorate.core.lottery import run_odds, tokens_by_owner
 from quorate.documents.times import time_text
+from quorate.model.amounts import PPM
 from quorate.model.events import (
+    ConflictAnnounced,
     ConflictDeclared,
     ConflictOutcome,
     ConflictResolved,
+    ConflictWithdrawn,
     Cut,
     CutStep,
     Event,
@@ -48,6 +51,10 @@ def told_of_conflicts(numbered: Iterable[tuple[int, Event]], known: Known) -> It
             deadlines_ms = _deadlines_ms(numbered)
             yield from _cuts(seq, event, known, deadlines_ms)
             yield from _won(seq, event, known)
+        elif isinstance(event, ConflictAnnounced):
+            yield from _announced(seq, event, known)
+        elif isinstance(event, ConflictWithdrawn):
+            yield from _withdrawn(seq, event, known)
 
 
 def asked_for(declared: ConflictDeclared) -> str:
@@ -66,6 +73,66 @@ def _deadlines_ms(numbered: Iterable[tuple[int, Event]]) -> dict[str, int]:
             run = event.lease.partition("/")[0]
             found[run] = max(found.get(run, 0), event.deadline_ms)
     return found
+
+
+def _announced(seq: int, event: ConflictAnnounced, known: Known) -> Iterator[Told]:
+    odds = {each.run: each.ppm for each in event.runs}
+    for (owner, user), runs in _by_user(odds, known).items():
+        named = _named(f"{run} ({percent(odds[run], PPM)})" for run in runs)
+        yield Told(
+            seq=seq,
+            kind=NoticeKind.CONFLICT_ANNOUNCED,
+            owner=owner,
+            user=user,
+            run=runs[0] if len(runs) == 1 else "",
+            text=(
+                f"a planned start may end work of yours at {time_text(event.due_ms)}: room will be "
+                f"made in {scope_text(event.scope)}, at last by lot. Of yours, each with how often "
+                f"it is cut as things stand: {named}. Save your work before then. What may end a "
+                f"run: quorate plan {runs[0]}"
+            ),
+            facts={
+                "due": time_text(event.due_ms),
+                "pool": event.scope.pool,
+                "flavor": event.scope.flavor,
+                "domains": list(event.scope.domains),
+                "runs": [{"run": run, "oddsPpm": odds[run]} for run in runs[:RUNS_NAMED_MAX]],
+                "runsInAll": len(runs),
+            },
+        )
+
+
+def _withdrawn(seq: int, event: ConflictWithdrawn, known: Known) -> Iterator[Told]:
+    for (owner, user), runs in _by_user(event.runs, known).items():
+        yield Told(
+            seq=seq,
+            kind=NoticeKind.CONFLICT_WITHDRAWN,
+            owner=owner,
+            user=user,
+            run=runs[0] if len(runs) == 1 else "",
+            text=(
+                f"the conflict in {scope_text(event.scope)} that was planned for "
+                f"{time_text(event.due_ms)} is called off: it draws none of yours, which go on: "
+                f"{_named(runs)}"
+            ),
+            facts={
+                "due": time_text(event.due_ms),
+                "pool": event.scope.pool,
+                "flavor": event.scope.flavor,
+                "domains": list(event.scope.domains),
+                "runs": [{"run": run} for run in runs[:RUNS_NAMED_MAX]],
+                "runsInAll": len(runs),
+            },
+        )
+
+
+def _by_user(runs: Iterable[str], known: Known) -> dict[tuple[str, str], list[str]]:
+    """Return ``runs`` by owner and user, in order: one notice for each."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for run in sorted(runs):
+        spec = known.run(run)
+        found.setdefault((spec.owner, spec.user), []).append(run)
+    return dict(sorted(found.items()))
 
 
 def _declared(seq: int, declared: ConflictDeclared, known: Known) -> Iterator[Told]:

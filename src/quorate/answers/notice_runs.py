@@ -150,10 +150,10 @@ def _moved(seq: int, event: ReservationMoved, known: Known) -> Told:
     run = event.reservation.rpartition("@")[0]
     start_ms, cause = event.planned_start_ms, unnamed(event.cause)
     if start_ms is None:
-        what = f"run/{run} has no promised start any more"
+        what = f"run/{run} has no planned start any more"
         look = f"What would start it: quorate explain {run}"
     else:
-        what = f"the promised start of run/{run} is now {time_text(start_ms)}"
+        what = f"the firm start of run/{run} is now {time_text(start_ms)}"
         look = f"What that rests on: quorate plan {run}"
     return Told(
         seq=seq,

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from quorate.answers.kinds_work import LEASE_COLUMNS, lease_cells
 from quorate.answers.moment import Moment, run_width
+from quorate.answers.plan_words import plan_of, start_words
 from quorate.answers.promises import barred_lines, plan_lines
 from quorate.answers.reason_words import ended, lease_stopping, stopping
 from quorate.answers.story import handover_lines, story_lines, touched
@@ -39,11 +40,13 @@ from quorate.model.events import (
     ThresholdCrossed,
     lease_gpus,
 )
-from quorate.model.records import TERMINAL, Lease
+from quorate.model.records import TERMINAL, Lease, Phase
 from quorate.model.view import StateView
 from quorate.model.words import counted
 
 NODES_SHOWN_MAX = 4
+_PLANS_MAX: Final = 20
+"""Of how many submitted runs the start is told."""
 
 _GOING_ON: Final = (StartReason.SWAP, StartReason.HANDOVER)
 _MARKED: Final = {
@@ -78,6 +81,7 @@ def outcome_lines(
     # What time has made due is decided first, and so it is told first.
     lines += handover_lines(events, before)
     lines += _event_lines(events, moment, before, unreal)
+    lines += _plan_lines(decision, moment, unreal)
     lines += story_lines(events, before, _held(events, moment.view))
     for reason in (StartReason.START, StartReason.GROW):
         starts: dict[str, list[LeaseStarted]] = {}
@@ -89,7 +93,27 @@ def outcome_lines(
     return lines
 
 
-def _event_lines(  # noqa: C901 - one line per event
+def _plan_lines(decision: Decision, moment: Moment, unreal: Collection[str]) -> list[str]:
+    """Return when submitted runs that wait without a firm start will start."""
+    lines: list[str] = []
+    for kind, name, change in decision.changes:
+        record = moment.view.runs.get(name) if kind == "Run" else None
+        if change is not Change.SUBMITTED or record is None or len(lines) >= _PLANS_MAX:
+            continue
+        if record.phase is not Phase.PENDING or record.reservation is not None:
+            continue
+        if record.spec.sensitive or name in moment.view.in_rounds:
+            continue
+        state, start_ms = plan_of(moment, record)
+        told = start_words(state, start_ms, moment.now_ms)
+        ask = f"what it rests on: quorate plan {name}"
+        if start_ms is None:
+            ask = f"what would help: quorate explain {name}"
+        lines.append(f"run/{name} {told}" if name in unreal else f"run/{name} {told}; {ask}")
+    return lines
+
+
+def _event_lines(  # noqa: C901, PLR0912 - one line per event
     events: Sequence[Event], moment: Moment, before: Mapping[str, Lease], unreal: Collection[str]
 ) -> list[str]:
     """Return what is told of each event by itself, in their order.
@@ -102,6 +126,7 @@ def _event_lines(  # noqa: C901 - one line per event
     again = _runs_started(events)
     passed_on = _passed_on(events, facts)
     lines: list[str] = []
+    firm: list[str] = []  # Why a run waits is told before when it starts.
     for event in events:
         match event:
             case NodeMarked():
@@ -127,13 +152,11 @@ def _event_lines(  # noqa: C901 - one line per event
                 note = f": {event.note}" if event.note else ""
                 lines.append(f"run/{event.run} {event.outcome.lower()}{note}")
                 lines += barred_lines(event, moment)
+            case ReservationMade():
+                firm += plan_lines(event, moment, ask=event.run not in unreal)
             case _:
-                lines += plan_lines(event, moment, ask=_run_of(event) not in unreal)
-    return lines
-
-
-def _run_of(event: Event) -> str:
-    return event.run if isinstance(event, ReservationMade) else ""
+                lines += plan_lines(event, moment)
+    return [*lines, *firm]
 
 
 def _held(events: Sequence[Event], view: StateView) -> dict[str, Lease]:

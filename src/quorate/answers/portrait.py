@@ -17,7 +17,14 @@ from quorate.answers.kinds_money import (
     accounts_of,
 )
 from quorate.answers.kinds_owners import OWNER, owner_gpus, shares_text
-from quorate.answers.kinds_plans import OUTCOME, RESERVATION, asked_by, scope_text
+from quorate.answers.kinds_plans import (
+    OUTCOME,
+    RESERVATION,
+    asked_by,
+    place_text,
+    planned_starts,
+    scope_text,
+)
 from quorate.answers.kinds_work import LEASE, LEASE_COLUMNS, RUN, ending_text, lease_cells
 from quorate.answers.moment import (
     Charge,
@@ -48,6 +55,7 @@ from quorate.answers.words import (
     until,
 )
 from quorate.core.contest import ordeals_of
+from quorate.core.expected import declared_end_ms
 from quorate.core.round_story import next_round_ms, share_words
 from quorate.documents import render, to_yaml
 from quorate.documents.times import time_text
@@ -137,13 +145,11 @@ def _run_facts(moment: Moment, record: RunRecord) -> list[tuple[str, str]]:
         facts.append(("Stops", f"{stopping(record.stopping)}; told {told}"))
     if record.started_ms is not None:
         facts.append(("First started", since(record.started_ms, now_ms)))
-    facts += [
-        (
-            "Must be gone",
-            f"{until(at_ms, now_ms)}: room is kept for reservation/{moment.veil.run(promised_to)}",
+    if record.backfills:
+        end_ms = declared_end_ms(moment.view, record)
+        facts.append(
+            ("Backfill", f"past {until(end_ms, now_ms)} it may be stopped for a firm start")
         )
-        for _, at_ms, promised_to in record.backfills
-    ]
     if record.via_conflict:
         facts.append(("Started by", f"conflict/{record.via_conflict}"))
     if record.ended_ms is not None:
@@ -294,15 +300,27 @@ def lease_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list
 
 
 def reservation_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
-    """Return what was promised, how it stands, who is in its way, and its events."""
-    record = moment.view.reservations[name]
-    run = moment.view.runs[record.made.run].spec
+    """Return what is planned, what that is worth, how it came about, and its events."""
+    (found,) = planned_starts(moment, [name])
+    run, record = moment.view.runs[found.run].spec, found.record
     facts = [
         ("Name", name),
         ("Run", f"{run.name} of {run.owner}, {gpus(run.gpus)} in pool {run.pool}"),
+        ("State", found.state.value),
+    ]
+    if record is None:
+        facts.append(
+            ("Start", "-" if found.start_ms is None else until(found.start_ms, moment.now_ms))
+        )
+        facts.append(("Where", f"{found.place.flavor}: {place_text(found.place)}"))
+        held = _section("Would be paid by", shares_table(found.payers))
+        return [pairs(facts), held]
+    facts += [
         ("Status", record.status.value),
         ("Made", f"{since(record.made.at_ms, moment.now_ms)}, sequence {record.seq}"),
     ]
+    if found.closed_ms is not None:
+        facts.append(("Closed", since(found.closed_ms, moment.now_ms)))
     sections = [
         pairs(facts),
         _section("Start", _promised(moment, record, timeline)),

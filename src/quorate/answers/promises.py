@@ -1,4 +1,4 @@
-"""What a decision did about promised starts, filled spares and conflicts, as lines. Pure."""
+"""What a decision did about firm starts, filled spares and conflicts, as lines. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from quorate.answers.explanation import how_words
 from quorate.answers.kinds_plans import place_text, scope_text, shares_text
 from quorate.answers.moment import Moment
 from quorate.answers.words import gpus, hours, until
+from quorate.model.causes import cause_text
 from quorate.model.events import (
     BackfillNoted,
     ConflictDeclared,
@@ -62,7 +63,7 @@ def plan_lines(  # noqa: PLR0911 - one answer per event
 def _made(event: ReservationMade, now_ms: int, *, ask: bool) -> list[str]:
     when, natural_ms = until(event.planned_start_ms, now_ms), event.natural_start_ms
     how = how_words(by_conflict=event.by_conflict)
-    lines = [f"run/{event.run} is promised to start {when}, {how}"]
+    lines = [f"run/{event.run} has a firm start {when}, {how}"]
     if event.by_conflict and natural_ms is not None:
         lines.append(f"  by itself it would start {until(natural_ms, now_ms)}")
     where = f"{event.slice.gpus} {event.slice.flavor}: {place_text(event.slice, most=4)}"
@@ -75,9 +76,9 @@ def _made(event: ReservationMade, now_ms: int, *, ask: bool) -> list[str]:
 def _moved(event: ReservationMoved, now_ms: int) -> list[str]:
     name = f"reservation/{event.reservation}"
     if event.planned_start_ms is None:
-        return [f"{name} has no start any more, {event.status}: {event.cause}"]
+        return [f"{name} has no start any more, {event.status}: {cause_text(event.cause)}"]
     when = until(event.planned_start_ms, now_ms)
-    return [f"{name} moves to {when}, {event.status}: {event.cause}"]
+    return [f"{name} moves to {when}, {event.status}: {cause_text(event.cause)}"]
 
 
 def _conflict(event: ConflictDeclared | ConflictResolved, now_ms: int) -> list[str]:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quorate.answers.moment import Moment
-from quorate.core.explain import refused_now
-from quorate.core.lifecycle import is_news
+from quorate.core.planning.walk import is_news
 from quorate.core.round_story import between_rounds
 from quorate.core.stops import leases_under
 from quorate.documents.times import time_text
@@ -51,7 +50,7 @@ def reason_now(moment: Moment, record: RunRecord) -> Reason:
     if record.spec.name in view.in_rounds:
         answer = between_rounds(view, record, now_ms)
     else:
-        answer = refused_now(view, record, now_ms)
+        answer = moment.plan.refusal_of(record)
     if answer is None:
         return Reason(refusal=None)
     since_ms = None if is_news(known, answer) else record.refused_since_ms

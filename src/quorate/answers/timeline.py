@@ -8,17 +8,22 @@ from typing import Any, Final, assert_never
 
 from quorate.answers.reason_words import began, ended, lease_stopping, stopping
 from quorate.answers.table import Column, right, wide
-from quorate.answers.words import gpus, hours, slots, told_text
+from quorate.answers.words import IF_DECLARED, gpus, hours, percent, slots, told_text
 from quorate.documents.times import time_text
 from quorate.ledger.chain import GENESIS, Block, Head, open_blocks
 from quorate.ledger.codec import event_to_json
+from quorate.model.amounts import PPM, hours_text
+from quorate.model.causes import cause_text
 from quorate.model.events import (
     BackfillNoted,
     BudgetApplied,
     BudgetFellBack,
     BudgetReported,
+    ConflictAnnounced,
     ConflictDeclared,
+    ConflictDeferred,
     ConflictResolved,
+    ConflictWithdrawn,
     Event,
     HoldExtended,
     LeaseEnded,
@@ -94,6 +99,7 @@ def run_of(event: Event) -> str | None:  # noqa: PLR0911 - one answer per kind
         case (
             BackfillNoted()
             | ReservationMade()
+            | ConflictDeferred()
             | RunRefused()
             | RunStopping()
             | RunResized()
@@ -124,6 +130,8 @@ def reservation_of(event: Event) -> str | None:
             | ReservationMoved()
             | ReservationClosed()
             | ConflictDeclared()
+            | ConflictAnnounced()
+            | ConflictWithdrawn()
             | BackfillNoted()
         ):
             return event.reservation or None
@@ -297,7 +305,7 @@ def _said_of_rounds(event: RoundShared | StepsCounted) -> str:
     )
 
 
-def _said_of_plans(  # noqa: PLR0911 - one line per event, nothing else
+def _said_of_plans(  # noqa: C901, PLR0911, PLR0912 - one line per event, nothing else
     event: LotteryCommitted
     | BackfillNoted
     | SpareFilled
@@ -306,7 +314,10 @@ def _said_of_plans(  # noqa: PLR0911 - one line per event, nothing else
     | ReservationMoved
     | ReservationClosed
     | ConflictDeclared
-    | ConflictResolved,
+    | ConflictResolved
+    | ConflictDeferred
+    | ConflictAnnounced
+    | ConflictWithdrawn,
 ) -> str:
     match event:
         case LotteryCommitted():
@@ -321,7 +332,7 @@ def _said_of_plans(  # noqa: PLR0911 - one line per event, nothing else
         case PledgeClosed():
             return f"spare {event.pledge} is not filled any more"
         case ReservationMade():
-            how = "by a conflict" if event.by_conflict else "when room is expected"
+            how = "by a conflict" if event.by_conflict else IF_DECLARED
             return (
                 f"reservation/{event.reservation}: {gpus(event.slice.gpus)} at "
                 f"{time_text(event.planned_start_ms)}, {how}"
@@ -332,7 +343,9 @@ def _said_of_plans(  # noqa: PLR0911 - one line per event, nothing else
                 if event.planned_start_ms is None
                 else f"to {time_text(event.planned_start_ms)}"
             )
-            return f"reservation/{event.reservation} {event.status}, {when}: {event.cause}"
+            return (
+                f"reservation/{event.reservation} {event.status}, {when}: {cause_text(event.cause)}"
+            )
         case ReservationClosed():
             return f"reservation/{event.reservation} {event.outcome}"
         case ConflictDeclared():
@@ -344,6 +357,25 @@ def _said_of_plans(  # noqa: PLR0911 - one line per event, nothing else
         case ConflictResolved():
             runs = ", ".join(cut.run for cut in event.cuts) or "nobody"
             return f"conflict/{event.conflict} {event.outcome}: cut {runs}"
+        case ConflictDeferred():
+            return (
+                f"run/{event.run} may call no conflict before {time_text(event.covered_ms)}: its "
+                f"owner's disruption account in pool/{event.pool} has "
+                f"{hours_text(event.has_gpu_ms)} GPU-hours, and the conflict may cost "
+                f"{hours_text(event.costs_gpu_ms, up=True)}"
+            )
+        case ConflictAnnounced():
+            runs = ", ".join(f"{each.run} ({percent(each.ppm, PPM)})" for each in event.runs)
+            return (
+                f"a conflict for reservation/{event.reservation} is planned for "
+                f"{time_text(event.due_ms)} and may end {runs}"
+            )
+        case ConflictWithdrawn():
+            runs = ", ".join(event.runs) or "no run"
+            return (
+                f"the conflict for reservation/{event.reservation} planned for "
+                f"{time_text(event.due_ms)} is called off; it could have ended {runs}"
+            )
         case _:
             assert_never(event)
 

@@ -14,12 +14,17 @@ from typing import Final
 from msgspec.structs import replace
 
 from quorate.answers.cause_text import with_references
+from quorate.model.causes import cause_text
 from quorate.model.events import (
     BackfillNoted,
+    ConflictAnnounced,
+    ConflictWithdrawn,
     EndReason,
     Event,
     LeaseEnded,
     LeaseEnding,
+    MoveCause,
+    MoveCode,
     ReservationMoved,
     RunRefused,
     SpareFilled,
@@ -36,12 +41,21 @@ _TAKEN: Final = "metadata.name: a run of this name exists"
 _FOLLOWS: Final = (RefusalCode.WAITING_FOR_UPSTREAM, RefusalCode.UPSTREAM_FAILED)
 
 
-def unnamed(cause: str) -> str:
-    """Return why a promised start moved without any name: how many there are is told in its place.
+def unnamed(cause: MoveCause) -> str:
+    """Return why a firm start was moved with counts in the place of names.
 
-    For texts whose reader is not known.
+    For texts whose readers are not known. A cause of an old ledger is a text (``note``).
     """
-    return with_references(cause, _counted)
+    kinds: dict[str, int] = {}
+    for kind, _ in cause.objects:
+        kinds[kind] = kinds.get(kind, 0) + 1
+    counts = tuple(
+        (str(count), kind if count == 1 else f"{kind}s") for kind, count in kinds.items()
+    )
+    note = cause.note
+    if cause.code is MoveCode.AS_RECORDED:
+        note = with_references(note, _counted)
+    return cause_text(replace(cause, objects=counts, note=note))
 
 
 def _counted(word: str, names: Sequence[str]) -> str:
@@ -121,11 +135,36 @@ class Veil:
 
     def promise(self, record: ReservationRecord) -> ReservationRecord:
         """Return a reservation with the names that may be told."""
-        if self.seen is None or not record.cause:
+        if self.seen is None or record.cause is None:
             return record
         told = record.copy()
-        told.cause = self.text(record.cause)
+        told.cause = self.cause(record.cause)
         return told
+
+    def cause(self, cause: MoveCause) -> MoveCause:
+        """Return why a start was moved with the names that may be told."""
+        if self.seen is None:
+            return cause
+        objects = tuple(dict.fromkeys((kind, self._object(kind, n)) for kind, n in cause.objects))
+        # Any other note is about the reservation's own run and owner.
+        is_text = cause.code is MoveCode.AS_RECORDED
+        return replace(
+            cause, objects=objects, note=self.text(cause.note) if is_text else cause.note
+        )
+
+    def _object(self, kind: str, name: str) -> str:
+        match kind:
+            case "lease" | "run" | "reservation":
+                return self.run(name)
+            case "owner":
+                return self.owner(name)
+            case "envelope" | "cap":
+                budget = self.view.budgets.get(name.partition("/")[0])
+                return (
+                    OTHERS if budget is None else name if self.shows_owner(budget.owner) else OTHERS
+                )
+            case _:
+                return name
 
     def event(self, event: Event) -> Event:
         """Return ``event``, which may be seen, with the names that may be told.
@@ -144,8 +183,14 @@ class Veil:
                 refusal = self.refusal(event.refusal)
                 return event if refusal == event.refusal else replace(event, refusal=refusal)
             case ReservationMoved():
-                cause = self.text(event.cause)
+                cause = self.cause(event.cause)
                 return event if cause == event.cause else replace(event, cause=cause)
+            case ConflictAnnounced():
+                runs = tuple(odds for odds in event.runs if self.shows_run(odds.run))
+                return replace(event, reservation=self.run(event.reservation), runs=runs)
+            case ConflictWithdrawn():
+                shown = tuple(run for run in event.runs if self.shows_run(run))
+                return replace(event, reservation=self.run(event.reservation), runs=shown)
             case BackfillNoted() if self.run(event.reservation) == OTHERS:
                 return replace(event, reservation=OTHERS)
             case SpareFilled():

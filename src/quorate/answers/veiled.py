@@ -30,6 +30,7 @@ def veiled_explanation(found: Explanation, veil: Veil) -> Explanation:
         standing=None if found.standing is None else _standing(found.standing, veil),
         quotas=tuple(_quota(each, veil) for each in found.quotas),
         reservation=None if found.reservation is None else veil.promise(found.reservation),
+        parked=veil.text(found.parked),
         remedies=tuple(_remedy(each, veil) for each in found.remedies),
     )
 
@@ -69,7 +70,7 @@ def veiled_forecast(found: Forecast, veil: Veil) -> Forecast:
         contest = veil.refusal(contest)
     return replace(
         found,
-        cause=veil.text(found.cause),
+        cause=None if found.cause is None else veil.cause(found.cause),
         parked=_parked(found, veil),
         overdue=tuple(veil.runs(found.overdue)),
         refusal=None if found.refusal is None else veil.refusal(found.refusal),
@@ -99,11 +100,13 @@ def _contest(found: Contest, veil: Veil) -> Contest:
             for each in found.entrants
         ),
         sample=None if sample is None else _drawn(sample, veil),
+        sure=frozenset(run for run in found.sure if veil.shows_run(run)),
     )
 
 
 def _drawn(found: Drawn, veil: Veil) -> Drawn:
     return Drawn(
+        cuts=tuple(_cut(each, veil) for each in found.cuts),
         victims=tuple(_cut(each, veil) for each in found.victims),
         draws=tuple((veil.owner(owner), veil.run(run)) for owner, run in found.draws),
         spared=frozenset(run for run in found.spared if veil.shows_run(run)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
+from typing import Final
 
 from quorate.documents.times import time_text
 from quorate.model.amounts import (
@@ -23,6 +24,9 @@ from quorate.model.words import counted
 
 _HUNDREDTH_MS = HOUR_MS // 100
 _UNITS = (("d", DAY_MS), ("h", HOUR_MS), ("m", MINUTE_MS), ("s", SECOND_MS))
+
+IF_DECLARED: Final = "if running work ends when declared"
+"""What every start by itself rests on."""
 
 
 def hours(gpu_ms: int) -> str:

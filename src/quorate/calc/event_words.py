@@ -6,6 +6,7 @@ from typing import assert_never
 
 from quorate.documents.times import time_text
 from quorate.model import events as e
+from quorate.model.causes import cause_text
 from quorate.model.events import Event, lease_gpus
 from quorate.model.refusal import sentence
 from quorate.model.words import counted
@@ -91,7 +92,7 @@ def told(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per ev
             return _told_of_plans(event)
 
 
-def _told_of_plans(  # noqa: PLR0911 - one line per event, nothing else
+def _told_of_plans(  # noqa: C901, PLR0911 - one line per event, nothing else
     event: e.BackfillNoted
     | e.SpareFilled
     | e.PledgeClosed
@@ -99,7 +100,10 @@ def _told_of_plans(  # noqa: PLR0911 - one line per event, nothing else
     | e.ReservationMoved
     | e.ReservationClosed
     | e.ConflictDeclared
-    | e.ConflictResolved,
+    | e.ConflictResolved
+    | e.ConflictDeferred
+    | e.ConflictAnnounced
+    | e.ConflictWithdrawn,
 ) -> str:
     match event:
         case e.BackfillNoted():
@@ -117,7 +121,8 @@ def _told_of_plans(  # noqa: PLR0911 - one line per event, nothing else
         case e.ReservationMoved():
             start_ms = event.planned_start_ms
             when = "has no start" if start_ms is None else f"moved to {time_text(start_ms)}"
-            return f"reservation {event.reservation} {when} ({event.status}): {event.cause}"
+            why = cause_text(event.cause)
+            return f"reservation {event.reservation} {when} ({event.status}): {why}"
         case e.ReservationClosed():
             return f"reservation {event.reservation} is {event.outcome}"
         case e.ConflictDeclared():
@@ -128,5 +133,21 @@ def _told_of_plans(  # noqa: PLR0911 - one line per event, nothing else
         case e.ConflictResolved():
             cut = ", ".join(f"{each.run} ({each.step}, {each.gpus})" for each in event.cuts)
             return f"conflict {event.conflict} is {event.outcome}: cut {cut or 'nobody'}"
+        case e.ConflictDeferred():
+            return (
+                f"run {event.run} may call no conflict before {time_text(event.covered_ms)}: its "
+                "owner's disruption account does not cover it"
+            )
+        case e.ConflictAnnounced():
+            runs = ", ".join(each.run for each in event.runs)
+            return (
+                f"a conflict for reservation {event.reservation} is planned for "
+                f"{time_text(event.due_ms)} and may end {runs}"
+            )
+        case e.ConflictWithdrawn():
+            return (
+                f"the conflict for reservation {event.reservation} planned for "
+                f"{time_text(event.due_ms)} is called off"
+            )
         case _:
             assert_never(event)

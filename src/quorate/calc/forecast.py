@@ -89,7 +89,8 @@ def forecast_tree(state: State, found: Forecast) -> dict[str, object]:
     place = found.place or found.scope
     return {
         "startsNow": found.starts_now,
-        "plannedStart": _time(found.now_ms if found.starts_now else found.planned_start_ms),
+        "plannedStart": _time(found.now_ms if found.starts_now else found.plan_start_ms),
+        "planState": None if found.plan_state is None else found.plan_state.value,
         "naturalStart": _time(found.now_ms if found.starts_now else found.natural_start_ms),
         "conflictStart": None if recourse is None else _time(recourse.start_ms),
         "byConflict": found.by_conflict,

@@ -185,12 +185,12 @@ def _answer(standing: Standing, question: Question, seed: bytes) -> dict[str, ob
         refusal = not_resolvable(question, resolver.deficit, prepared)
         return {**error(EXHAUSTED, refusal), **scope}
     drawn = prepared.draw(seed)
-    victims = () if drawn is None else drawn.victims
-    cuts = (*resolver.cuts, *victims)
+    made = resolver.cuts if drawn is None else drawn.cuts
+    cuts = made if drawn is None else (*made, *drawn.victims)
     return {
         **scope,
         "short": resolver.short,
-        "cuts": [_cut(cut) for cut in resolver.cuts],
+        "cuts": [_cut(cut) for cut in made],
         **_lottery(prepared, drawn, seed),
         "actions": [action for cut in cuts for action in _actions(standing, cut)],
         "lostGPUHours": hours_text(sum(lost_gpu_ms(state, cut, now_ms) for cut in cuts), up=True),
@@ -202,7 +202,7 @@ def _lottery(prepared: Prepared, drawn: Drawn | None, seed: bytes) -> dict[str, 
     held: dict[str, list[str]] = {}
     for token in prepared.tokens:
         held.setdefault(prepared.owners[token.run], []).append(token.run)
-    victims = () if drawn is None else drawn.victims
+    victims, cuts = ((), ()) if drawn is None else (drawn.victims, drawn.cuts)
     return {
         "tokens": [
             {"owner": prepared.owners[token.run], "run": token.run, "gpus": token.gpus}
@@ -218,7 +218,7 @@ def _lottery(prepared: Prepared, drawn: Drawn | None, seed: bytes) -> dict[str, 
         ],
         "victims": [victim.run for victim in victims],
         "shortWithout": {
-            victim.run: prepared.resolver.short_without(_others(victims, victim))
+            victim.run: prepared.resolver.short_without(_others(victims, victim), cuts)
             for victim in victims
         },
     }

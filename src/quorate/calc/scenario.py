@@ -111,7 +111,7 @@ def _play(stage: Stage, step: Step, so_far: Chronicle) -> dict[str, object]:
     if refusals:
         entry["error"] = "; ".join(sentence(refusal) for refusal in refusals)
         entry["refusals"] = [refusal_tree(refusal) for refusal in refusals]
-    entry |= state_tree(stage.view, so_far, stage.now_ms)
+    entry |= state_tree(stage.view, so_far, stage.now_ms, has_executor=stage.has_executor)
     entry["events"] = [told(event) for event in events]
     return entry
 

@@ -95,6 +95,11 @@ class Stage:
         """What the clock shows."""
         return self._clock.ms
 
+    @property
+    def has_executor(self) -> bool:
+        """Whether stops wait for an executor to confirm them."""
+        return self._executor is not None
+
     def apply(self, specs: Sequence[Applied]) -> tuple[Refusal, ...]:
         """Declare ``specs``; return why not, if anything."""
         return self._do(Apply(tuple(specs)))

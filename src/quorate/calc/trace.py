@@ -13,9 +13,10 @@ from typing import Final
 from quorate.calc.answers import refusal_tree
 from quorate.calc.forecast import first_asked, labels_of, reason_of
 from quorate.calc.missing import missing_now
-from quorate.core.explain import refused_now
+from quorate.core.planning.forecast import Foresight, PlanState
 from quorate.documents.times import time_text
 from quorate.model.amounts import SECOND_MS
+from quorate.model.causes import cause_text
 from quorate.model.events import (
     EndReason,
     Event,
@@ -29,6 +30,8 @@ from quorate.model.events import (
     RunRefused,
     RunRequeued,
     RunSubmitted,
+    Share,
+    Slice,
     StartReason,
     Tier,
     lease_gpus,
@@ -106,13 +109,19 @@ class Chronicle:
         return width
 
 
-def state_tree(view: StateView, told: Chronicle, now_ms: int) -> dict[str, object]:
+def state_tree(
+    view: StateView, told: Chronicle, now_ms: int, *, has_executor: bool = False
+) -> dict[str, object]:
     """Return the state after a step."""
+    # The clock of a scenario may be set back; a plan is never of a time before the last event.
+    foresight = Foresight.of(view, max(now_ms, view.at_ms), has_executor=has_executor)
+    starts = _starts(view, foresight)
     return {
         "runs": {
-            name: _run(view, told, record, now_ms) for name, record in sorted(view.runs.items())
+            name: _run(view, told, record, starts.get(name), now_ms)
+            for name, record in sorted(view.runs.items())
         },
-        "reservations": _reservations(view, told, now_ms),
+        "reservations": _reservations(view, told, foresight, starts, now_ms),
         "conflicts": [_conflict(record) for record in view.conflicts.values()],
         "free": _free(view),
         "nodes": {name: status.value for name, status in sorted(view.node_status.items())},
@@ -132,14 +141,19 @@ def _free(view: StateView) -> dict[str, int]:
 # --- Runs -----------------------------------------------------------------------------------------
 
 
-def _run(view: StateView, told: Chronicle, record: RunRecord, now_ms: int) -> dict[str, object]:
+def _run(
+    view: StateView,
+    told: Chronicle,
+    record: RunRecord,
+    start: _Start | None,
+    now_ms: int,
+) -> dict[str, object]:
     leases = [view.leases[name] for name in record.leases]
     going = [lease for lease in leases if lease.ending is not None]
     active = [lease for lease in leases if lease.ending is None]
     working = [lease for lease in active if lease.fact.role is not Role.SPARE]
     allocated = sum(lease.gpus for lease in working)
     waits = record.phase is Phase.PENDING
-    promise = None if record.reservation is None else view.reservations[record.reservation]
     name = record.spec.name
     return {
         "phase": _phase(record),
@@ -160,10 +174,8 @@ def _run(view: StateView, told: Chronicle, record: RunRecord, now_ms: int) -> di
         ),
         "payers": _summed((lease.fact.payer, lease.gpus) for lease in active),
         "funding": _funding(view, active),
-        "pendingReservation": promise is not None,
-        "earliestStart": None
-        if promise is None or promise.planned_start_ms is None
-        else time_text(promise.planned_start_ms),
+        "pendingReservation": start is not None,
+        "earliestStart": None if start is None else _time(start.start_ms),
         "refusal": None
         if not waits or record.refusal is None
         else {"message": sentence(record.refusal), **refusal_tree(record.refusal)},
@@ -228,15 +240,54 @@ def _summed(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
 # --- Reservations and conflicts -------------------------------------------------------------------
 
 
-def _reservations(view: StateView, told: Chronicle, now_ms: int) -> dict[str, object]:
-    """Return the last reservation of each run that ever had one."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Start:
+    """The planned start of a waiting run; ``promise`` is None where it is tentative."""
+
+    run: str
+    start_ms: int | None
+    natural_ms: int | None
+    place: Slice
+    payers: tuple[Share, ...]
+    promise: ReservationRecord | None = None
+
+
+def _starts(view: StateView, foresight: Foresight) -> dict[str, _Start]:
+    """Return the planned starts of the waiting runs, firm and tentative ones, by run."""
+    found = {
+        run: _Start(
+            run=run,
+            start_ms=entry.start_ms,
+            natural_ms=entry.start_ms,
+            place=entry.slice,
+            payers=entry.shares,
+        )
+        for run, entry in foresight.tentative().items()
+    }
+    for promise in view.reservations.values():
+        found[promise.made.run] = _Start(
+            run=promise.made.run,
+            start_ms=promise.planned_start_ms,
+            natural_ms=promise.natural_start_ms,
+            place=promise.slice,
+            payers=promise.payers,
+            promise=promise,
+        )
+    return found
+
+
+def _reservations(
+    view: StateView,
+    told: Chronicle,
+    foresight: Foresight,
+    starts: dict[str, _Start],
+    now_ms: int,
+) -> dict[str, object]:
+    """Return the planned start of each waiting run, else the last firm one that a run had."""
     found: dict[str, object] = {}
     for name, made in told.made.items():
-        promise = view.reservations.get(name)
-        if promise is not None:
-            found[made.run] = _promise(view, promise, now_ms)
-        else:
-            outcome = told.outcomes[name]
+        outcome = told.outcomes.get(name)
+        if outcome is not None:
             activated = outcome is ReservationOutcome.ACTIVATED
             found[made.run] = {
                 "name": name,
@@ -244,39 +295,46 @@ def _reservations(view: StateView, told: Chronicle, now_ms: int) -> dict[str, ob
                 "reason": outcome.value,
                 "byConflict": made.by_conflict,
             }
+    for run, start in starts.items():
+        found[run] = _reservation(view, foresight, start, now_ms)
     return dict(sorted(found.items()))
 
 
-def _promise(view: StateView, promise: ReservationRecord, now_ms: int) -> dict[str, object]:
-    record = view.runs[promise.made.run]
-    start_ms = promise.planned_start_ms
+def _reservation(
+    view: StateView, foresight: Foresight, start: _Start, now_ms: int
+) -> dict[str, object]:
+    record, start_ms, promise = view.runs[start.run], start.start_ms, start.promise
     # What was recorded when it began to wait may hold no more.
-    refusal = refused_now(view, record, now_ms) or record.refusal
+    refusal = foresight.refusal_of(record) or record.refusal
     deficit, scope, _ = missing_now(view, record.spec)
     if not deficit and refusal is not None and refusal.code in _MONEY:
         deficit = refusal.short
     paying = first_asked(view, record.spec)
-    if promise.payers:
-        paying = view.envelopes[promise.payers[0].payer].spec.name
-    natural_ms = promise.natural_start_ms
+    if start.payers:
+        paying = view.envelopes[start.payers[0].payer].spec.name
     return {
-        "name": promise.made.reservation,
+        "name": start.run if promise is None else promise.made.reservation,
         "state": "Pending",
-        "status": promise.status.value,
-        "plannedStart": None if start_ms is None else time_text(start_ms),
-        "earliestStart": None if start_ms is None else time_text(start_ms),
-        "naturalStart": None if natural_ms is None else time_text(natural_ms),
+        "planState": (PlanState.TENTATIVE if promise is None else PlanState.FIRM).value,
+        "status": "" if promise is None else promise.status.value,
+        "plannedStart": _time(start_ms),
+        "earliestStart": _time(start_ms),
+        "naturalStart": _time(start.natural_ms),
         "countdownSeconds": None if start_ms is None else -(-(start_ms - now_ms) // SECOND_MS),
-        "byConflict": promise.by_conflict,
-        "conflict": promise.conflict,
-        "cause": promise.cause,
+        "byConflict": promise is not None and promise.by_conflict,
+        "conflict": "" if promise is None else promise.conflict,
+        "cause": "" if promise is None else cause_text(promise.cause),
         "deficit": deficit,
         "domain": labels_of(scope),
-        "domains": dict(promise.slice.domains),
-        "payers": _summed((share.payer, share.gpus) for share in promise.payers),
+        "domains": dict(start.place.domains),
+        "payers": _summed((share.payer, share.gpus) for share in start.payers),
         "payingEnvelope": paying,
         "reason": "" if refusal is None else reason_of(refusal, deficit),
     }
+
+
+def _time(at_ms: int | None) -> str | None:
+    return None if at_ms is None else time_text(at_ms)
 
 
 def _conflict(record: ConflictRecord) -> dict[str, object]:

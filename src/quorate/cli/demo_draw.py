@@ -36,7 +36,7 @@ def draw_a_lottery(stage: Stage, *, submit: Callable[[str, str], tuple[str, ...]
     stage.type(*submit("grasp", "robotics"))
     stage.say(
         """Nobody has priority here, so nobody can be told to go because somebody is more
-        important. Whoever is in the way when a promised start is due enters a lottery, and
+        important. Each owner in the way when a firm start is due enters a lottery, and
         everybody knows the odds before it is drawn:"""
     )
     odds = stage.type("plan", "grasp", pipe=("grep", "-A", "9", "whom it could cost"))

@@ -16,7 +16,7 @@ from quorate.cli.settings import Settings, examples, reader
 def describe(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
     """Show everything about one thing.
 
-    Of a run: what it asked for, why it waits and since when, what it was promised, the conflicts it
+    Of a run: what it asked for, why it waits and since when, its planned start, the conflicts it
     went through, its leases with nodes, slots and payers, who paid how much, and its events with
     their sequence numbers. Of a budget: what each
     envelope was granted, has spent, holds and lends, and its caps. Of a node: its status, the

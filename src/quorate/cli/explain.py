@@ -21,7 +21,7 @@ def explain(settings: Settings, run: str) -> None:
     """Say why a run waits and what would start it.
 
     Each change that is listed was tried by a dry run of the very command, and starts the run now.
-    A run that was promised a start sees how that came about; one that was cut sees the conflict,
+    A run with a firm start sees how that came about; one that was cut sees the conflict,
     its seed and the odds it had. Nothing is changed.
     """
     from quorate.cli.asking import ask

@@ -64,7 +64,7 @@ def fail(settings: Settings, run: str, note: str, dry_run: bool) -> None:
 def cancel(settings: Settings, run: str, note: str, dry_run: bool) -> None:
     """Stop a run, or withdraw it from the queue.
 
-    A promised start is gone with it. Whoever cancels a run that has just started by a conflict may
+    A firm start is gone with it. Whoever cancels a run that has just started by a conflict may
     not ask for one again for the pool's cool-down. One that is cancelled already stays so.
     """
     _end(settings, "cancel-run", run, note, dry_run=dry_run)
@@ -77,7 +77,7 @@ def tick(settings: Settings, dry_run: bool) -> None:
     """Do what time has made due.
 
     Holds that ran out are extended, handed over to the next payer, or their runs stopped when no
-    money is left; promised starts that are due are kept, conflicts that are due are settled, and
+    money is left; firm starts that are due are kept, conflicts that are due are settled, and
     what cannot be kept moves, with its cause; runs that wait are tried, and malleable ones grow
     when nobody waits. Every command that writes does this too.
     """

@@ -18,7 +18,7 @@ PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
         "quorate get runs",
         "quorate get domains               # free and total GPUs, largest gang",
         "quorate get queue                 # who waits, in order, and why",
-        "quorate get reservations          # who was promised a start, and when",
+        "quorate get reservations          # planned starts, firm and tentative",
         "quorate get resolveroutcomes      # every conflict: who entered, who was cut",
         "quorate get claims                # sensitive nodes: whose, until when, wiped or not",
         "quorate get charges               # who paid; adds up to the millisecond",

@@ -31,13 +31,15 @@ from quorate.cli.settings import Settings, examples, reader
 def plan(settings: Settings, *, run: str | None, files: tuple[str, ...], dry_run: bool) -> None:
     """Say when a run starts, and what that rests on.
 
-    Shows the promised start with a countdown, when it could start by itself and by a conflict, why
-    it does not start now, who pays, which changes would start it now (each tried by dry run), and
-    whom it could cost: what a conflict would cut, the odds of being drawn first, and how often each
-    run is cut in 1,000 dummy draws. Of a running run: which conflicts could end it.
+    Shows the start with a countdown, when it could start by itself and by a conflict, why it does
+    not start now, who pays, which changes would start it now (each tried by dry run), and whom it
+    could cost: what a conflict would cut, the odds of being drawn first, and how often each run is
+    cut in 1,000 dummy draws. Of a running run: which conflicts could end it.
 
-    The confidence is certain (counts on nobody to end), expected (on runs that are within their
-    expected duration, or on a conflict) or rough (on runs that are overdue, or stop late).
+    A start is firm (recorded; it moves later only for a recorded cause), tentative (it follows the
+    queue), not before an instant (it is behind those that are planned) or none (waiting alone will
+    not help). The confidence is certain (it waits for no running work), expected (if running work
+    ends when declared, or by a conflict) or rough (it waits for work that is overdue).
     Nothing is written.
     """
     if (run is None) == (not files):

@@ -13,6 +13,7 @@ from typing import Final
 
 from quorate.core.claim_audit import ClaimBooks
 from quorate.core.continuity import Continuity
+from quorate.core.duration_audit import DurationBooks
 from quorate.core.invariants import (
     END_REASONS,
     START_REASONS,
@@ -89,11 +90,12 @@ def audit(events: Iterable[Event], *, view: StateView | None = None) -> list[Vio
 
     I1 to I7, I9, I11 and I12 after every event, in ledger order; a run is looked at when
     the events about it are interrupted by others, so a start of several leases counts as one. With
-    ``view``, the state those events add up to, also that it spent exactly what leases cost: I10.
+    ``view``, the state those events add up to, also that it spent exactly what leases cost (I10),
+    and that owners' histories of durations are those of their runs (I8).
     """
     books, continuity, promises = _Books(), Continuity(), Promises()
-    claims = ClaimBooks()
-    others = (continuity, PledgeBooks(), Lotteries(), promises, Quotas(), claims)
+    claims, durations = ClaimBooks(), DurationBooks()
+    others = (continuity, PledgeBooks(), Lotteries(), promises, Quotas(), claims, durations)
     found: list[Violation] = []
     for event in events:
         found.extend(books.enter(event))
@@ -108,6 +110,7 @@ def audit(events: Iterable[Event], *, view: StateView | None = None) -> list[Vio
     found.extend(claims.settle())
     if view is not None:
         found.extend(_compare(books, view))
+        found.extend(durations.compare(view))
     return found[:VIOLATIONS_MAX]
 
 

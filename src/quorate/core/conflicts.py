@@ -100,11 +100,14 @@ def _asks_the_same(one: Question, other: Question) -> bool:
 def _first_due_ms(view: StateView, question: Question, resolver: Resolver, now_ms: int) -> int:
     """Return when a conflict is due: now, or for a limit when enough has run long enough.
 
-    Whoever lowers a limit does not know who has just started under it. Found by halving: what is
-    enough stays enough as more of it has run for long enough.
+    Whoever lowers a limit does not know who has just started under it. What takes a lottery is due
+    one notice from now at the soonest, unless it is declared anew: those who enter hear of it
+    before. Found by halving: what is enough stays enough as more of it has run for long enough.
     """
     if question.cause is not ConflictCause.TIGHTENED:
         return now_ms
+    if resolver.short and question.since_ms is None:
+        now_ms += view.pools[question.scope.pool].notice_ms
     ripe = {now_ms}
     for token in resolver.tokens(lambda record: record.since_ms is not None):
         record = view.runs[token.run]
@@ -319,7 +322,7 @@ def _outcome(
         return _Outcome(ConflictOutcome.INSUFFICIENT)
     return _Outcome(
         ConflictOutcome.CLEARED,
-        (*resolver.cuts, *drawn.victims),
+        (*drawn.cuts, *drawn.victims),
         drawn,
         command.preimage,
         seed.hex(),

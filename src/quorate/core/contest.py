@@ -57,7 +57,9 @@ class Contest:
 
     ``short`` is what is missing of ``deficit`` after the structural ``cuts``; tokens up to
     ``size_max`` GPUs enter for that. ``draws`` is over how many dummy draws ``Entrant.cut`` was
-    counted, and ``sample`` the first of them. ``lost_gpu_ms`` is what that one would cost in work.
+    counted, and ``sample`` the first of them. ``sure`` are the runs that are among the ``cuts``
+    whatever is drawn: a draw may make a cut needless. ``lost_gpu_ms`` is what the sample would cost
+    in work.
     """
 
     conflict: str
@@ -70,6 +72,7 @@ class Contest:
     entrants: tuple[Entrant, ...]
     draws: int
     sample: Drawn | None
+    sure: frozenset[str]
     lost_gpu_ms: int
 
 
@@ -165,10 +168,11 @@ def _contest(  # noqa: PLR0913 - the parts of one answer
     resolver = entry.resolver
     entrants: tuple[Entrant, ...] = ()
     sample: Drawn | None = None
+    sure = frozenset(cut.run for cut in resolver.cuts)
     if resolver.short:
         sample = entry.draw(dummy_seed(0))
-        entrants = _entrants(entry, draws)
-    ended = (*resolver.cuts, *(() if sample is None else sample.victims))
+        entrants, sure = _entrants(entry, draws, sure)
+    ended = resolver.cuts if sample is None else (*sample.cuts, *sample.victims)
     return Contest(
         conflict=conflict,
         scope=scope,
@@ -180,18 +184,26 @@ def _contest(  # noqa: PLR0913 - the parts of one answer
         entrants=entrants,
         draws=draws if resolver.short else 0,
         sample=sample,
+        sure=sure,
         lost_gpu_ms=sum(lost_gpu_ms(view, cut, at_ms) for cut in ended),
     )
 
 
-def _entrants(entry: _Entry, draws: int) -> tuple[Entrant, ...]:
-    """Return the tokens by owner and run, each with its odds."""
+def _entrants(
+    entry: _Entry, draws: int, cut: frozenset[str]
+) -> tuple[tuple[Entrant, ...], frozenset[str]]:
+    """Return the tokens by owner and run, each with its odds; and which of ``cut`` always are."""
     gpus = {token.run: token.gpus for token in entry.tokens}
     owners, odds = first_draw_odds(entry.held), run_odds(entry.held)
-    counts = cut_frequency(
-        lambda seed: (victim.run for victim in entry.draw(seed).victims), odds, draws
-    )
-    return tuple(
+    always = set(cut)
+
+    def victims(seed: bytes) -> Iterator[str]:
+        drawn = entry.draw(seed)
+        always.intersection_update(each.run for each in drawn.cuts)
+        return (victim.run for victim in drawn.victims)
+
+    counts = cut_frequency(victims, odds, draws)
+    found = tuple(
         Entrant(
             owner=owner,
             run=run,
@@ -203,6 +215,7 @@ def _entrants(entry: _Entry, draws: int) -> tuple[Entrant, ...]:
         for owner, runs in sorted(entry.held.items())
         for run in sorted(runs)
     )
+    return found, frozenset(always)
 
 
 # --- What came of a conflict ----------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Cuts: what could be ended to make room, and in which order.
 
-1 backfilled bundles that had to be gone by now; 2 spares; 3 steps of malleable runs, the highest
+1 overstaying backfill; 2 spares; 3 steps of malleable runs, the highest
 first; 4 bundles that are burst; 5 the lottery. Within a step the newest start comes first, then the
 later submission, never a name. A run's minimum goes with the whole run, and so is in step 1, 4 or 5
 only: nothing is ever cut below it.
@@ -14,6 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from quorate.core.expected import declared_end_ms
 from quorate.core.goals import Room
 from quorate.core.survey import Survey
 from quorate.model.events import CutStep, Role
@@ -31,8 +32,9 @@ _CLAIM: Final = Role.CLAIM
 class Candidate(Struct, frozen=True, gc=False):
     """Something that can be ended as one: a bundle, a whole run, a spare.
 
-    ``gpus`` is all that ends with it, wherever it is; ``room`` is what comes of it for the goal.
-    ``pledges`` are filled spares that are given up with it: they would come back instead.
+    ``gpus`` is all that ends with it, wherever it is; ``room`` is what comes of it for the goal,
+    some of it outside of the scope where ``is_beyond``. ``pledges`` are filled spares that are
+    given up with it: they would come back instead.
     """
 
     step: CutStep
@@ -42,6 +44,7 @@ class Candidate(Struct, frozen=True, gc=False):
     leases: tuple[str, ...]
     room: Room
     pledges: tuple[str, ...] = ()
+    is_beyond: bool = False
 
 
 class Cutter:
@@ -53,12 +56,24 @@ class Cutter:
         self._taken: set[str] = set()
 
     def backfills(self, reservation: str, now_ms: int) -> Iterator[Candidate]:
-        """Yield the bundles that stand in front of ``reservation``, or had to be gone by now."""
+        """Yield the bundles that overstay: out of order, and past their declared ends.
+
+        They started after the run of ``reservation`` began to wait; where there is none, after that
+        of any firm reservation did.
+        """
         view, runs = self._view, self._survey.runs
-        noted = [name for name in view.backfilled if name in runs]
-        for name in self._survey.newest_first(noted):
-            for bundle, vacate_ms, promised_to in sorted(view.runs[name].backfills, reverse=True):
-                if vacate_ms <= now_ms or (reservation and promised_to == reservation):
+        firm = (reservation,) if reservation in view.reservations else tuple(view.reservations)
+        waiting = (view.runs[view.reservations[name].made.run].waiting_seq for name in firm)
+        first_seq = min(waiting, default=None)
+        if first_seq is None:
+            return
+        marked = [name for name in view.backfilled if name in runs]
+        for name in self._survey.newest_first(marked):
+            record = view.runs[name]
+            if declared_end_ms(view, record) > now_ms:
+                continue
+            for bundle, started_seq in sorted(record.backfills, reverse=True):
+                if started_seq > first_seq:
                     yield from self._make(CutStep.BACKFILL, name, bundle)
 
     def spares(self) -> Iterator[Candidate]:
@@ -146,11 +161,14 @@ class Cutter:
     def _new(
         self, step: CutStep, run: str, bundle: int, names: tuple[str, ...]
     ) -> Sequence[Candidate]:
-        """Return ``names`` as a candidate; none where that makes no room or may not be cut."""
+        """Return ``names`` as a candidate; none if it makes no room in scope or may not be cut.
+
+        Where room outside of the scope counts, so does what the other leases leave free there.
+        """
         record = self._view.runs[run]
         if record.stopping is not None or record.spec.sensitive:
             return ()
-        inside = self._survey.runs[run]
+        inside, scope = self._survey.runs[run], self._survey.scope
         leases, room_of = self._view.leases, self._survey.room_of
         rooms, gpus = [], 0
         for name in names:
@@ -158,14 +176,17 @@ class Cutter:
             gpus += lease.gpus
             if lease.fact.role is _CLAIM:
                 return ()
-            if name in inside and (room := room_of(lease)):
+            if (name in inside or scope is not None) and (room := room_of(lease)):
                 rooms.append(room)
         if not rooms:
             return ()
         room = rooms[0] if len(rooms) == 1 else summed(rooms)
+        if scope is not None and scope.isdisjoint(room):
+            return ()
+        is_beyond = scope is not None and not scope.issuperset(room)
         filled = self._survey.filled
         pledges = tuple(c for name in names for c in filled.get(name, ())) if filled else ()
-        return (Candidate(step, run, bundle, gpus, names, room, pledges),)
+        return (Candidate(step, run, bundle, gpus, names, room, pledges, is_beyond),)
 
 
 def summed(rooms: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from quorate.core.activate import look_ms, start_reserved
-from quorate.core.backfill import settle_backfills, stop_delaying
+from quorate.core.announce import announce_conflicts
 from quorate.core.claims import drain_warnings, release, wiped
 from quorate.core.commands import (
     Apply,
@@ -43,17 +42,14 @@ from quorate.core.commands import (
 )
 from quorate.core.conflicts import resolve_by_hand, settle_conflict
 from quorate.core.declare import check_run, declare
-from quorate.core.elastic import grow_running, shrink_run
+from quorate.core.elastic import shrink_run
 from quorate.core.failure import drain_node, mark_node, settle_spares
 from quorate.core.follow import fail_followers
-from quorate.core.held_back import release_due_ms
-from quorate.core.lifecycle import complete_run, try_start, try_waiting
+from quorate.core.lifecycle import complete_run, grant_claim
+from quorate.core.planning.give_out import give_out, stirs
 from quorate.core.quota import refuses_ever_so
-from quorate.core.replan import replan
 from quorate.core.reports import fall_back, report_budget
 from quorate.core.requests import kept, repeated
-from quorate.core.reserve import reserve_waiting
-from quorate.core.round_place import place_granted
 from quorate.core.scribe import Scribe
 from quorate.core.settle import settle_holds
 from quorate.core.share_out import share_out
@@ -63,26 +59,16 @@ from quorate.core.thresholds import settle_thresholds
 from quorate.core.tokens import issue_token, revoke_token
 from quorate.model.events import (
     EndReason,
-    HoldExtended,
-    LeaseStarted,
     Outcome,
-    RunRefused,
     RunSubmitted,
-    StepsCounted,
-    TokenIssued,
-    TokenRevoked,
 )
 from quorate.model.records import TERMINAL, Phase, RunRecord
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import OnQuota
 from quorate.model.view import StateView
 
-_PASSES_MAX: Final = 16
-"""How often starts are tried again in one decision because another promise has moved."""
 _CHANGE_BUDGETS: Final = (Apply, CreateOwner, UpdateOwner, RemoveOwner, ReportBudget, FallBack)
 """What may make owners cross thresholds at once."""
-_STARTS_NOBODY: Final = (HoldExtended, TokenIssued, TokenRevoked, StepsCounted)
-"""What happens and lets nobody start."""
 
 
 def decide(
@@ -111,7 +97,8 @@ def _decide(scribe: Scribe, command: Submit | Immediate) -> Decision:
         return Decision(refusals=decision.refusals, warnings=decision.warnings)
     settle_spares(scribe)
     fail_followers(scribe)
-    _give_out(scribe)
+    give_out(scribe)
+    announce_conflicts(scribe)
     if isinstance(command, _CHANGE_BUDGETS):
         settle_thresholds(scribe)
     if isinstance(command, Apply):
@@ -153,71 +140,9 @@ def _settle(scribe: Scribe) -> None:
     """Do what time has made due; a spare that is given up leaves money to those that run dry."""
     while True:
         settle_holds(scribe)
-        settle_backfills(scribe)
         if not settle_spares(scribe):
             break
     fail_followers(scribe)
-
-
-def _give_out(scribe: Scribe) -> None:
-    """Start what waits and grow what runs, until that leaves nothing to start and nothing to say.
-
-    Promised starts come first, in their order. What starts may change why another still waits.
-    Starting makes no room, so this ends soon; what still waits then is promised a start, unless
-    nothing has happened since that was last looked at.
-    """
-    changed = _stirs(scribe)
-    if not changed and not any(
-        (at_ms := look_ms(scribe.view, record, has_executor=scribe.has_executor)) is not None
-        and at_ms <= scribe.now_ms
-        for record in scribe.view.reservations.values()
-    ):
-        grow_running(scribe)
-        return
-    for _ in range(_PASSES_MAX):
-        _start_all(scribe)
-        if not scribe.somebody_waits:
-            return
-        written = len(scribe.events)
-        # What has started may have left less for a promise than it had when this began.
-        settle_backfills(scribe)
-        stop_delaying(scribe)
-        settle_spares(scribe)
-        replan(scribe, changed=changed)
-        # A promise that was moved may hold less now, which is left to those that are slow to stop.
-        settle_holds(scribe)
-        if len(scribe.events) == written:
-            break  # Nobody has moved, so nobody has made room for another.
-    if changed or scribe.events:
-        written = len(scribe.events)
-        reserve_waiting(scribe)
-        if len(scribe.events) > written:
-            # What was promised just now may be why another waits, promised a start or not.
-            start_reserved(scribe)
-            try_waiting(scribe)
-
-
-def _stirs(scribe: Scribe) -> bool:
-    """Return whether anything happened that may let somebody start: a longer hold never does."""
-    if any(not isinstance(event, _STARTS_NOBODY) for event in scribe.events):
-        return True
-    view = scribe.view
-    let_go_ms = release_due_ms(view, scribe.began_ms)
-    let_go = let_go_ms is not None and let_go_ms <= scribe.now_ms
-    return let_go or view.window_opened(scribe.began_ms, scribe.now_ms)
-
-
-def _start_all(scribe: Scribe) -> None:
-    """Start and grow, until that leaves nothing to start."""
-    while True:
-        written = len(scribe.events)
-        start_reserved(scribe)
-        try_waiting(scribe)
-        grow_running(scribe)
-        started = any(isinstance(event, LeaseStarted) for event in scribe.events[written:])
-        place_granted(scribe)
-        if not started:
-            return
 
 
 def _carry_out(  # noqa: C901, PLR0911 - one answer per command
@@ -296,35 +221,38 @@ def _submit(scribe: Scribe, command: Submit) -> Decision:  # noqa: C901 - how a 
     if known is not None and known.spec == run:
         # The very same run is there already, as when a command is typed twice. Its key may be new,
         # and is recorded then: what has become possible until now must not be passed over.
-        if scribe.events or _stirs(scribe):
-            _give_out(scribe)
+        if scribe.events or stirs(scribe):
+            give_out(scribe)
         return Decision(tuple(scribe.events), changes=(("Run", run.name, Change.UNCHANGED),))
     refusals = check_run(scribe.view, run)
     if refusals:
         return Decision(refusals=tuple(refusals))
-    before_ms = scribe.began_ms
-    if scribe.events or scribe.view.window_opened(before_ms, scribe.now_ms):
+    if scribe.events or stirs(scribe):
         # What has ended or opened since may be what others wait for, and they waited longer.
-        _give_out(scribe)
+        give_out(scribe)
     view = scribe.view
     submitted = RunSubmitted(at_ms=scribe.now_ms, actor=scribe.actor, run=run)
     if run.rounds is not None:
         return _submit_to_rounds(scribe, submitted)
-    start = Scribe(view, now_ms=scribe.now_ms, actor=scribe.actor, has_executor=scribe.has_executor)
-    try_start(start, run, leases_ever=0, known=None)
-    first = start.events[0] if start.events else None
-    if isinstance(first, RunRefused) and run.sensitive:
-        return Decision(refusals=(first.refusal,))
-    if isinstance(first, RunRefused) and run.on_quota is OnQuota.REFUSE:
-        over = first.refusal.also if first.refusal.code is RefusalCode.WAITING_FOR_QUOTA else None
+    trial = Scribe(view, now_ms=scribe.now_ms, actor=scribe.actor, has_executor=scribe.has_executor)
+    trial.write(submitted)
+    if run.sensitive:
+        grant_claim(trial, run)
+    else:
+        give_out(trial)
+    record = trial.view.runs[run.name]
+    if record.refusal is not None and run.sensitive:
+        return Decision(refusals=(record.refusal,))
+    if record.refusal is not None and run.on_quota is OnQuota.REFUSE:
+        held = record.refusal.code is RefusalCode.WAITING_FOR_QUOTA
+        over = record.refusal.also if held else None
         # What finds no room now would still be over its quota if it did.
         over = over or refuses_ever_so(view, run)
         if over is not None:
             return Decision(refusals=(over,))
-    for event in (submitted, *start.events):
+    for event in trial.events:
         scribe.write(event)
-    if isinstance(first, RunRefused):
-        reserve_waiting(scribe)
+    announce_conflicts(scribe)
     return Decision(tuple(scribe.events), changes=(("Run", run.name, Change.SUBMITTED),))
 
 

@@ -7,10 +7,12 @@ from heapq import heappop, heappush
 from types import MappingProxyType
 from typing import Final
 
-from quorate.core.activate import look_ms
-from quorate.core.backfill import backfill_stops_ms
+from quorate.core.disruption_account import deferrals_due_ms
 from quorate.core.follow import follow_due_ms
 from quorate.core.held_back import release_due_ms
+from quorate.core.planning.conflict_starts import look_ms
+from quorate.core.planning.overstay import stop_instants_ms
+from quorate.core.planning.pins import replan_due_ms
 from quorate.core.share_out import rounds_due
 from quorate.core.spares import pledges_due_ms
 from quorate.core.thresholds import threshold_due_ms
@@ -88,21 +90,24 @@ def _plan_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None) -
     """Return when the first reservation starts or the first bundle has to make room for one.
 
     Or when the first follower fails, the first pledge on a filled spare lapses, a run that was cut
-    by hand is let go, an owner's use of a budget crosses a threshold, or, while anybody waits, the
-    next window opens. A reservation that is late
-    and has a conflict open waits for that, whenever it can be settled.
+    by hand is let go, an owner's use of a budget crosses a threshold, an owner's disruption account
+    covers the conflict that a waiting run would call, or, while any run waits, the next window
+    opens or the queue is to be planned again. A reservation that is late and has a conflict open
+    waits for that, whenever it can be settled.
     """
     least_ms = 0 if after_ms is None else after_ms + 1
     dues = list(_starts_ms(view, least_ms, has_executor=has_executor))
-    stops = backfill_stops_ms(view, has_executor=has_executor)
+    stops = stop_instants_ms(view, has_executor=has_executor)
     dues.extend(stop_ms for stop_ms in stops if stop_ms >= least_ms)
     conflicts = (view.conflicts[name].declared.due_ms for name in view.open_conflicts)
     dues.extend(due_ms for due_ms in conflicts if due_ms >= least_ms)
     seen_ms = view.at_ms if after_ms is None else max(view.at_ms, after_ms)
     others = [follow_due_ms(view), pledges_due_ms(view), release_due_ms(view, seen_ms)]
     others.append(threshold_due_ms(view, seen_ms))
+    others.append(min(deferrals_due_ms(view, seen_ms), default=None))
     if view.pending:
-        others.append(view.next_opening_ms(seen_ms))  # It may be what somebody waits for.
+        others.append(view.next_opening_ms(seen_ms))  # It may be what a run waits for.
+        others.append(replan_due_ms(view, seen_ms))
     dues.extend(due_ms for due_ms in others if due_ms is not None)
     return min(dues, default=None)
 

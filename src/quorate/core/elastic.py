@@ -6,12 +6,17 @@ first when it grows, so a run's width is always its minimum and some steps.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from quorate.core.admit import Admitted, admit_bundles
 from quorate.core.expected import run_end_ms
 from quorate.core.held_back import growth_held_until_ms
 from quorate.core.holds import grace_ms
 from quorate.core.layout import step_bundles
-from quorate.core.promises import backfills, room_left
+from quorate.core.planning.entry import shares_of, slice_of
+from quorate.core.planning.pins import place_of
+from quorate.core.planning.profile import Profile
+from quorate.core.planning.room import room_beside
 from quorate.core.scribe import Scribe
 from quorate.core.starts import write_start
 from quorate.core.stops import stop_bundle
@@ -65,22 +70,22 @@ def shrink_run(scribe: Scribe, record: RunRecord, gpus: int) -> Refusal | None:
     return None
 
 
-def grow_running(scribe: Scribe) -> None:
-    """Start missing steps of running malleable runs, oldest run first, beside every promise.
+def grow_running(scribe: Scribe, profile: Profile, *, backfill: bool) -> None:
+    """Start missing steps of running malleable runs, oldest run first, beside all that is planned.
 
-    What waits and could start has been started before, and what was promised a start keeps its
-    room: a run that was cut for it does not take that back. One that was cut by hand waits for one
-    notice.
+    What waits and could start has been started before, and ``profile`` has what the others will
+    need: a run that was cut for one of them does not take that back. One that was cut by hand waits
+    for one notice. ``backfill``: a run that has a start waits on.
     """
     view = scribe.view
     for name in sorted(view.growable, key=lambda found: view.runs[found].seq):
         record = scribe.view.runs[name]
         held_ms = growth_held_until_ms(view, record)
         if record.stopping is None and (held_ms is None or held_ms <= scribe.now_ms):
-            _grow(scribe, record)
+            _grow(scribe, profile, record, backfill=backfill)
 
 
-def _grow(scribe: Scribe, record: RunRecord) -> None:
+def _grow(scribe: Scribe, profile: Profile, record: RunRecord, *, backfill: bool) -> None:
     """Start as many missing steps as can be placed and paid, one at a time."""
     run, elastic = record.spec, record.spec.malleable
     assert elastic is not None, run
@@ -92,25 +97,28 @@ def _grow(scribe: Scribe, record: RunRecord) -> None:
         missing = [step for step in range(1, wanted + 1) if step not in busy]
         if not missing or any(view.leases[lease].ending for lease in now.leases):
             return
-        found = _step_beside(scribe, now, missing[0])
+        # The step ends with its run, whenever that began.
+        end_ms = run_end_ms(view, now, scribe.now_ms)
+        found = _step_beside(scribe, profile, now, missing[0], end_ms)
         if found is None:
             return
-        notes = tuple(backfills(view, run, found, scribe.now_ms, scribe.actor))
-        write_start(scribe, run, found, leases_ever=now.leases_ever, reason=StartReason.GROW)
-        for note in notes:
-            scribe.write(note)
+        taken = place_of(profile.view, run, scribe.now_ms, slice_of(found), shares_of(found.legs))
+        profile.put(replace(taken, end_ms=end_ms))
+        grow, ever = StartReason.GROW, now.leases_ever
+        write_start(scribe, run, found, leases_ever=ever, reason=grow, backfill=backfill)
 
 
-def _step_beside(scribe: Scribe, record: RunRecord, step: int) -> Admitted | None:
-    """Return how a run gets one more step without delaying a reservation, or None."""
+def _step_beside(
+    scribe: Scribe, profile: Profile, record: RunRecord, step: int, end_ms: int
+) -> Admitted | None:
+    """Return how a run gets one more step until ``end_ms`` beside what is planned, or None."""
     view, run = scribe.view, record.spec
     bundles = step_bundles(run, step)
     found = admit_bundles(view, record, bundles, scribe.now_ms, has_executor=scribe.has_executor)
-    if found is None or not view.reservations:
-        return found
-    # The step ends with its run, whenever that began.
-    until_ms = run_end_ms(view, record, scribe.now_ms) + grace_ms(run, view.pools[run.pool])
-    room = room_left(view, run, scribe.now_ms, until_ms=until_ms)
+    if found is None:
+        return None
+    until_ms = end_ms + grace_ms(run, view.pools[run.pool])
+    room = room_beside(view, profile, run, scribe.now_ms, until_ms)
     if room is view:
         return found
     return admit_bundles(room, record, bundles, scribe.now_ms, has_executor=scribe.has_executor)

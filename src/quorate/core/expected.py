@@ -1,8 +1,9 @@
 """Expected ends: when running work is expected to be gone.
 
 A run is expected to take as long as it said; hand-over, swap and growth do not begin it anew. One
-that is overdue is expected to go on for a quarter of what it has taken, and for one hold quantum at
-least: the longer it has overstayed, the less its word is worth.
+that is overdue climbs a ladder of fixed rungs, each a quarter of its time so far after the last and
+one hold quantum at least: the longer it has overstayed, the less its word is worth. The rungs do
+not depend on when they are asked for, so the same state always gives the same answer.
 """
 
 from __future__ import annotations
@@ -13,36 +14,47 @@ from quorate.model.records import Lease, RunRecord
 from quorate.model.view import StateView
 
 
-def said_end_ms(view: StateView, lease: Lease) -> int:
-    """Return when ``lease`` would end if all went as was said, be that past or to come."""
-    if lease.ending is not None:
-        return lease.ending.deadline_ms
-    record = view.runs[lease.fact.run]
+def rung_ms(from_ms: int, end_ms: int, now_ms: int) -> int:
+    """Return the first rung at or after ``now_ms`` of what began at ``from_ms``.
+
+    ``end_ms``, its word, is the lowest. Looks at one rung for every quarter that it is late by.
+    """
+    while end_ms < now_ms:
+        end_ms += max(HOLD_QUANTUM_MS, (end_ms - from_ms) // 4)
+    return end_ms
+
+
+def declared_end_ms(view: StateView, record: RunRecord) -> int:
+    """Return when a running run ends by its own word, be that past or to come."""
     assert record.since_ms is not None, record
     return record.since_ms + expected_ms(record.spec, view.pools[record.spec.pool])
+
+
+def said_end_ms(view: StateView, lease: Lease) -> int:
+    """Return when ``lease`` would end if all went as was said, be that past or to come.
+
+    One that is told to stop has its grace, and is expected no later than without that.
+    """
+    end_ms = declared_end_ms(view, view.runs[lease.fact.run])
+    return end_ms if lease.ending is None else min(end_ms, lease.ending.deadline_ms)
 
 
 def run_end_ms(view: StateView, record: RunRecord, now_ms: int) -> int:
     """Return when a running run is expected to end, told at ``now_ms``; never before that."""
     assert record.since_ms is not None, record
-    end_ms = record.since_ms + expected_ms(record.spec, view.pools[record.spec.pool])
-    if end_ms >= now_ms:
-        return end_ms
-    return now_ms + max(HOLD_QUANTUM_MS, (now_ms - record.since_ms) // 4)
+    return rung_ms(record.since_ms, declared_end_ms(view, record), now_ms)
 
 
 def lease_end_ms(view: StateView, lease: Lease, now_ms: int) -> int:
-    """Return when ``lease`` is expected to end: with its run, or when it was told to stop.
-
-    One that was told and is late is expected any moment: nothing tells how much later it will be.
-    """
+    """Return when ``lease`` is expected to end: with its run, or when it was told to stop."""
     if lease.ending is not None:
-        late = now_ms > lease.ending.deadline_ms
-        return now_ms + HOLD_QUANTUM_MS if late else lease.ending.deadline_ms
+        said_ms = said_end_ms(view, lease)
+        if said_ms >= now_ms:
+            return said_ms
+        return rung_ms(lease.ending.at_ms, lease.ending.deadline_ms, now_ms)
     return run_end_ms(view, view.runs[lease.fact.run], now_ms)
 
 
 def is_overdue(view: StateView, record: RunRecord, now_ms: int) -> bool:
     """Return whether a running run has taken longer than it was expected to."""
-    assert record.since_ms is not None, record
-    return record.since_ms + expected_ms(record.spec, view.pools[record.spec.pool]) < now_ms
+    return declared_end_ms(view, record) < now_ms

@@ -9,19 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from quorate.core.admit import Admitted
-from quorate.core.beside import admit_beside
 from quorate.core.budget_remedies import budget_remedies
 from quorate.core.commands import Tick
 from quorate.core.contest import Ordeal, ordeals_of
 from quorate.core.decide import decide
 from quorate.core.end_remedies import end_remedies
-from quorate.core.fill import fill_beside
-from quorate.core.follow import waits_for_upstream
-from quorate.core.held_back import held_back
-from quorate.core.lifecycle import is_news
+from quorate.core.parked import parked_words
+from quorate.core.planning.forecast import Foreseen, Foresight
+from quorate.core.planning.walk import is_news
 from quorate.core.queue import queue_order
-from quorate.core.quota import HARD, waiting
 from quorate.core.quota_holders import Obstacles, QuotaInTheWay, obstacles, quotas_in_the_way
 from quorate.core.quota_remedies import quota_remedies
 from quorate.core.remedy import ACTOR, Remedy, RemedyKind
@@ -46,10 +42,11 @@ class Explanation:
     ``phase`` is what holds now; ``recorded_phase`` is what the ledger says so far, and the two
     differ when time has made something due that the next command will record. ``since_ms`` is when
     the run came to where it is: submitted, started or ended. ``refusal``, since when it is for this
-    reason, and the queue position (from 1) are there while it waits, and ``reservation`` where it
-    was promised a start. ``standing`` is why it has that position, and ``quotas`` are the hard ones
-    in its way. ``ordeals`` are the conflicts it entered or was cut by. ``note`` says why it failed.
-    One that shares a pool in rounds has a ``share``, and a refusal whenever it has no GPUs.
+    reason, and the queue position (from 1) are there while it waits, and ``reservation`` where its
+    start is firm. ``plan`` is when it starts, and ``parked`` says why that is not firm.
+    ``standing`` is why it has that position, and ``quotas`` are the hard ones in its way.
+    ``ordeals`` are the conflicts it entered or was cut by. ``note`` says why it failed. One that
+    shares a pool in rounds has a ``share``, and a refusal whenever it has no GPUs.
     """
 
     run: str
@@ -63,6 +60,8 @@ class Explanation:
     standing: Standing | None = None
     quotas: tuple[QuotaInTheWay, ...] = ()
     reservation: ReservationRecord | None = None
+    plan: Foreseen | None = None
+    parked: str = ""
     ordeals: tuple[Ordeal, ...] = ()
     remedies: tuple[Remedy, ...] = ()
     note: str = ""
@@ -94,7 +93,11 @@ def explain(view: StateView, run_name: str, now_ms: int) -> Explanation | Refusa
             ordeals=ordeals,
             note=current.note if current.phase is Phase.FAILED else "",
         )
-    refusal = _refusal_now(settled, current, now_ms)
+    foresight = Foresight.of(settled, now_ms, has_executor=False)
+    refusal = foresight.refusal_of(current) or current.refusal
+    # A search that was too long in its turn can be shorter once runs behind it have started.
+    assert refusal is not None, run_name
+    foreseen = foresight.start_of(current)
     promised = current.reservation
     in_the_way = _obstacles(settled, current, refusal, now_ms)
     standing = standing_of(settled, run_name, queue_order(settled, now_ms), now_ms)
@@ -110,6 +113,10 @@ def explain(view: StateView, run_name: str, now_ms: int) -> Explanation | Refusa
         standing=standing,
         quotas=quotas_in_the_way(settled, in_the_way.quotas),
         reservation=None if promised is None else settled.reservations[promised],
+        plan=foreseen,
+        parked=""
+        if promised is not None
+        else parked_words(settled, current.spec, foreseen, now_ms),
         ordeals=ordeals,
         remedies=_remedies(view, settled, current, refusal, now_ms, in_the_way=in_the_way),
     )
@@ -147,41 +154,14 @@ def _since_ms(record: RunRecord) -> int:
     return record.submitted_ms if record.started_ms is None else record.started_ms
 
 
-def _refusal_now(settled: StateView, record: RunRecord, now_ms: int) -> Refusal:
-    """Return what holds a run that the settled queue could not start."""
-    answer = refused_now(settled, record, now_ms)
-    if answer is not None:
-        return answer
-    # A search that was too long in its turn can be shorter once runs behind it have started.
-    assert record.refusal is not None, record.spec.name
-    return record.refusal
-
-
 def refused_now(
     view: StateView, record: RunRecord, now_ms: int, *, has_executor: bool = False
 ) -> Refusal | None:
-    """Return why a waiting run cannot start at ``now_ms`` beside what others were promised.
+    """Return why a waiting run cannot start at ``now_ms`` beside what is planned before it.
 
-    None when nothing holds it. Its own reservation does not stand in its way; one that is due goes
-    before those made later.
+    None when nothing holds it.
     """
-    run, own = record.spec, record.reservation
-    waits = waits_for_upstream(view, run) or held_back(view, run.name, now_ms)
-    if waits is not None:
-        return waits
-    before_seq = None
-    if own is not None:
-        promise = view.reservations[own]
-        if promise.planned_start_ms is not None and promise.planned_start_ms <= now_ms:
-            before_seq = promise.seq
-        view = without(view, own, now_ms)
-    answer = admit_beside(view, run, now_ms, before_seq=before_seq, has_executor=has_executor)
-    if isinstance(answer, Admitted):
-        return None
-    if answer.code in HARD:
-        return waiting(view, run, answer)
-    filled = fill_beside(view, run, now_ms, before_seq=before_seq, has_executor=has_executor)
-    return answer if filled is None else None
+    return Foresight.of(view, now_ms, has_executor=has_executor).refusal_of(record)
 
 
 def without(view: StateView, reservation: str, now_ms: int) -> State:

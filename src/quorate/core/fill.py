@@ -14,11 +14,10 @@ from msgspec import Struct
 from quorate.core.admit import Admitted, admit
 from quorate.core.expected import run_end_ms
 from quorate.core.holds import hold_duration_ms
-from quorate.core.promises import backfills, room_left
 from quorate.core.scribe import Scribe
 from quorate.core.spares import part_with
 from quorate.core.starts import write_start
-from quorate.model.events import BackfillNoted, EndReason, NodeStatus, Slots, SpareFilled
+from quorate.model.events import EndReason, NodeStatus, Slots, SpareFilled
 from quorate.model.island import IslandKey, ordinals
 from quorate.model.records import ReservationRecord, RunRecord
 from quorate.model.specs import Run
@@ -41,32 +40,18 @@ class _Offer(Struct, frozen=True, gc=False):
     ordinal: int
 
 
-def fill_beside(  # noqa: PLR0913 - whose start, and beside which promises
-    view: StateView,
-    run: Run,
-    now_ms: int,
-    *,
-    has_executor: bool,
-    exempt: str = "",
-    before_seq: int | None = None,
-) -> Filled | None:
-    """Return how ``run`` starts on spares now without delaying a reservation, or None.
+def kept_from_fill(view: StateView, run: Run, now_ms: int, *, exempt: str = "") -> set[IslandKey]:
+    """Return the islands whose spares ``run`` may not fill: conflicts will cut them meanwhile.
 
-    ``exempt`` is its own reservation; those from ``before_seq`` on were made later and give way.
+    ``exempt`` is the run's own reservation.
     """
-    if not view.spares:
-        return None
-    room = room_left(view, run, now_ms, exempt=exempt, before_seq=before_seq)
     gone_ms = now_ms + hold_duration_ms(run, view.pools[run.pool])
-    kept = {
+    return {
         IslandKey(run.pool, record.slice.flavor, domain)
         for name, record in view.reservations.items()
-        if name != exempt
-        and (before_seq is None or record.seq < before_seq)
-        and _will_cut(view, record, run.pool, gone_ms)
+        if name != exempt and _will_cut(view, record, run.pool, gone_ms)
         for domain, _ in record.slice.domains
     }
-    return admit_on_spares(room, run, now_ms, has_executor=has_executor, kept=kept)
 
 
 def _will_cut(view: StateView, record: ReservationRecord, pool: str, before_ms: int) -> bool:
@@ -243,15 +228,13 @@ def _by_lease(offers: Sequence[_Offer]) -> tuple[tuple[str, Slots], ...]:
 
 
 def write_fill(
-    scribe: Scribe, run: Run, filled: Filled, *, leases_ever: int, before_seq: int | None = None
+    scribe: Scribe, run: Run, filled: Filled, *, leases_ever: int, backfill: bool
 ) -> None:
     """Write what becomes of the spares, then the leases of ``run``.
 
     For each spare: a pledge for every slot it gives, the end of its lease (nothing runs there, so
-    that is one fact), and a new one for the slots it keeps. Last come the bundles that must be gone
-    when a reservation needs the room.
+    that is one fact), and a new one for the slots it keeps.
     """
-    notes = _notes(scribe, run, filled, before_seq)
     for name, slots in filled.spares:
         hold_ms = scribe.view.leases[name].hold_ends_ms - scribe.now_ms
         for number, (node, ordinal) in enumerate(_each(slots)):
@@ -267,29 +250,7 @@ def write_fill(
                 )
             )
         part_with(scribe, name, slots, EndReason.FILLED)
-    write_start(scribe, run, filled.admitted, leases_ever=leases_ever)
-    for note in notes:
-        scribe.write(note)
-
-
-def _notes(
-    scribe: Scribe, run: Run, filled: Filled, before_seq: int | None
-) -> tuple[BackfillNoted, ...]:
-    """Return which bundles are in front of a reservation, the spares' slots being as good as free.
-
-    Their own run gives them back sooner or later; that is what reservations count on.
-    """
-    if not scribe.view.reservations:
-        return ()
-    trial = Scribe(scribe.view, now_ms=scribe.now_ms, actor=scribe.actor)
-    for name, slots in filled.spares:
-        part_with(trial, name, slots, EndReason.FILLED)
-    found = backfills(
-        trial.view, run, filled.admitted, scribe.now_ms, scribe.actor, before_seq=before_seq
-    )
-    # Who lacks room before the run is expected to go lacks it without the run too.
-    gone_ms = scribe.now_ms + hold_duration_ms(run, scribe.view.pools[run.pool])
-    return tuple(note for note in found if note.vacate_ms >= gone_ms)
+    write_start(scribe, run, filled.admitted, leases_ever=leases_ever, backfill=backfill)
 
 
 def _each(slots: Slots) -> Iterator[tuple[str, int]]:

@@ -17,7 +17,7 @@ from quorate.core.admit import Admitted, admit, cover_request
 from quorate.core.cover import payer_phases
 from quorate.core.holds import hold_duration_ms
 from quorate.core.layout import pack_request
-from quorate.core.promises import room_left
+from quorate.core.planning.room import room_left
 from quorate.core.purse import names_racks
 from quorate.core.spread import items_of
 from quorate.model.island import Island
@@ -47,9 +47,10 @@ class Goal(Protocol):
         ...
 
     def lacking(self, room: Room) -> int:
-        """Return how many GPUs more are missing at least when ``room`` has come free.
+        """Return how many GPUs of the scope are missing when ``room`` has come free; 0 if unknown.
 
-        Never rises with more room, and falls by no more than the room grows.
+        More than 0 only where the goal is not reached. Never rises with more room, and falls by no
+        more than the room in scope grows; room outside of it may make up for more.
         """
         ...
 
@@ -80,14 +81,14 @@ class Start:
     """A run is to start at its least width.
 
     ``free`` and ``total`` are of the domains in scope where somebody may pay. Elsewhere nothing is
-    cut, and what is free there counts: ``apart`` full groups, ``apart_gpus`` GPUs, at most
-    ``apart_most`` in one domain.
+    cut for it, and what is free there counts, as does what comes free with a cut in scope:
+    ``apart`` by domain; ``apart_groups`` full groups, ``apart_gpus`` GPUs, at most ``apart_most``
+    in one domain.
     """
 
     run: Run
     is_plain: bool
     at_ms: int
-    before_seq: int | None
     has_executor: bool
     groups: int
     group_gpus: int
@@ -95,7 +96,8 @@ class Start:
     one_domain: bool
     free: Mapping[str, int]
     total: Mapping[str, int]
-    apart: int
+    apart: Mapping[str, int]
+    apart_groups: int
     apart_gpus: int
     apart_most: int
 
@@ -108,13 +110,11 @@ class Start:
         domains: Iterable[str],
         at_ms: int,
         *,
-        before_seq: int | None,
         has_executor: bool,
     ) -> Start:
         """Return the goal of starting ``run`` at ``at_ms`` with cuts in ``domains`` only.
 
-        What is free in ``view`` and promised to others does not count, unless they were promised it
-        from ``before_seq`` on.
+        What is free in ``view`` and firm for others does not count.
         """
         width = run.gpus if run.malleable is None else run.malleable.gpus_min
         run = replace(run, gpus=width, flavors=(flavor,))
@@ -125,15 +125,14 @@ class Start:
         size = 0 if first.divisible else first.gpus + spares
         scope = set(domains)
         until_ms = needed_until_ms(view, run, at_ms, has_executor=has_executor)
-        left = room_left(view, run, at_ms, before_seq=before_seq, until_ms=until_ms)
+        left = room_left(view, run, at_ms, until_ms=until_ms)
         islands = _payable(left, run, flavor, at_ms)
         inside = [island for island in islands if island.key.domain in scope]
-        outside = [i.gpus_free for i in islands if i.key.domain not in scope]
+        apart = {i.key.domain: i.gpus_free for i in islands if i.key.domain not in scope}
         return cls(
             run,
             not (request.whole_nodes or _asks_for_racks(view, run, flavor, at_ms)),
             at_ms,
-            before_seq,
             has_executor,
             first.count if size else 0,
             size,
@@ -141,9 +140,10 @@ class Start:
             request.one_domain,
             {island.key.domain: island.gpus_free for island in inside},
             {island.key.domain: island.gpus_total for island in inside},
-            sum(free // size for free in outside) if size else 0,
-            sum(outside),
-            max(outside, default=0),
+            apart,
+            sum(free // size for free in apart.values()) if size else 0,
+            sum(apart.values()),
+            max(apart.values(), default=0),
         )
 
     def lacking(self, room: Room) -> int:
@@ -153,10 +153,16 @@ class Start:
         short = self.gpus - self.apart_gpus
         for domain, free in self.free.items():
             short -= free + room.get(domain, 0)
-        return max(0, short, self._lacking_groups(room) if self.groups else 0)
+        apart = [domain for domain in room if domain in self.apart] if self.apart else []
+        short -= sum(room[domain] for domain in apart)
+        return max(0, short, self._lacking_groups(room, apart) if self.groups else 0)
 
     def _lacking_in_one(self, room: Room) -> int:
-        if self.apart_most >= self.gpus:
+        if self.apart_most >= self.gpus or any(
+            self.apart[domain] + gpus >= self.gpus
+            for domain, gpus in room.items()
+            if domain in self.apart
+        ):
             return 0
         return min(
             (
@@ -167,13 +173,16 @@ class Start:
             default=self.gpus,
         )
 
-    def _lacking_groups(self, room: Room) -> int:
-        """Return the least number of GPUs that make room for every full group.
+    def _lacking_groups(self, room: Room, apart: Iterable[str]) -> int:
+        """Return the least number of GPUs of the scope that make room for every full group.
 
         Each domain holds some groups already; one more costs what is missing to it, and those
-        after it cost their size.
+        after it cost their size. ``apart`` are the domains outside of the scope that ``room`` has.
         """
-        size, left = self.group_gpus, self.groups - self.apart
+        size, left = self.group_gpus, self.groups - self.apart_groups
+        for domain in apart:
+            free = self.apart[domain]
+            left -= (free + room[domain]) // size - free // size
         partial: list[int] = []
         for domain, taken in self.free.items():
             free = taken + room.get(domain, 0)
@@ -202,7 +211,7 @@ class Start:
     def left_in(self, view: StateView, at_ms: int) -> StateView:
         """Return ``view`` without what others are promised while the run, cut for then, runs."""
         until_ms = needed_until_ms(view, self.run, at_ms, has_executor=self.has_executor)
-        return room_left(view, self.run, at_ms, before_seq=self.before_seq, until_ms=until_ms)
+        return room_left(view, self.run, at_ms, until_ms=until_ms)
 
     def _short(self, view: StateView) -> int:
         answer = admit(view, self.run, self.at_ms, has_executor=self.has_executor)

@@ -15,12 +15,15 @@ from quorate.core.contest import Contest, foresee, foresee_declared
 from quorate.core.disruption import foresee_conflict, may_call
 from quorate.core.expected import is_overdue
 from quorate.core.explain import without
-from quorate.core.forecast import Found
 from quorate.core.layout import pack_request
-from quorate.core.outlook import Level, Outlook
+from quorate.core.planning.entry import Entry
+from quorate.core.planning.pins import firm_profile
+from quorate.core.planning.profile import Profile
+from quorate.core.planning.resource import Resource
 from quorate.core.question import for_reservation
 from quorate.core.quota_holders import family_of, obstacles
 from quorate.core.slices import SlicePart, best_slice
+from quorate.core.start_quantiles import Need, StartQuantiles, releases_of, start_quantiles
 from quorate.core.yard import Yards
 from quorate.model.events import Share, Slice
 from quorate.model.island import IslandKey
@@ -31,6 +34,8 @@ from quorate.model.state import State
 from quorate.model.view import StateView
 from quorate.model.words import Word
 
+RELEASES_MAX: Final = 64
+"""How many leases of a domain, those that end first, tell when a start comes."""
 DANGERS_MAX: Final = 8
 """How many conflicts that could end a running run are looked into."""
 
@@ -48,11 +53,16 @@ class Confidence(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recourse:
-    """Whether a run may have room made for it, and when; ``why_not`` is empty where it may."""
+    """Whether a run may have room made for it, and when; ``why_not`` is empty where it may.
+
+    ``lost_gpu_ms`` is what that may cost, and ``covered_ms`` when its owner's disruption account
+    covers it, where that is what it waits for.
+    """
 
     start_ms: int | None = None
     why_not: str = ""
     lost_gpu_ms: int = 0
+    covered_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +95,7 @@ def unpromised(seen: Seen, promise: ReservationRecord | None) -> State:
 
 
 def planned(
-    promise: ReservationRecord | None, natural: Found | None
+    promise: ReservationRecord | None, natural: Entry | None
 ) -> tuple[int | None, Slice | None, tuple[Share, ...]]:
     """Return the start that is promised, else the natural one, with its place and payers."""
     if promise is not None and promise.planned_start_ms is not None:
@@ -114,7 +124,7 @@ def least_short(view: StateView, run: Run) -> tuple[int, Slice | None]:
 
 
 def waits_for(
-    seen: Seen, run: Run, promise: ReservationRecord | None, natural: Found | None
+    seen: Seen, run: Run, promise: ReservationRecord | None, natural: Entry | None
 ) -> Iterator[str]:
     """Yield the leases whose expected ends a start counts on: where what is free is not enough.
 
@@ -125,36 +135,36 @@ def waits_for(
     if start_ms is None or place is None or (promise is not None and promise.by_conflict):
         return
     state = unpromised(seen, promise)
-    outlook = Outlook.of(state, seen.now_ms, before_seq=None if promise is None else promise.seq)
+    profile = firm_profile(state, seen.now_ms)
     names: dict[str, None] = {}
     for domain, gpus in place.domains:
         key = IslandKey(run.pool, place.flavor, domain)
-        there = {name: end_ms for end_ms, _, name in outlook.island_ends(key)}
-        names |= _counted_on(seen, outlook.island(key), start_ms, gpus, there)
+        there = {name: end_ms for end_ms, _, name in profile.island_ends(key)}
+        names |= _counted_on(seen, profile.room(key), start_ms, gpus, there)
     for share in payers:
-        theirs = {n: outlook.lease_end_ms(n) for n in state.payer_leases.get(share.payer, ())}
-        names |= _counted_on(seen, outlook.payer(share.payer), start_ms, share.gpus, theirs)
+        theirs = {n: profile.lease_end_ms(n) for n in state.payer_leases.get(share.payer, ())}
+        names |= _counted_on(seen, profile.payer(share.payer), start_ms, share.gpus, theirs)
     for quota in obstacles(state, run, seen.now_ms).quotas:
         held = (n for o in family_of(state, quota.subject) for n in state.owner_leases.get(o, ()))
-        names |= {name: None for name in held if outlook.lease_end_ms(name) <= start_ms}
+        names |= {name: None for name in held if profile.lease_end_ms(name) <= start_ms}
     yield from names
 
 
 def _counted_on(
-    seen: Seen, level: Level, at_ms: int, gpus: int, ends_ms: Mapping[str, int]
+    seen: Seen, resource: Resource, at_ms: int, gpus: int, ends_ms: Mapping[str, int]
 ) -> dict[str, None]:
     """Return the leases that have to end so that ``gpus`` are free at ``at_ms``.
 
     None where that many are free though nothing ends. What is late may not be expected until then
     any more, and is counted on all the same where nothing else is enough.
     """
-    if Level(level.base, (), (), level.takings).at(at_ms) >= gpus:
+    free = resource.value(at_ms)
+    if free - (resource.unplanned(at_ms) - resource.free_now) >= gpus:
         return {}
-    enough = level.at(at_ms) >= gpus
     return {
         name: None
         for name, end_ms in ends_ms.items()
-        if end_ms <= at_ms or (not enough and _is_late(seen, name))
+        if end_ms <= at_ms or (free < gpus and _is_late(seen, name))
     }
 
 
@@ -186,11 +196,37 @@ def confidence_of(
     return Confidence.EXPECTED if waits else Confidence.CERTAIN
 
 
+def quantiles_of(profile: Profile, entry: Entry | None) -> StartQuantiles | None:
+    """Return by when a planned start has come with a chance of a half, and of nine in ten.
+
+    From each owner's history of actual against declared durations. ``profile`` has the plan put in:
+    what it takes then has to come free first. None where ends of running work do not tell.
+    """
+    if entry is None:
+        return None
+    view, needs = profile.view, list[Need]()
+    for domain, _ in entry.slice.domains:
+        key = IslandKey(entry.pool, entry.slice.flavor, domain)
+        room = profile.room(key)
+        planned = room.unplanned(entry.start_ms) - room.value(entry.start_ms)
+        short = planned - room.free_now
+        leases = list(dict.fromkeys(name for _, _, name in profile.island_ends(key)))
+        if sum(view.leases[name].gpus for name in leases) < short:
+            return None
+        if short > 0:
+            needs.append(Need(short, releases_of(view, leases[:RELEASES_MAX])))
+            if sum(view.leases[name].gpus for name in leases[:RELEASES_MAX]) < short:
+                return None
+    if not needs:
+        return None
+    return start_quantiles(view.durations, needs, now_ms=profile.now_ms)
+
+
 # --- Room made by a conflict ----------------------------------------------------------------------
 
 
 def recourse_of(
-    seen: Seen, record: RunRecord, promise: ReservationRecord | None, natural: Found | None
+    seen: Seen, record: RunRecord, promise: ReservationRecord | None, natural: Entry | None
 ) -> Recourse | None:
     """Return whether the run may ask for a conflict, and when that would start it.
 
@@ -204,9 +240,9 @@ def recourse_of(
     first_ms = now_ms + pool.notice_ms
     if natural is None or natural.start_ms <= first_ms:
         return None
-    why_not = may_call(state, record, now_ms)
-    if why_not:
-        return Recourse(why_not=why_not)
+    refused = may_call(state, record, now_ms)
+    if refused is not None:
+        return Recourse(why_not=refused.text, covered_ms=refused.covered_ms)
     _, place = least_short(state, record.spec)
     if place is None:
         return None
@@ -218,17 +254,25 @@ def recourse_of(
         now_ms=first_ms,
         has_executor=seen.has_executor,
         reservation="" if promise is None else promise.made.reservation,
-        before_seq=None if promise is None else promise.seq,
     )
     if found is None:
         return Recourse(why_not="ending all that may be ended there is not enough")
     lost_gpu_ms, flavor = found.lost_gpu_ms, found.slice.flavor
-    why_not = may_call(state, record, now_ms, lost_gpu_ms=lost_gpu_ms, flavor=flavor)
+    refused = may_call(state, record, now_ms, lost_gpu_ms=lost_gpu_ms, flavor=flavor)
+    why_not = "" if refused is None else refused.text
+    covered_ms = None if refused is None else refused.covered_ms
     if found.short and state.lottery.next_index > state.lottery.length:
         why_not = "somebody would have to be drawn, and this ledger has no lottery left"
+        covered_ms = None
     elif found.start_ms >= natural.start_ms:
         why_not = "what runs there may not be drawn before it can start by itself"
-    return Recourse(start_ms=found.start_ms, why_not=why_not, lost_gpu_ms=found.lost_gpu_ms)
+        covered_ms = None
+    return Recourse(
+        start_ms=found.start_ms,
+        why_not=why_not,
+        lost_gpu_ms=found.lost_gpu_ms,
+        covered_ms=covered_ms,
+    )
 
 
 def contest_for(seen: Seen, promise: ReservationRecord | None) -> Contest | Refusal | None:
@@ -270,14 +314,14 @@ def dangers_of(seen: Seen, record: RunRecord) -> Iterator[Danger]:
 
 
 def _danger(run: str, at_ms: int, reservation: str, contest: Contest) -> Iterator[Danger]:
-    is_certain = any(cut.run == run for cut in contest.cuts)
+    is_cut = any(cut.run == run for cut in contest.cuts)
     entrant = next((each for each in contest.entrants if each.run == run), None)
-    if is_certain or entrant is not None:
+    if is_cut or entrant is not None:
         yield Danger(
             conflict=contest.conflict,
             reservation=reservation,
             at_ms=at_ms,
-            is_certain=is_certain,
+            is_certain=run in contest.sure,
             odds=None if entrant is None else entrant.odds,
             cut=0 if entrant is None else entrant.cut,
             draws=contest.draws,

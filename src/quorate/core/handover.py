@@ -12,7 +12,7 @@ from quorate.core.admit import cover_request
 from quorate.core.bind import LeaseDraft, bind
 from quorate.core.cover import Covered, plan_cover
 from quorate.core.pack import PackPlan, PlacedGroup
-from quorate.core.promises import room_left
+from quorate.core.planning.room import room_left
 from quorate.core.purse import Demand, Place
 from quorate.core.scribe import Scribe
 from quorate.core.starts import write_leases
@@ -75,14 +75,9 @@ def _repaid(
     request = cover_request(
         trial, run, flavor, at_ms, leases=others, has_executor=scribe.has_executor
     )
-    # What was promised to others is taken last: a run that goes on is no reason to be late, unless
-    # it could not go on otherwise.
-    rooms = (room_left(trial, run, at_ms), trial) if view.reservations else (trial,)
-    for room in rooms:
-        answer = plan_cover(room, request, demands)
-        if isinstance(answer, Covered):
-            return bind(plan, demands, answer.legs)
-    return None
+    # What is firm for others is theirs: a run that goes on is no reason for them to be late.
+    answer = plan_cover(room_left(trial, run, at_ms), request, demands)
+    return bind(plan, demands, answer.legs) if isinstance(answer, Covered) else None
 
 
 def _groups(view: StateView, leases: Sequence[Lease]) -> list[PlacedGroup]:

@@ -11,6 +11,7 @@ from typing import Final
 
 from quorate.core.purse import family_payers
 from quorate.model.amounts import HOLD_QUANTUM_MS, MINUTE_MS
+from quorate.model.durations import declared_ms
 from quorate.model.events import Tier
 from quorate.model.records import EnvelopeAccount, Lease
 from quorate.model.specs import Discipline, Pool, Run
@@ -36,7 +37,7 @@ def expected_ms(run: Run, pool: Pool) -> int:
     said_ms = run.expected_duration_ms
     if run.sensitive and said_ms is not None:
         return said_ms
-    return max(pool.expected_duration_ms if said_ms is None else said_ms, HOLD_QUANTUM_MS)
+    return declared_ms(run, pool)
 
 
 def hold_duration_ms(run: Run, pool: Pool) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from quorate.core.claim_audit import check_claims
-from quorate.core.outlook import Outlook
+from quorate.core.planning.profile import Profile
 from quorate.core.pledge_audit import check_pledges
 from quorate.core.round_audit import check_rounds
 from quorate.core.shape import Violation, check_shape
@@ -345,12 +345,12 @@ def _ends(view: StateView) -> Iterator[Violation]:
     """Yield expected ends that are remembered otherwise than the leases have them: I8."""
     known, fresh = view.ends_cache, view.overlay()
     fresh.ends_changed()
-    outlook = Outlook.of(fresh, 0)
-    for key, ends in known.islands.items():
-        if ends != outlook.island_ends(key):
+    profile = Profile(fresh, 0)
+    for key, (ends, _) in known.islands.items():
+        if ends != profile.island_ends(key):
             yield Violation("I8", f"ends in {key.domain}", "are not those of its leases")
-    for payer, ends in known.payers.items():
-        if ends != outlook.payer_ends(payer):
+    for payer, (ends, _) in known.payers.items():
+        if ends != profile.payer_ends(payer):
             yield Violation("I8", f"ends of {payer}", "are not those of its leases")
 
 

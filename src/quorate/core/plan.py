@@ -13,9 +13,8 @@ from quorate.core.commands import Submit, Tick
 from quorate.core.contest import Contest
 from quorate.core.decide import decide
 from quorate.core.expected import is_overdue, run_end_ms
-from quorate.core.explain import Explanation, Remedy, explain, refused_now
+from quorate.core.explain import Explanation, Remedy, explain
 from quorate.core.follow import waits_for_upstream
-from quorate.core.forecast import Found, find_start
 from quorate.core.grounds import (
     Confidence,
     Danger,
@@ -27,19 +26,22 @@ from quorate.core.grounds import (
     least_short,
     overdue_runs,
     planned,
+    quantiles_of,
     recourse_of,
-    unpromised,
     waits_for,
 )
-from quorate.core.held_back import held_back, held_until_ms
 from quorate.core.holds import expected_ms
+from quorate.core.parked import parked_words
+from quorate.core.planning.entry import Entry
+from quorate.core.planning.forecast import Foresight, PlanState
 from quorate.core.queue import queue_order
 from quorate.core.remedy import ACTOR
 from quorate.core.round_story import between_rounds, next_round_ms, share_words
+from quorate.core.start_quantiles import StartQuantiles
 from quorate.model.apply import apply_all
-from quorate.model.events import ReservationStatus, Share, Slice
+from quorate.model.events import MoveCause, ReservationStatus, Share, Slice
 from quorate.model.records import TERMINAL, Phase, ReservationRecord, RunRecord
-from quorate.model.refusal import Refusal, RefusalCode, sentence
+from quorate.model.refusal import Refusal
 from quorate.model.specs import Run
 from quorate.model.state import State
 from quorate.model.view import StateView
@@ -49,11 +51,12 @@ from quorate.model.view import StateView
 class Forecast:
     """What is known at ``now_ms`` about a run's start.
 
-    ``recorded_phase`` None: it is not submitted. ``planned_start_ms`` is promised where there is a
+    ``recorded_phase`` None: it is not submitted. ``planned_start_ms`` is that of its firm
     ``reservation``; ``natural_start_ms`` is when it could start by itself, as far as is known now.
+    ``plan_state`` says what the start is worth, None where nothing is planned.
     ``place`` and ``payers`` are of the planned start, else of the natural one. ``deficit`` and
     ``scope`` are what is short now, where that is least. ``parked`` says why there is no
-    reservation. ``dangers`` are there while it runs.
+    firm one. ``dangers`` are there while it runs.
     """
 
     run: Run
@@ -67,7 +70,8 @@ class Forecast:
     status: ReservationStatus | None = None
     made_ms: int | None = None
     conflict: str = ""
-    cause: str = ""
+    cause: MoveCause | None = None
+    plan_state: PlanState | None = None
     parked: str = ""
     planned_start_ms: int | None = None
     natural_start_ms: int | None = None
@@ -77,6 +81,7 @@ class Forecast:
     payers: tuple[Share, ...] = ()
     expected_end_ms: int | None = None
     confidence: Confidence | None = None
+    quantiles: StartQuantiles | None = None
     overdue: tuple[str, ...] = ()
     deficit: int = 0
     scope: Slice | None = None
@@ -84,6 +89,12 @@ class Forecast:
     remedies: tuple[Remedy, ...] = ()
     contest: Contest | Refusal | None = None
     dangers: tuple[Danger, ...] = ()
+
+    @property
+    def plan_start_ms(self) -> int | None:
+        """The planned start, firm or tentative; None where it starts only not before something."""
+        is_tentative = self.plan_state is PlanState.TENTATIVE
+        return self.natural_start_ms if is_tentative else self.planned_start_ms
 
     @property
     def start_ms(self) -> int | None:
@@ -188,7 +199,9 @@ def _waiting(seen: Seen, view: StateView, record: RunRecord, recorded: Phase | N
     """Return the forecast of a run that waits."""
     state, now_ms, run = seen.state, seen.now_ms, record.spec
     promise = None if record.reservation is None else state.reservations[record.reservation]
-    natural = _natural(seen, record, promise)
+    foresight = Foresight.of(state, now_ms, has_executor=seen.has_executor)
+    foreseen = foresight.start_of(record)
+    natural = foreseen.entry
     start_ms, place, payers = planned(promise, natural)
     leases = list(waits_for(seen, run, promise, natural))
     explained = explain(view, run.name, now_ms)
@@ -206,10 +219,11 @@ def _waiting(seen: Seen, view: StateView, record: RunRecord, recorded: Phase | N
         status=None if promise is None else promise.status,
         made_ms=None if promise is None else promise.made.at_ms,
         conflict="" if promise is None else promise.conflict,
-        cause="" if promise is None else promise.cause,
-        parked=_parked(seen, run, natural) if promise is None else "",
+        cause=None if promise is None else promise.cause,
+        plan_state=foreseen.state,
+        parked=parked_words(state, run, foreseen, now_ms) if promise is None else "",
         planned_start_ms=None if promise is None else promise.planned_start_ms,
-        natural_start_ms=None if natural is None else natural.start_ms,
+        natural_start_ms=_natural_ms(promise, natural),
         by_conflict=promise is not None and promise.by_conflict,
         recourse=recourse_of(seen, record, promise, natural),
         place=place,
@@ -218,11 +232,13 @@ def _waiting(seen: Seen, view: StateView, record: RunRecord, recorded: Phase | N
         if start_ms is None
         else start_ms + expected_ms(run, state.pools[run.pool]),
         confidence=confidence_of(seen, promise, start_ms, leases),
+        quantiles=None
+        if promise is not None and promise.by_conflict
+        else quantiles_of(foresight.walk.profile, natural),
         overdue=tuple(overdue_runs(seen, leases)),
         deficit=deficit,
         scope=scope,
-        refusal=refused_now(state, record, now_ms, has_executor=seen.has_executor)
-        or record.refusal,
+        refusal=foresight.refusal_of(record) or record.refusal,
         remedies=explained.remedies,
         contest=contest_for(seen, promise),
     )
@@ -231,38 +247,11 @@ def _waiting(seen: Seen, view: StateView, record: RunRecord, recorded: Phase | N
 # --- When, where, paid by whom --------------------------------------------------------------------
 
 
-def _natural(seen: Seen, record: RunRecord, promise: ReservationRecord | None) -> Found | None:
-    """Return when the run could start by itself, its own hold let go; None while nothing tells."""
-    state = seen.state
-    if waits_for_upstream(state, record.spec) is not None:
-        return None
-    return find_start(
-        unpromised(seen, promise),
-        record.spec,
-        seen.now_ms,
-        exempt="" if promise is None else promise.made.reservation,
-        before_seq=None if promise is None else promise.seq,
-        not_before_ms=held_until_ms(state, record) or 0,
-        has_executor=seen.has_executor,
-    )
-
-
-def _parked(seen: Seen, run: Run, natural: Found | None) -> str:
-    """Return why a waiting run has no reservation."""
-    state = seen.state
-    waits = waits_for_upstream(state, run)
-    if waits is not None:
-        return f"it is planned once it need not wait for others: {sentence(waits)}"
-    held = held_back(state, run.name, seen.now_ms)
-    if held is not None:
-        return f"it is planned once it is not held back: {sentence(held)}"
-    known = state.runs[run.name].refusal
-    if known is not None and known.code is RefusalCode.WAITING_FOR_QUOTA:
-        return f"it is tried when the quota of {known.subject} has headroom"
-    if natural is None:
-        return "nothing that is known to come leads to a start: waiting alone does not help"
-    depth = state.pools[run.pool].reservation_depth
-    return f"the first {depth} waiting runs of pool {run.pool} have reservations; it is not one yet"
+def _natural_ms(promise: ReservationRecord | None, natural: Entry | None) -> int | None:
+    """Return when a run could start by itself; a place by a conflict is sooner than that."""
+    if promise is not None and promise.by_conflict:
+        return promise.natural_start_ms
+    return None if natural is None else natural.start_ms
 
 
 def _held_place(state: StateView, record: RunRecord) -> Slice | None:

@@ -13,6 +13,7 @@ from quorate.core.shape import Violation
 from quorate.model.events import (
     Event,
     LeaseStarted,
+    MoveCode,
     ReservationClosed,
     ReservationMade,
     ReservationMoved,
@@ -72,7 +73,7 @@ class Promises:
     def _move(self, event: ReservationMoved) -> Iterator[Violation]:
         if event.reservation not in self.open:
             yield Violation("I6", event.reservation, "moves and is not there")
-        elif not event.cause:
+        elif event.cause.code is MoveCode.AS_RECORDED and not event.cause.note:
             yield Violation("I6", event.reservation, "moves without a cause")
         if (event.planned_start_ms is None) != (not event.payers):
             yield Violation("I2", event.reservation, "holds money without a start, or the reverse")

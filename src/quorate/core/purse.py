@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 
 from quorate.model.events import Tier
-from quorate.model.records import EnvelopeAccount
+from quorate.model.records import CapAccount, EnvelopeAccount
 from quorate.model.selector import RACK, matches, names_label
 from quorate.model.specs import CapId, EnvelopeId, Sharing, envelope_id
 from quorate.model.view import Family, Payers, StateView
@@ -139,11 +139,25 @@ def sponsor_payers(view: StateView, request: CoverRequest) -> Payers:
     )
 
 
+class Accounts(Protocol):
+    """The accounts that a purse reads: those of a view, or as they are expected at an instant."""
+
+    @property
+    def envelopes(self) -> Mapping[EnvelopeId, EnvelopeAccount]:
+        """Every envelope by its key."""
+        ...
+
+    @property
+    def caps(self) -> Mapping[CapId, CapAccount]:
+        """Every cap by its key."""
+        ...
+
+
 @dataclass(slots=True)
 class Purse:
     """The payers of one decision and what it has already taken from them."""
 
-    view: StateView
+    view: Accounts
     request: CoverRequest
     payers: Payers
     taken: dict[EnvelopeId, int] = field(default_factory=dict)

@@ -58,7 +58,13 @@ class Question:
             if limit.key not in view.caps:
                 return None
             return _resolver(survey_limit(view, limit), Count(self.gpus), view, now_ms, burst)
-        survey = survey_domains(view, scope.pool, scope.flavor, scope.domains)
+        survey = survey_domains(
+            view,
+            scope.pool,
+            scope.flavor,
+            scope.domains,
+            counts_beyond=self.cause is ConflictCause.RESERVATION,
+        )
         if self.cause is ConflictCause.BY_HAND:
             return _resolver(survey, Count(self.gpus), view, now_ms, burst)
         record = view.reservations[self.reservation]
@@ -69,7 +75,6 @@ class Question:
             scope.flavor,
             scope.domains,
             now_ms,
-            before_seq=record.seq,
             has_executor=has_executor,
         )
         return Resolver(

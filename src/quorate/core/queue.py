@@ -7,17 +7,17 @@ with room for all, all start.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
 from quorate.core.follow import eligible_since_ms
 from quorate.core.score import ONE, Terms, deficit, effective, penalty
-from quorate.core.scribe import Scribe
 from quorate.model.amounts import DAY_MS, PPM
 from quorate.model.crossings import Counted, counted, metered
 from quorate.model.records import RunRecord
 from quorate.model.specs import Owner
 from quorate.model.view import StateView
+from quorate.model.waiting import Place
 
 Line = tuple[str, tuple[str, ...]]
 """(owner, flavors): runs of one line have one score."""
@@ -31,20 +31,29 @@ _LOG2_E_PPB = 1_442_695_041
 class Scores:
     """The scores of owners in a view, each found once.
 
-    ``reserved``: GPUs that are promised to an owner count as its share.
+    GPUs that the plan gives to an owner (``plan``) count as its share.
     """
 
-    __slots__ = ("_gpus", "_known", "_now_ms", "_promised", "_view")
+    __slots__ = ("_gpus", "_known", "_now_ms", "_planned", "_versions", "_view")
 
-    def __init__(self, view: StateView, now_ms: int, *, reserved: bool = False) -> None:
+    def __init__(self, view: StateView, now_ms: int) -> None:
         self._view = view
         self._now_ms = now_ms
         self._known: dict[tuple[str, str], Terms] = {}
         self._gpus: dict[str, tuple[int, int]] = {}
-        self._promised: dict[tuple[str, str], int] = {}
-        for record in view.reservations.values() if reserved else ():
-            whose = (view.runs[record.made.run].spec.owner, record.slice.flavor)
-            self._promised[whose] = self._promised.get(whose, 0) + record.slice.gpus
+        self._planned: dict[tuple[str, str], int] = {}
+        self._versions: dict[str, int] = {}
+
+    def plan(self, owner: str, flavor: str, gpus: int) -> None:
+        """Count ``gpus`` more as the share of ``owner``: it will have them before others start."""
+        whose = (owner, flavor)
+        self._planned[whose] = self._planned.get(whose, 0) + gpus
+        self._versions[owner] = self._versions.get(owner, 0) + 1
+        self._known.pop(whose, None)
+
+    def version(self, owner: str) -> int:
+        """Return how often something was planned for ``owner``."""
+        return self._versions.get(owner, 0)
 
     def of(self, owner: str, flavor: str) -> Terms:
         """Return what makes up the score of ``owner`` in ``flavor``."""
@@ -65,7 +74,7 @@ class Scores:
         spec = view.owners.get(owner, Owner(name=owner))
         total, free = self._flavor_gpus(flavor)
         meter = view.meters.get((owner, flavor))
-        gpus = self._promised.get((owner, flavor), 0)
+        gpus = self._planned.get((owner, flavor), 0)
         decayed = 0
         if meter is not None:
             gpus += meter.amount
@@ -155,51 +164,65 @@ def line_of(record: RunRecord) -> Line:
     return record.spec.owner, record.spec.flavors
 
 
-def in_turn(scribe: Scribe, names: Iterable[str], *, reserved: bool = False) -> Iterator[str]:
+def in_turn(view: StateView, names: Iterable[str], scores: Scores) -> Iterator[str]:
     """Yield ``names`` in the order in which they are to be tried.
 
-    Whoever asks may write what comes of each before the next is asked for: an owner that was given
-    something stands further back then.
+    The caller may plan GPUs for the owner of each (``Scores.plan``) before it asks for the next:
+    then that owner stands further back.
     """
-    view = scribe.view
-    runs, lines = view.runs, dict[Line, list[tuple[int, int, str]]]()
+    lines: dict[Line, list[Place]] = {}
     for name in names:
-        record = runs[name]
+        record = view.runs[name]
         since_ms = None if record.spec.follow is None else eligible_since_ms(view, record)
         place = (record.submitted_ms if since_ms is None else since_ms, record.seq, name)
         lines.setdefault(line_of(record), []).append(place)
-    for waiting in lines.values():
-        waiting.sort(reverse=True)
-    if len(lines) <= 1:
-        for waiting in lines.values():
-            while waiting:
-                yield waiting.pop()[2]
-        return
-    scores = Scores(view, scribe.now_ms, reserved=reserved)
-    queue = [(scores.rank(line), waiting[-1], line) for line, waiting in lines.items()]
-    heapify(queue)
-    served: dict[str, int] = {}
-    ranked: dict[Line, int] = {}
-    while queue:
-        _, place, line = heappop(queue)
-        if served.get(line[0], 0) != ranked.get(line, 0):
-            # Its owner was given something since this was ranked.
-            ranked[line] = served[line[0]]
-            heappush(queue, (scores.rank(line), place, line))
-            continue
-        waiting = lines[line]
-        waiting.pop()
-        written = len(scribe.events)
-        yield place[2]
-        if len(scribe.events) != written:
-            served[line[0]] = served.get(line[0], 0) + 1
-            scores = Scores(scribe.view, scribe.now_ms, reserved=reserved)
-        if waiting:
-            ranked[line] = served.get(line[0], 0)
-            heappush(queue, (scores.rank(line), waiting[-1], line))
+    for places in lines.values():
+        places.sort()
+    return Queue(((line, "", places) for line, places in lines.items()), scores).turns()
+
+
+class Queue:
+    """Lines of runs, each in its order, that are called up by the ranks of their owners.
+
+    Every line is ranked once, and again when something was planned for its owner. Lines of a pool
+    that is closed are passed over.
+    """
+
+    __slots__ = ("_heap", "_lines", "_next", "_ranked", "_scores", "closed")
+
+    def __init__(self, lines: Iterable[tuple[Line, str, Sequence[Place]]], scores: Scores) -> None:
+        self._scores = scores
+        self._lines = [each for each in lines if each[2]]
+        self._next = [0] * len(self._lines)
+        self._ranked = [scores.version(line[0]) for line, _, _ in self._lines]
+        self._heap: list[tuple[Rank, Place, int]] = [
+            (scores.rank(line), places[0], number)
+            for number, (line, _, places) in enumerate(self._lines)
+        ]
+        heapify(self._heap)
+        self.closed: set[str] = set()
+
+    def turns(self) -> Iterator[str]:
+        """Yield the runs, the next one to be tried first."""
+        heap, lines, scores = self._heap, self._lines, self._scores
+        while heap:
+            _, place, number = heappop(heap)
+            line, pool, places = lines[number]
+            if pool in self.closed:
+                continue
+            version = scores.version(line[0])
+            if version != self._ranked[number]:
+                # Something was planned for its owner since this was ranked.
+                self._ranked[number] = version
+                heappush(heap, (scores.rank(line), place, number))
+                continue
+            self._next[number] += 1
+            yield place[2]
+            if self._next[number] < len(places):
+                self._ranked[number] = scores.version(line[0])
+                heappush(heap, (scores.rank(line), places[self._next[number]], number))
 
 
 def queue_order(view: StateView, now_ms: int) -> list[str]:
     """Return the waiting runs in the order in which they stand now."""
-    scribe = Scribe(view, now_ms=now_ms, actor="")
-    return list(in_turn(scribe, view.pending))
+    return list(in_turn(view, view.pending, Scores(view, now_ms)))

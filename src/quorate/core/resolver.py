@@ -1,8 +1,10 @@
 """The resolver: the smallest change, in a fixed order, after which a goal packs. Pure search.
 
 Cuts are taken in their order until the goal is reached; those that turn out needless are given
-back, last first. What is still short is drawn for: draws are taken until the goal is reached, and
-needless ones given back, last first. Where all together is not enough, nothing is cut at all.
+back, last first. What is still short is drawn for: draws are taken until the goal is reached; then
+needless draws are given back, last first, and after them the cuts that the draws made needless, so
+that without any one of what is left the goal is not reached. Where all together is not enough,
+nothing is cut at all.
 """
 
 from __future__ import annotations
@@ -23,9 +25,11 @@ from quorate.model.view import StateView
 class Drawn:
     """What a sequence of draws leads to: every draw up to the last that was needed.
 
-    ``spared`` are the runs that were drawn and turned out not to be needed, or were gone.
+    ``cuts`` are the structural cuts that are still needed beside the ``victims``. ``spared`` are
+    the runs that were drawn and turned out not to be needed, or were gone.
     """
 
+    cuts: tuple[Candidate, ...]
     victims: tuple[Candidate, ...]
     draws: tuple[tuple[str, str], ...]
     spared: frozenset[str]
@@ -125,6 +129,8 @@ class Resolver:
         self.short = self.deficit
         """What is missing after the cuts."""
         self.cuts: tuple[Candidate, ...] = ()
+        self._parts: tuple[Candidate, ...] = ()
+        # The same as the cuts, with spares apart from the bundles that they go with.
         if self.deficit:
             self._cut()
 
@@ -140,7 +146,8 @@ class Resolver:
             bursts = self._cutter.bursts(self._burst, chosen.view)
             self.short = _until_packs(chosen, bursts)
         _give_back(chosen, self.short, self.deficit)
-        self.cuts = tuple(_joined(chosen.items))
+        self._parts = tuple(chosen.items)
+        self.cuts = tuple(_joined(self._parts))
 
     def _structural(self) -> Iterator[Candidate]:
         yield from self._cutter.backfills(self._reservation, self._now_ms)
@@ -191,9 +198,11 @@ class Resolver:
         """Return the state in which all of ``tokens`` have ended beside the cuts."""
         return self._chosen((*self.cuts, *tokens)).view()
 
-    def short_without(self, tokens: Sequence[Candidate]) -> int:
-        """Return what is missing when all of ``tokens`` end beside the cuts."""
-        return self._chosen((*self.cuts, *tokens)).short()
+    def short_without(
+        self, tokens: Sequence[Candidate], cuts: Sequence[Candidate] | None = None
+    ) -> int:
+        """Return what is missing when all of ``tokens`` end beside the cuts, or beside ``cuts``."""
+        return self._chosen((*(self.cuts if cuts is None else cuts), *tokens)).short()
 
     def draw(self, tokens: Iterable[Candidate], draws: Iterable[tuple[str, str]]) -> Drawn | None:
         """Return whom (owner, run) ``draws`` end, taken in order; None when all are not enough.
@@ -209,16 +218,16 @@ class Resolver:
                 if run in by_run:
                     yield by_run[run]
 
-        chosen = self._chosen(self.cuts)
+        chosen = self._chosen(self._parts)
         if _until_packs(chosen, in_order()):
             return None
-        first = len(self.cuts)
         last = chosen.items[-1].run
-        _give_back(chosen, 0, self.short, first=first)
-        victims = tuple(chosen.items[first:])
+        _give_back(chosen, 0, self.deficit)
+        victims = tuple(item for item in chosen.items if item.step is CutStep.LOTTERY)
+        cuts = tuple(_joined([item for item in chosen.items if item.step is not CutStep.LOTTERY]))
         shown = drawn[: 1 + [run for _, run in drawn].index(last)]
         spared = {run for _, run in shown} - {victim.run for victim in victims}
-        return Drawn(victims, tuple(shown), frozenset(spared))
+        return Drawn(cuts, victims, tuple(shown), frozenset(spared))
 
 
 def _until_nothing_lacks(chosen: Chosen, candidates: Iterator[Candidate]) -> bool:
@@ -231,8 +240,8 @@ def _until_nothing_lacks(chosen: Chosen, candidates: Iterator[Candidate]) -> boo
             return False
         chosen.add(candidate)
         since += sum(candidate.room.values())
-        # What was missing cannot have come together before as much has come free.
-        if since >= lacking:
+        # What was missing cannot have come together before as much has come free in scope.
+        if since >= lacking or candidate.is_beyond:
             lacking, since = chosen.lacking(), 0
     return True
 
@@ -285,42 +294,43 @@ def _cut_to(chosen: Chosen, items: Sequence[Candidate], count: int) -> None:
         chosen.add(item)
 
 
-def _give_back(chosen: Chosen, short: int, deficit: int, *, first: int = 0) -> None:
-    """Give back every cut from ``first`` on without which nothing more is short, last first.
+def _give_back(chosen: Chosen, short: int, deficit: int) -> None:
+    """Give back every cut without which nothing more is short, last first.
 
-    ``deficit`` was short before them. Where every GPU they free was needed, none is needless. The
-    spares of a bundle that is cut stay cut: they would be beside nothing.
+    ``deficit`` was short before them. A cut without which fewer GPUs come free than were short is
+    needed. The spares of a bundle that is cut stay cut: they would be beside nothing. So does what
+    was cut of a run that ends as a whole.
     """
     if chosen.is_plain:
         items = list(chosen.items)
-        _give_back_by(chosen, Chosen.lacking, short, deficit, first)
+        _give_back_by(chosen, Chosen.lacking, short, deficit)
         if short or chosen.short() == 0:
             # What packs with less packs with more: asking each time would have led to the same.
             return
         _cut_to(chosen, items, 0)
         _cut_to(chosen, items, len(items))
-    _give_back_by(chosen, Chosen.short, short, deficit, first)
+    _give_back_by(chosen, Chosen.short, short, deficit)
 
 
-def _give_back_by(
-    chosen: Chosen, judge: Callable[[Chosen], int], short: int, deficit: int, first: int
-) -> None:
+def _give_back_by(chosen: Chosen, judge: Callable[[Chosen], int], short: int, deficit: int) -> None:
     """Give back what ``judge`` finds needless."""
-    place = len(chosen.items)
-    before = sum(gpus for item in chosen.items[:first] for gpus in item.room.values())
+    # What comes free outside of the scope may make up for more than it is.
+    is_counted = chosen.is_plain and not any(item.is_beyond for item in chosen.items)
     cut: set[tuple[str, int]] = set()
-    while place > first:
-        if chosen.is_plain and chosen.gpus - before == deficit - short:
+    for place in range(len(chosen.items) - 1, -1, -1):
+        if is_counted and chosen.gpus == deficit - short:
             return
-        place -= 1
         item = chosen.items[place]
-        if item.step is CutStep.SPARE and {(item.run, item.bundle), (item.run, 0)} & cut:
+        if (item.run, 0) in cut or (item.step is CutStep.SPARE and (item.run, item.bundle) in cut):
             continue
-        chosen.pop(place)
-        if judge(chosen) > short:
+        least = deficit - short + sum(item.room.values())
+        if not (is_counted and chosen.gpus < least):
+            chosen.pop(place)
+            if judge(chosen) <= short:
+                continue
             chosen.insert(place, item)
-            if item.step is not CutStep.SPARE:
-                cut.add((item.run, item.bundle))
+        if item.step is not CutStep.SPARE:
+            cut.add((item.run, item.bundle))
 
 
 def _joined(items: Sequence[Candidate]) -> Iterator[Candidate]:
@@ -359,4 +369,5 @@ def _with(item: Candidate, spares: Sequence[Candidate]) -> Candidate:
         item.leases + tuple(name for spare in spares for name in spare.leases),
         room,
         item.pledges + tuple(name for spare in spares for name in spare.pledges),
+        item.is_beyond or any(spare.is_beyond for spare in spares),
     )

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from quorate.core.admit import Admitted, admit_round
 from quorate.core.bind import bind
-from quorate.core.promises import backfills, room_left
+from quorate.core.planning.room import room_left
 from quorate.core.quota import HARD, too_many_runs, waiting
 from quorate.core.round_money import MoneyInTurn
 from quorate.core.scribe import Scribe
 from quorate.core.starts import write_leases
-from quorate.model.events import BackfillNoted, RoundGrant, RunRefused, StartReason
+from quorate.model.events import RoundGrant, RunRefused, StartReason
 from quorate.model.records import RunRecord
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Run
@@ -183,15 +183,10 @@ def _write(
     scribe: Scribe, run: Run, admitted: Admitted, grant: RoundGrant, leases_ever: int
 ) -> None:
     """Write the leases of a grant; a pair is one start, paid once by the first of the two."""
-    view, now_ms = scribe.view, scribe.now_ms
-    notes: tuple[BackfillNoted, ...] = ()
-    if view.reservations:
-        notes = tuple(backfills(view, run, admitted, now_ms, scribe.actor))
+    now_ms = scribe.now_ms
     drafts = bind(admitted.plan, admitted.demands, admitted.legs)
     started, partner = StartReason.START, grant.partner
     write_leases(scribe, run.name, drafts, leases_ever, started, start_ms=now_ms, partner=partner)
-    for note in notes:
-        scribe.write(note)
 
 
 def free_gpus(view: StateView, pool: str, flavor: str) -> int:

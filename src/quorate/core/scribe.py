@@ -6,10 +6,8 @@ events applied. A decision that writes and does not look back never makes one.
 
 from __future__ import annotations
 
-from quorate.core.outlook import Outlook
 from quorate.model.apply import apply
 from quorate.model.events import Event, RunRequeued, RunSubmitted
-from quorate.model.refusal import Refusal
 from quorate.model.state import State
 from quorate.model.view import StateView
 
@@ -24,13 +22,11 @@ class Scribe:
     __slots__ = (
         "_applied",
         "_base",
-        "_outlook",
         "_overlay",
         "actor",
         "began_ms",
         "events",
         "has_executor",
-        "lacked_headroom",
         "now_ms",
     )
 
@@ -40,14 +36,11 @@ class Scribe:
         self._base = view
         self._overlay: State | None = None
         self._applied = 0
-        self._outlook: tuple[int, Outlook] | None = None
         self.events: list[Event] = []
         self.began_ms = view.at_ms
         self.now_ms = max(now_ms, view.at_ms)
         self.actor = actor
         self.has_executor = has_executor
-        # Why runs whose promised start is due could not start for their owner's quota, at first.
-        self.lacked_headroom: dict[str, Refusal] = {}
 
     @property
     def view(self) -> StateView:
@@ -61,13 +54,10 @@ class Scribe:
         self._applied = len(self.events)
         return self._overlay
 
-    @property
-    def outlook(self) -> Outlook:
-        """What is to come, as of everything written so far."""
-        known = self._outlook
-        if known is None or known[0] != len(self.events):
-            known = self._outlook = (len(self.events), Outlook.of(self.view, self.now_ms))
-        return known[1]
+    def frozen(self) -> StateView:
+        """Return the state with everything written so far, which nothing written later changes."""
+        self._base, self._overlay = self.view, None
+        return self._base
 
     @property
     def somebody_waits(self) -> bool:

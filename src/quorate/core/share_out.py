@@ -16,8 +16,7 @@ from msgspec.structs import replace
 from quorate.core.commands import ShareOut
 from quorate.core.handover import hand_over
 from quorate.core.holds import ROUND_SLACK_MS, extension_to_ms
-from quorate.core.outlook import Outlook
-from quorate.core.promises import payer_levels
+from quorate.core.planning.pins import firm_profile
 from quorate.core.round_place import is_sound, refuse
 from quorate.core.scribe import Scribe
 from quorate.core.stops import stop_run
@@ -239,9 +238,10 @@ def _delaying(scribe: Scribe, staying: Sequence[str], until_ms: int) -> Iterator
         view = scribe.view
         record = view.runs[name]
         facts = [view.leases[lease] for lease in record.leases]
-        paid = [(lease.fact.payer, lease.fact.tier, lease.gpus) for lease in facts]
-        levels = payer_levels(Outlook.of(view, scribe.now_ms), paid)
-        if any(level.least(scribe.now_ms, until_ms + facts[0].grace_ms) < 0 for level, _ in levels):
+        profile = firm_profile(view, scribe.now_ms)
+        widths = profile.widths((lease.fact.payer, lease.fact.tier) for lease in facts)
+        end_ms = until_ms + facts[0].grace_ms
+        if any(width.least(scribe.now_ms, end_ms) < 0 for width in widths):
             stop_run(scribe, record, EndReason.ROUND_END, None)
             yield name
 

@@ -11,18 +11,24 @@ from quorate.model.events import LeaseStarted, StartReason, lease_gpus
 from quorate.model.specs import Run
 
 
-def write_start(
+def write_start(  # noqa: PLR0913 - the parts of a start
     scribe: Scribe,
     run: Run,
     admitted: Admitted,
     *,
     leases_ever: int,
     reason: StartReason = StartReason.START,
+    backfill: bool = False,
 ) -> None:
-    """Write one lease per group and payer: Bind-Now, all of it or none."""
+    """Write one lease per group and payer: Bind-Now, all of it or none.
+
+    ``backfill``: it starts out of order, while a run that has a start waits on.
+    """
     assert not run.sensitive, run  # Claims have a door of their own.
     drafts = bind(admitted.plan, admitted.demands, admitted.legs)
-    write_leases(scribe, run.name, drafts, leases_ever, reason, start_ms=scribe.now_ms)
+    write_leases(
+        scribe, run.name, drafts, leases_ever, reason, start_ms=scribe.now_ms, backfill=backfill
+    )
 
 
 def write_leases(  # noqa: PLR0913 - the parts of one event
@@ -34,6 +40,7 @@ def write_leases(  # noqa: PLR0913 - the parts of one event
     *,
     start_ms: int,
     partner: str | None = None,
+    backfill: bool = False,
 ) -> None:
     """Write a lease for each of ``drafts``, numbered on from ``leases_ever``."""
     for number, draft in enumerate(drafts, start=leases_ever):
@@ -53,5 +60,6 @@ def write_leases(  # noqa: PLR0913 - the parts of one event
                 hold_gpu_ms=lease_gpus(draft.slots) * draft.hold_ms,
                 start_ms=start_ms,
                 reason=reason,
+                backfill=backfill,
             )
         )

@@ -29,7 +29,8 @@ class Survey:
     ``runs`` has the leases of each run that go on, in the order in which they were come across;
     ``spares`` and ``steps`` those of them that are spares, or belong to a step above a minimum.
     ``going`` were told to stop. ``pledges`` are filled spares that a limit pays for, and ``filled``
-    those on the slots of each lease.
+    those on the slots of each lease. ``scope`` are the domains in which room is made, where what
+    comes free in others counts too: what ends with a cut ends everywhere.
     """
 
     view: StateView
@@ -40,6 +41,7 @@ class Survey:
     going: dict[str, None] = field(default_factory=dict)
     pledges: tuple[str, ...] = ()
     filled: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    scope: frozenset[str] | None = None
 
     def newest_first(self, runs: Iterable[str]) -> list[str]:
         """Return ``runs`` by their last start, then by their submission, the latest first."""
@@ -69,14 +71,29 @@ class Survey:
                 self.steps.append(name)
 
 
-def survey_domains(view: StateView, pool: str, flavor: str, domains: Sequence[str]) -> Survey:
-    """Return what runs in ``domains`` of a pool, in all of them where none is named."""
+def survey_domains(
+    view: StateView,
+    pool: str,
+    flavor: str,
+    domains: Sequence[str],
+    *,
+    counts_beyond: bool = False,
+) -> Survey:
+    """Return what runs in ``domains`` of a pool, in all of them where none is named.
+
+    ``counts_beyond`` says that what is wanted may also use what comes free outside of ``domains``
+    when a run that is cut there has GPUs in other domains of the pool too.
+    """
     index = view.domains(pool, flavor)
-    keys = index.keys
+    keys, scope = index.keys, None
     if domains:
         keys = tuple(keys[index.numbers[d]] for d in domains if d in index.numbers)
-    scope = frozenset(keys)
-    survey = Survey(view, lambda lease: _room_in(view, scope, lease), filled=_filled(view))
+        if counts_beyond and len(keys) < len(index.keys):
+            scope = frozenset(key.domain for key in keys)
+    counted = frozenset(keys if scope is None else index.keys)
+    survey = Survey(
+        view, lambda lease: _room_in(view, counted, lease), filled=_filled(view), scope=scope
+    )
     by_node = view.node_leases
     for key in keys:
         for node in view.island(key).nodes:
@@ -86,20 +103,20 @@ def survey_domains(view: StateView, pool: str, flavor: str, domains: Sequence[st
     return survey
 
 
-def _room_in(view: StateView, scope: frozenset[IslandKey], lease: Lease) -> dict[str, int]:
+def _room_in(view: StateView, counted: frozenset[IslandKey], lease: Lease) -> dict[str, int]:
     """Return what ``lease`` would leave free by domain, on nodes that may be given work."""
     slots = lease.fact.slots
     if len(slots) == 1:
         record = view.nodes[slots[0][0]]
         key = record.island
-        if key not in scope or record.position in view.island(key).withheld:
+        if key not in counted or record.position in view.island(key).withheld:
             return {}
         return {key.domain: lease.gpus}
     found: dict[str, int] = {}
     for node, mask in slots:
         record = view.nodes[node]
         key = record.island
-        if key in scope and record.position not in view.island(key).withheld:
+        if key in counted and record.position not in view.island(key).withheld:
             found[key.domain] = found.get(key.domain, 0) + mask.bit_count()
     return found
 

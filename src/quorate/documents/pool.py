@@ -26,13 +26,18 @@ _POOL: Final = frozenset(
         "minRuntime",
         "coolDown",
         "maxGrace",
-        "disruptionGPUHoursPerDay",
+        "disruptionRate",
         "maxCollateral",
         "defaultExpectedDuration",
         "reservationDepth",
+        "firmHorizon",
         "throughputs",
     }
 )
+_NOT_ANY_MORE: Final = {
+    "disruptionGPUHoursPerDay": "write disruptionRate, the part of the pool's GPUs whose work "
+    "conflicts may cost, such as 0.01; 0 forbids conflicts"
+}
 _SYSTEM: Final = frozenset({"sensitivePoolSize", "budgetPeriodDays", "halfLife", "weights"})
 _WEIGHTS: Final = frozenset({"instantShare"})
 _DISCIPLINE: Final = values.choice(Discipline)
@@ -48,7 +53,7 @@ _PART: Final = values.decimal_of(factor=PPM, unit="millionth", low=0, high=PPM)
 
 def read_pool(spec: object, at: At, head: Head) -> Pool | None:
     """Return the pool, or None with its faults reported."""
-    fields = fields_of(spec, at, _POOL)
+    fields = fields_of(spec, at, _POOL, _NOT_ANY_MORE)
     if fields is None:
         return None
     unset = Pool(name=head.name)
@@ -66,7 +71,7 @@ def read_pool(spec: object, at: At, head: Head) -> Pool | None:
         runtime_min_ms=fields.maybe("minRuntime", _SECOND_UP),
         cool_down_ms=fields.maybe("coolDown", any_duration),
         grace_max_ms=fields.optional("maxGrace", any_duration, unset.grace_max_ms),
-        disruption_gpu_ms_per_day=fields.maybe("disruptionGPUHoursPerDay", values.gpu_hours),
+        disruption_rate_ppm=fields.optional("disruptionRate", _PART, unset.disruption_rate_ppm),
         collateral_max=fields.optional("maxCollateral", _COLLATERAL, unset.collateral_max),
         expected_duration_ms=fields.optional(
             "defaultExpectedDuration", positive_duration, unset.expected_duration_ms
@@ -74,6 +79,7 @@ def read_pool(spec: object, at: At, head: Head) -> Pool | None:
         reservation_depth=fields.optional(
             "reservationDepth", values.count, unset.reservation_depth
         ),
+        firm_horizon_ms=fields.optional("firmHorizon", any_duration, unset.firm_horizon_ms),
         throughputs=fields.optional("throughputs", throughputs, ()),
     )
 

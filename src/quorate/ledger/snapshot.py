@@ -16,11 +16,14 @@ from msgspec.msgpack import Decoder, Encoder
 
 from quorate.ledger.fold import collector_paused
 from quorate.model.apply import rebuild_families
+from quorate.model.durations import DurationHistory
 from quorate.model.events import (
     ConflictDeclared,
+    ConflictDeferred,
     ConflictResolved,
     LeaseEnding,
     LeaseStarted,
+    MoveCause,
     NodeStatus,
     ReservationMade,
     ReservationStatus,
@@ -33,6 +36,7 @@ from quorate.model.events import (
 from quorate.model.island import all_slots
 from quorate.model.meters import Meter, NodeMeter, Told
 from quorate.model.records import (
+    AnnouncedConflict,
     CapAccount,
     ConflictRecord,
     EnvelopeAccount,
@@ -64,7 +68,7 @@ from quorate.model.specs import (
 )
 from quorate.model.state import State
 
-SNAPSHOT_FORMAT: Final = 8
+SNAPSHOT_FORMAT: Final = 10
 """Raised whenever the shape below or the meaning of a counter changes."""
 
 
@@ -110,7 +114,8 @@ class _Run(Struct, array_like=True, gc=False):
     since_ms: int | None
     reservation: str | None
     reservations_ever: int
-    backfills: tuple[tuple[int, int, str], ...]
+    backfills: tuple[tuple[int, int], ...]
+    waiting_seq: int
     cut_ms: int | None
     cut_by: str
     via_conflict: str
@@ -126,7 +131,7 @@ class _Reservation(Struct, array_like=True, gc=False):
     planned_start_ms: int | None
     natural_start_ms: int | None
     by_conflict: bool
-    cause: str
+    cause: MoveCause | None
     conflict: str
     attempts: int
 
@@ -176,10 +181,13 @@ class _Snapshot(Struct, array_like=True):
     reservations: list[_Reservation]
     conflicts: list[_Conflict]
     pledges: list[PledgeRecord]
-    losses: dict[str, tuple[tuple[int, int], ...]]
+    disruption: list[tuple[str, str, int, int]]
+    deferred: dict[str, ConflictDeferred]
+    announced: dict[str, AnnouncedConflict]
     barred: dict[str, int]
     meters: list[_Meter]
     node_meters: list[_NodeMeter]
+    durations: dict[str, bytes]
     thresholds: dict[str, int]
     reports: dict[str, ReportRecord]
     requests: dict[str, RequestRecord]
@@ -251,13 +259,16 @@ def _packed(state: State) -> _Snapshot:
         [_pack_reservation(record) for record in state.reservations.values()],
         [_Conflict(record.declared, record.resolved) for record in state.conflicts.values()],
         list(state.pledges.values()),
-        dict(sorted(state.losses.items())),
+        sorted((*key, *account) for key, account in state.disruption.items()),
+        dict(sorted(state.deferred.items())),
+        {name: _sorted_odds(known) for name, known in sorted(state.announced.items())},
         dict(sorted(state.barred.items())),
         [_Meter(*key, meter.told()) for key, meter in state.meters.items()],
         [
             _NodeMeter(owner, nodes.meter.told(), dict(sorted(nodes.uses.items())))
             for owner, nodes in state.node_meters.items()
         ],
+        {owner: history.recent for owner, history in sorted(state.durations.items())},
         dict(sorted(state.thresholds.items())),
         dict(sorted(state.reports.items())),
         # In their order: the oldest requests are looked for in front.
@@ -322,8 +333,13 @@ def _restore_plans(state: State, found: _Snapshot) -> None:
         if conflict.resolved is None:
             state.open_conflicts[name] = None
     state.pledges.update((pledge.pledge, pledge) for pledge in found.pledges)
-    state.losses.update(found.losses)
+    for owner, pool, lacked, at_ms in found.disruption:
+        state.disruption[owner, pool] = (lacked, at_ms)
+    state.deferred.update(found.deferred)
+    state.announced.update(found.announced)
     state.barred.update(found.barred)
+    for owner, recent in found.durations.items():
+        state.durations[owner] = DurationHistory(recent)
     state.thresholds.update(found.thresholds)
     state.reports.update(found.reports)
     state.requests.update(found.requests)
@@ -384,6 +400,11 @@ def _pack_reservation(record: ReservationRecord) -> _Reservation:
     )
 
 
+def _sorted_odds(known: AnnouncedConflict) -> AnnouncedConflict:
+    """Return ``known`` with its runs in their order, whichever were announced first."""
+    return AnnouncedConflict(known.due_ms, known.scope, dict(sorted(known.runs.items())))
+
+
 def _by_flavor(known: RoundsRun) -> RoundsRun:
     """Return ``known`` with its flavors in their order, whichever it had first."""
     return RoundsRun(
@@ -417,6 +438,7 @@ def _pack_run(record: RunRecord) -> _Run:
         record.reservation,
         record.reservations_ever,
         record.backfills,
+        record.waiting_seq,
         record.cut_ms,
         record.cut_by,
         record.via_conflict,
@@ -445,6 +467,7 @@ def _restore_run(state: State, run: _Run) -> None:
         run.reservation,
         run.reservations_ever,
         run.backfills,
+        run.waiting_seq,
         run.cut_ms,
         run.cut_by,
         run.via_conflict,

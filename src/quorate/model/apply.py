@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from quorate.model import events as e
-from quorate.model.apply_plans import PLANS, hold_money, leave_running
+from quorate.model.apply_plans import PLANS, hold_money, leave_running, mark_backfill
 from quorate.model.apply_requests import REQUESTS
 from quorate.model.apply_rounds import ROUNDS, round_began, round_ended, round_ending
 from quorate.model.crossings import PERCENTS
+from quorate.model.durations import NO_HISTORY, bucket_of, declared_ms
 from quorate.model.island import all_slots
 from quorate.model.meters import Meter
 from quorate.model.records import (
@@ -37,6 +38,8 @@ _PENDING: Final = Phase.PENDING
 _RUNNING: Final = Phase.RUNNING
 _SPARE: Final = e.Role.SPARE
 _CLAIM: Final = e.Role.CLAIM
+_CANCELLED: Final = e.Outcome.CANCELLED
+_NOT_BY_ITSELF: Final = (None, _CANCELLED)
 _PHASES: Final = {outcome: Phase(outcome) for outcome in e.Outcome}
 
 
@@ -137,6 +140,7 @@ def _owner_removed(state: State, event: e.OwnerRemoved) -> None:
     state.children.pop(event.owner, None)
     del state.owners[event.owner]
     del state.owner_versions[event.owner]
+    state.durations.pop(event.owner, None)
     state.report(event.owner, None)
     state.budgets_changed()
     state.use_changed(event.owner)
@@ -273,6 +277,7 @@ def _run_submitted(state: State, event: e.RunSubmitted) -> None:
     record = RunRecord(
         run, seq, event.at_ms, _PENDING, None, event.at_ms, {}, 0, {}, None, None, ""
     )
+    record.waiting_seq = seq
     known = state.runs.setdefault(run.name, record)
     assert known is record, run.name
     if run.rounds is not None:
@@ -280,6 +285,7 @@ def _run_submitted(state: State, event: e.RunSubmitted) -> None:
         return
     state.pending[run.name] = seq
     state.queued[run.name] = seq
+    state.list_waiting(record)
     if state.leases_indexed:
         state.count_queued(run)
 
@@ -313,6 +319,8 @@ def _lease_started(  # noqa: C901 - a replay comes here for every second event: 
     run.leases_ever += 1
     if run.backfills and event.reason is _GROW:
         _begin_bundle(state, run, event.bundle)
+    if event.backfill:
+        mark_backfill(state, run, event.bundle)
     if event.role is _SPARE:
         state.spares[name] = None
     elif event.role is _CLAIM:
@@ -320,6 +328,8 @@ def _lease_started(  # noqa: C901 - a replay comes here for every second event: 
     if spec.rounds is not None:
         round_began(state, run, event)
     elif run.phase is _PENDING:
+        state.deferred.pop(event.run, None)
+        state.unlist_waiting(run)
         if run.refusal is None:
             del state.pending[event.run], state.queued[event.run]
             state.discount_queued(spec)
@@ -340,7 +350,7 @@ def _lease_started(  # noqa: C901 - a replay comes here for every second event: 
 
 
 def _begin_bundle(state: State, run: RunRecord, bundle: int) -> None:
-    """Forget what another bundle of that number, which has gone since, stood in front of."""
+    """Forget that another bundle of that number, which has gone since, started out of order."""
     run.backfills = tuple(entry for entry in run.backfills if entry[0] != bundle)
     if not run.backfills:
         state.backfilled.pop(run.spec.name, None)
@@ -443,9 +453,11 @@ def _run_requeued(state: State, event: e.RunRequeued) -> None:
     run.phase, run.stopping = _PENDING, None
     leave_running(state, run, event)
     run.since_ms = None
+    run.waiting_seq = state.seq + 1
     state.growable.pop(event.run, None)
     state.count_run(run.spec.owner, -1)
     state.enqueue(run)
+    state.list_waiting(run)
 
 
 def _run_ended(state: State, event: e.RunEnded) -> None:
@@ -454,11 +466,15 @@ def _run_ended(state: State, event: e.RunEnded) -> None:
     if run.spec.rounds is not None:
         state.leave_rounds(run)
     if run.phase is _PENDING:
+        state.deferred.pop(event.run, None)
         if run.spec.rounds is None:
             state.dequeue(run)
+            state.unlist_waiting(run)
     elif state.leases_indexed and not run.spec.sensitive:
         state.count_run(run.spec.owner, -1)
     run.phase = _PHASES[event.outcome]
+    if run.since_ms is not None and event.outcome is not _CANCELLED:
+        _note_duration(state, run, event.at_ms)
     # There are very many of these, so nothing is written that is there already.
     if run.stopping is not None:
         run.stopping = None
@@ -469,6 +485,23 @@ def _run_ended(state: State, event: e.RunEnded) -> None:
     run.ended_ms = event.at_ms
     if event.note:
         run.note = event.note
+
+
+def _note_duration(state: State, run: RunRecord, ended_ms: int) -> None:
+    """Add what ``run`` took to its owner's history, if it began once and ended by itself.
+
+    A run that was put back into the queue may go on from a checkpoint; one that was told to stop,
+    and ends before it waits again, says nothing of how long it would have taken; rounds and claims
+    end when they are told to.
+    """
+    spec, since_ms = run.spec, run.since_ms
+    if since_ms is None or since_ms != run.started_ms or spec.rounds is not None or spec.sensitive:
+        return
+    if run.stopping is not None and run.stopping.outcome in _NOT_BY_ITSELF:
+        return
+    bucket = bucket_of(ended_ms - since_ms, declared_ms(spec, state.pools[spec.pool]))
+    owner, histories = spec.owner, state.durations
+    histories[owner] = histories.get(owner, NO_HISTORY).after(bucket)
 
 
 _APPLY: dict[type, Callable[[State, Any], None]] = {

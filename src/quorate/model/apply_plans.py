@@ -11,8 +11,9 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from quorate.model import events as e
-from quorate.model.amounts import HOUR_MS
+from quorate.model.disruption_accounts import lacking_gpu_ms
 from quorate.model.records import (
+    AnnouncedConflict,
     ConflictRecord,
     Lottery,
     PledgeRecord,
@@ -22,9 +23,6 @@ from quorate.model.records import (
 from quorate.model.specs import EnvelopeId
 from quorate.model.state import State
 
-LOSS_WINDOW_MS: Final = 24 * HOUR_MS
-"""How long work lost to cuts counts against a pool's disruption budget."""
-
 
 def _lottery_committed(state: State, event: e.LotteryCommitted) -> None:
     assert not state.lottery.commitment, "a lottery is committed once"
@@ -32,10 +30,14 @@ def _lottery_committed(state: State, event: e.LotteryCommitted) -> None:
 
 
 def _backfill_noted(state: State, event: e.BackfillNoted) -> None:
-    run = state.runs.own(event.run)
-    others = tuple(entry for entry in run.backfills if entry[0] != event.bundle)
-    run.backfills = (*others, (event.bundle, event.vacate_ms, event.reservation))
-    state.backfilled[event.run] = None
+    mark_backfill(state, state.runs.own(event.run), event.bundle)
+
+
+def mark_backfill(state: State, run: RunRecord, bundle: int) -> None:
+    """Note that a bundle of ``run`` started out of order, by the event that is applied."""
+    if all(known != bundle for known, _ in run.backfills):
+        run.backfills = (*run.backfills, (bundle, state.seq + 1))
+        state.backfilled[run.spec.name] = None
 
 
 def _spare_filled(state: State, event: e.SpareFilled) -> None:
@@ -96,6 +98,8 @@ def _reservation_made(state: State, event: e.ReservationMade) -> None:
     assert run.reservation is None, event
     run.reservation = event.reservation
     run.reservations_ever += 1
+    if event.by_conflict:
+        state.deferred.pop(event.run, None)
     _hold_shares(state, event.payers, 1)
     state.reservations[event.reservation] = ReservationRecord(
         event,
@@ -118,6 +122,8 @@ def _reservation_moved(state: State, event: e.ReservationMoved) -> None:
     record.planned_start_ms = event.planned_start_ms
     record.natural_start_ms = event.natural_start_ms
     record.by_conflict = event.by_conflict
+    if event.by_conflict:
+        state.deferred.pop(record.made.run, None)
 
 
 def _reservation_closed(state: State, event: e.ReservationClosed) -> None:
@@ -135,6 +141,9 @@ def _conflict_declared(state: State, event: e.ConflictDeclared) -> None:
     state.open_conflicts[event.conflict] = None
     if event.reservation:
         state.reservations.own(event.reservation).attempts += 1
+    if event.tokens:
+        # Who entered is told of the lottery; without one, what was announced is called off.
+        state.announced.pop(event.reservation, None)
 
 
 def _conflict_resolved(state: State, event: e.ConflictResolved) -> None:
@@ -149,7 +158,9 @@ def _conflict_resolved(state: State, event: e.ConflictResolved) -> None:
     if event.outcome is not e.ConflictOutcome.CLEARED:
         return
     if declared.reservation in state.reservations:
-        state.reservations.own(declared.reservation).conflict = event.conflict
+        reservation = state.reservations.own(declared.reservation)
+        reservation.conflict = event.conflict
+        _charge(state, state.runs[reservation.made.run].spec.owner, declared.scope.pool, event)
     for cut in event.cuts:
         if cut.step is e.CutStep.SPARE:
             continue
@@ -158,12 +169,29 @@ def _conflict_resolved(state: State, event: e.ConflictResolved) -> None:
             run.cut_ms, run.cut_by = event.at_ms, event.conflict
         else:
             run.steps_cut_by = event.conflict
-    recent = tuple(
-        entry
-        for entry in state.losses.get(declared.scope.pool, ())
-        if entry[0] > event.at_ms - LOSS_WINDOW_MS
-    )
-    state.losses[declared.scope.pool] = (*recent, (event.at_ms, event.lost_gpu_ms))
+
+
+def _charge(state: State, owner: str, pool: str, event: e.ConflictResolved) -> None:
+    """Charge what a conflict cost to the account of the owner that called it, and to no other."""
+    if event.lost_gpu_ms:
+        lacking = lacking_gpu_ms(state, owner, pool, event.at_ms)
+        state.disruption[owner, pool] = (lacking + event.lost_gpu_ms, event.at_ms)
+
+
+def _conflict_announced(state: State, event: e.ConflictAnnounced) -> None:
+    known = state.announced.get(event.reservation)
+    runs = {} if known is None else dict(known.runs)
+    for odds in event.runs:
+        runs[odds.run] = odds.ppm
+    state.announced[event.reservation] = AnnouncedConflict(event.due_ms, event.scope, runs)
+
+
+def _conflict_withdrawn(state: State, event: e.ConflictWithdrawn) -> None:
+    del state.announced[event.reservation]
+
+
+def _conflict_deferred(state: State, event: e.ConflictDeferred) -> None:
+    state.deferred[event.run] = event
 
 
 def leave_running(state: State, run: RunRecord, event: e.RunRequeued | e.RunEnded) -> None:
@@ -194,4 +222,7 @@ PLANS: Final[dict[type, Callable[[State, Any], None]]] = {
     e.ReservationClosed: _reservation_closed,
     e.ConflictDeclared: _conflict_declared,
     e.ConflictResolved: _conflict_resolved,
+    e.ConflictDeferred: _conflict_deferred,
+    e.ConflictAnnounced: _conflict_announced,
+    e.ConflictWithdrawn: _conflict_withdrawn,
 }

@@ -18,11 +18,13 @@ from quorate.model.events import (
     ConflictResolved,
     LeaseEnding,
     LeaseStarted,
+    MoveCause,
     ReservationMade,
     ReservationStatus,
     RoundGrant,
     RoundShared,
     RunStopping,
+    Scope,
     Share,
     Slice,
     Slots,
@@ -146,6 +148,11 @@ class EnvelopeAccount:
             self.lent_committed_gpu_ms,
         )
 
+    @property
+    def gpus_left(self) -> int:
+        """How many more GPUs it can pay at once; negative where it was tightened below its use."""
+        return self.spec.concurrency - self.gpus_active - self.gpus_reserved
+
     def spent_gpu_ms(self, now_ms: int) -> int:
         """Return what has been used up to ``now_ms``, running leases included.
 
@@ -213,9 +220,10 @@ class RunRecord(Record):
     """A run: what was asked, where it stands, what it has cost whom.
 
     ``since_ms`` is when it last began to run; swaps, hand-overs and growth leave it alone.
-    ``backfills`` are (bundle, instant, reservation): bundles that must be gone by then. ``cut_ms``
-    and ``cut_by`` are the last conflict that ended it, ``steps_cut_by`` is the last one that cut
-    steps of it and left it running, and ``via_conflict`` the one it started by.
+    ``waiting_seq`` is the event by which it last began to wait. ``backfills`` are (bundle, event):
+    bundles that started out of order, and by which event. ``cut_ms`` and ``cut_by`` are the last
+    conflict that ended it, ``steps_cut_by`` is the last one that cut steps of it and left it
+    running, and ``via_conflict`` the one it started by.
     """
 
     spec: Run
@@ -235,7 +243,8 @@ class RunRecord(Record):
     since_ms: int | None = None
     reservation: str | None = None
     reservations_ever: int = 0
-    backfills: tuple[tuple[int, int, str], ...] = ()
+    backfills: tuple[tuple[int, int], ...] = ()
+    waiting_seq: int = 0
     cut_ms: int | None = None
     cut_by: str = ""
     via_conflict: str = ""
@@ -270,6 +279,7 @@ class RunRecord(Record):
             self.reservation,
             self.reservations_ever,
             self.backfills,
+            self.waiting_seq,
             self.cut_ms,
             self.cut_by,
             self.via_conflict,
@@ -292,7 +302,7 @@ class ReservationRecord:
     planned_start_ms: int | None
     natural_start_ms: int | None
     by_conflict: bool
-    cause: str = ""
+    cause: MoveCause | None = None
     conflict: str = ""
     attempts: int = 0
 
@@ -332,6 +342,14 @@ class ConflictRecord:
     def copy(self) -> ConflictRecord:
         """Return a record that may be changed alone."""
         return ConflictRecord(self.declared, self.resolved)
+
+
+class AnnouncedConflict(Record):
+    """What was announced of a planned conflict: when, where, and the odds of runs in millionths."""
+
+    due_ms: int
+    scope: Scope
+    runs: dict[str, int]
 
 
 class PledgeRecord(Record):

@@ -14,11 +14,14 @@ from operator import attrgetter
 
 from quorate.model.crossings import Crossings
 from quorate.model.domain_index import DomainIndex
-from quorate.model.events import NodeStatus, Slots
+from quorate.model.durations import DurationHistory
+from quorate.model.events import ConflictDeferred, NodeStatus, Slots
+from quorate.model.expected_ends import Ends
 from quorate.model.holdings import Holdings
 from quorate.model.island import Island, IslandKey, all_slots
 from quorate.model.meters import Meter, NodeMeter
 from quorate.model.records import (
+    AnnouncedConflict,
     CapAccount,
     ConflictRecord,
     EnvelopeAccount,
@@ -49,7 +52,8 @@ from quorate.model.specs import (
     System,
 )
 from quorate.model.tables import LayeredTable, Table
-from quorate.model.view import Ends, Family, Soft
+from quorate.model.view import Family, Soft
+from quorate.model.waiting import Waiting
 
 
 class State:
@@ -59,7 +63,6 @@ class State:
         "_below",
         "_crossings",
         "_domains",
-        "_ends_shared",
         "_followers",
         "_holdings",
         "_holds_due",
@@ -74,6 +77,8 @@ class State:
         "_queued_counts",
         "_soft",
         "_stale",
+        "_waiting",
+        "announced",
         "at_ms",
         "backfilled",
         "barred",
@@ -81,6 +86,9 @@ class State:
         "caps",
         "children",
         "conflicts",
+        "deferred",
+        "disruption",
+        "durations",
         "ends_cache",
         "envelopes",
         "family_cache",
@@ -92,7 +100,6 @@ class State:
         "ledger_id",
         "lenders",
         "lifted",
-        "losses",
         "lottery",
         "metered",
         "meters",
@@ -149,6 +156,7 @@ class State:
         self.meters: Table[tuple[str, str], Meter] = Table()
         self.metered: Table[str, None] = Table()
         self.node_meters: Table[str, NodeMeter] = Table()
+        self.durations: Table[str, DurationHistory] = Table()
         self.thresholds: Table[str, int] = Table()
         self.reports: Table[str, ReportRecord] = Table()
         self.growable: Table[str, None] = Table()
@@ -158,7 +166,9 @@ class State:
         self.conflicts: Table[str, ConflictRecord] = Table()
         self.open_conflicts: Table[str, None] = Table()
         self.pledges: Table[str, PledgeRecord] = Table()
-        self.losses: Table[str, tuple[tuple[int, int], ...]] = Table()
+        self.disruption: Table[tuple[str, str], tuple[int, int]] = Table()
+        self.deferred: Table[str, ConflictDeferred] = Table()
+        self.announced: Table[str, AnnouncedConflict] = Table()
         self.barred: Table[str, int] = Table()
         self.backfilled: Table[str, None] = Table()
         self.spares: Table[str, None] = Table()
@@ -175,7 +185,7 @@ class State:
         self._crossings: Crossings | None = None
         self.family_cache: dict[tuple[str, str], Family] = {}
         self.ends_cache = Ends()
-        self._ends_shared = False
+        self._waiting: Waiting | None = None
         # Leases that a trial has taken away; never any in the owned state.
         self.lifted: dict[str, Lease] = {}
         self._domains: Table[tuple[str, str], DomainIndex] = Table()
@@ -205,8 +215,8 @@ class State:
             setattr(over, name, LayeredTable(getattr(self, name)))
         # Shared until a budget or owner changes in the overlay, which then gets its own (apply.py).
         over.family_cache = self.family_cache
-        over.ends_cache = self.ends_cache
-        over._ends_shared = True  # noqa: SLF001
+        over.ends_cache = self.ends_cache.layer()
+        over._waiting = self.waiting.layer()  # noqa: SLF001
         over.lifted = self.lifted
         over._holdings = self.holdings.layer(over.owners)  # noqa: SLF001 - another state, the same class
         over._stale = []  # noqa: SLF001
@@ -322,6 +332,27 @@ class State:
                 if record.phase is Phase.RUNNING and not record.spec.sensitive:
                     found.add_run(record.spec.owner, 1)
         return self._holdings
+
+    @property
+    def waiting(self) -> Waiting:
+        """The waiting runs by line and by shape; indexed on first use, so a replay pays nothing."""
+        if self._waiting is None:
+            self._waiting = Waiting.of(self.runs[name] for name in self.pending)
+        return self._waiting
+
+    def forget_waiting(self) -> None:
+        """Forget the index of waiting runs; it is made anew when it is asked for."""
+        self._waiting = None
+
+    def list_waiting(self, record: RunRecord) -> None:
+        """Index a run that has begun to wait."""
+        if self._waiting is not None:
+            self._waiting.add(record)
+
+    def unlist_waiting(self, record: RunRecord) -> None:
+        """Take a run that waits no more out of the index."""
+        if self._waiting is not None:
+            self._waiting.remove(record)
 
     def _hold(self, holdings: Holdings, run: str, slots: Slots) -> None:
         holdings.add_slots(self.runs[run].spec.owner, self._sized(slots))
@@ -738,12 +769,9 @@ class State:
     def end_changed(self, lease: Lease) -> None:
         """Forget what was found out about expected ends that ``lease`` has part in."""
         ends = self.ends_cache
-        if ends.islands or ends.payers:
+        if ends.islands or ends.payers or ends.below is not None:
             islands = {self._nodes[node].island for node, _ in lease.fact.slots}
-            self.ends_cache = ends.without(islands, lease.fact.payer)
-        if self.ends_cache is ends and self._ends_shared:
-            self.ends_cache = ends.copy()  # What is found out from here on is not so below.
-        self._ends_shared = False
+            ends.drop(islands, lease.fact.payer)
 
     def budgets_changed(self) -> None:
         """Forget what was derived from budgets and owners."""
@@ -892,6 +920,7 @@ _TABLES = (
     "meters",
     "metered",
     "node_meters",
+    "durations",
     "thresholds",
     "reports",
     "growable",
@@ -904,7 +933,9 @@ _TABLES = (
     "conflicts",
     "open_conflicts",
     "pledges",
-    "losses",
+    "disruption",
+    "deferred",
+    "announced",
     "barred",
     "backfilled",
     "spares",

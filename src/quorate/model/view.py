@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -11,11 +10,14 @@ from msgspec import Struct
 from quorate.model.amounts import PPM
 from quorate.model.crossings import Crossings
 from quorate.model.domain_index import DomainIndex
-from quorate.model.events import NodeStatus, Tier
+from quorate.model.durations import DurationHistory
+from quorate.model.events import ConflictDeferred, NodeStatus, Tier
+from quorate.model.expected_ends import Ends
 from quorate.model.holdings import Holdings
 from quorate.model.island import Island, IslandKey
 from quorate.model.meters import Meter, NodeMeter
 from quorate.model.records import (
+    AnnouncedConflict,
     CapAccount,
     ConflictRecord,
     EnvelopeAccount,
@@ -41,6 +43,7 @@ from quorate.model.specs import (
     Pool,
     System,
 )
+from quorate.model.waiting import Waiting
 
 if TYPE_CHECKING:
     from quorate.model.state import State
@@ -54,48 +57,6 @@ class Family(Struct, frozen=True, gc=False):
 
     payers: Payers
     by_rack: bool
-
-
-Curve = tuple[list[int], list[int]]
-"""Instants in order, and how many GPUs have come free by each of them."""
-
-
-End = tuple[int, int, str]
-"""(instant, GPUs, lease): so many GPUs come free when that lease ends."""
-
-
-@dataclass(slots=True)
-class Ends:
-    """What was found out about the ends that leases have said, in order; told at any instant.
-
-    What a lease has part in is dropped when it changes. Curves are kept where all that they are
-    made of is in the list of the same key.
-    """
-
-    islands: dict[IslandKey, list[End]] = field(default_factory=dict)
-    island_curves: dict[IslandKey, Curve] = field(default_factory=dict)
-    payers: dict[EnvelopeId, list[End]] = field(default_factory=dict)
-    payer_curves: dict[EnvelopeId, Curve] = field(default_factory=dict)
-
-    def copy(self) -> Ends:
-        """Return the same in tables of its own."""
-        return Ends(
-            dict(self.islands),
-            dict(self.island_curves),
-            dict(self.payers),
-            dict(self.payer_curves),
-        )
-
-    def without(self, islands: Collection[IslandKey], payer: EnvelopeId) -> Ends:
-        """Return what is still so after a lease of ``payer`` on ``islands`` has changed."""
-        if payer not in self.payers and self.islands.keys().isdisjoint(islands):
-            return self
-        return Ends(
-            {key: ends for key, ends in self.islands.items() if key not in islands},
-            {key: curve for key, curve in self.island_curves.items() if key not in islands},
-            {key: ends for key, ends in self.payers.items() if key != payer},
-            {key: curve for key, curve in self.payer_curves.items() if key != payer},
-        )
 
 
 class Soft(NamedTuple):
@@ -256,8 +217,18 @@ class StateView(Protocol):
         ...
 
     @property
-    def losses(self) -> Mapping[str, tuple[tuple[int, int], ...]]:
-        """For each pool (instant, GPU-milliseconds) of work lost to cuts, one day back."""
+    def disruption(self) -> Mapping[tuple[str, str], tuple[int, int]]:
+        """By owner and pool, what a disruption account lacked (GPU-ms) when last charged (ms)."""
+        ...
+
+    @property
+    def deferred(self) -> Mapping[str, ConflictDeferred]:
+        """The waiting runs that cannot be started by a conflict yet, and until when."""
+        ...
+
+    @property
+    def announced(self) -> Mapping[str, AnnouncedConflict]:
+        """By reservation, what was announced of the conflicts that are planned."""
         ...
 
     @property
@@ -330,6 +301,11 @@ class StateView(Protocol):
         """What nodes owners have and had, since they have a budget of node-hours."""
         ...
 
+    @property
+    def durations(self) -> Mapping[str, DurationHistory]:
+        """What the last runs of each owner took, of what was declared; where any has ended."""
+        ...
+
     def flavor_gpus(self, flavor: str) -> tuple[int, int]:
         """Return how many GPUs of ``flavor`` there are, and how many of them are free."""
         ...
@@ -366,6 +342,11 @@ class StateView(Protocol):
     @property
     def lifted(self) -> Mapping[str, Lease]:
         """Leases that a trial has taken away, and whose payers go on promising."""
+        ...
+
+    @property
+    def waiting(self) -> Waiting:
+        """The waiting runs by line and by shape."""
         ...
 
     @property

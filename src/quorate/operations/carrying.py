@@ -273,7 +273,7 @@ def _moment(desk: Desk, decision: Decision, head: Head | None) -> Moment:
         apply_all(over, decision.events)
         _settle(over)
         view = over
-    return Moment(view, view.at_ms, engine.head.seq, seen_by(view, desk.caller))
+    return Moment(view, view.at_ms, engine.head.seq, seen_by(view, desk.caller), desk.has_executor)
 
 
 def _settle(over: State) -> None:

@@ -81,7 +81,11 @@ class Desk:
         scribe = Scribe(self.recorded, now_ms=self.now_ms, actor="reader")
         settle_holds(scribe)
         found = Moment(
-            scribe.view, self.now_ms, self.recorded.seq, seen_by(self.recorded, self.caller)
+            scribe.view,
+            self.now_ms,
+            self.recorded.seq,
+            seen_by(self.recorded, self.caller),
+            self.has_executor,
         )
         ended = (event.run for event in scribe.events if isinstance(event, RunRequeued))
         stopped = [run for run in ended if found.veil.shows_run(run)]

@@ -21,7 +21,8 @@ class Forecast(Given, kw_only=True, frozen=True):
     queue_length: int
     reservation: str | None
     status: str | None
-    cause: str | None
+    plan_state: str | None
+    cause: Tree | None
     parked: str | None
     planned_start: str | None
     natural_start: str | None
@@ -55,6 +56,7 @@ class Explanation(Given, kw_only=True, frozen=True):
     quotas: tuple[Tree, ...]
     refused_since: str | None
     reservation: Tree | None
+    plan: Tree | None
     conflicts: tuple[Tree, ...]
     remedies: tuple[Tree, ...]
 

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from quorate.answers.closed_reservations import closed_reservations
 from quorate.answers.exits import UNKNOWN_NAME, CommandError, Exit
 from quorate.answers.hints import nearest_name
 from quorate.answers.kind import Kind
 from quorate.answers.kinds import KIND_OF
+from quorate.answers.kinds_plans import RESERVATION
 from quorate.answers.kinds_tenants import tenant_portraits
 from quorate.answers.moment import Moment
 from quorate.answers.portrait import PORTRAITS, plain_portrait
@@ -28,12 +30,14 @@ from quorate.operations.visible_events import Sight
 
 _PART: Final = re.compile("[/@]")
 """Where a part of a name ends; what is before it will do."""
+_DIGITS_MAX: Final = 9
+"""How long the number of a reservation may be."""
 
 
 def list_things(desk: Desk, asked: ListThings, operation: Operation) -> Answer:
     """Return the things of a kind, a page of them where a limit is given."""
     kind = KIND_OF[operation.about]
-    moment = desk.moment if asked.at is None else as_it_was(desk, asked.at)
+    moment = _moment(desk, kind, asked.names, asked.at)
     names = select(desk, moment, kind, asked.names)
     newest = False
     if isinstance(asked, ListRuns):
@@ -63,7 +67,7 @@ def listed(desk: Desk, moment: Moment, kind: Kind, names: Sequence[str], more: s
 def get_thing(desk: Desk, asked: GetThing, operation: Operation) -> Answer:
     """Return one thing as a document."""
     kind = KIND_OF[operation.about]
-    moment = desk.moment if asked.at is None else as_it_was(desk, asked.at)
+    moment = _moment(desk, kind, (asked.name,), asked.at)
     names = select(desk, moment, kind, (asked.name,))
     found = listed(desk, moment, kind, names, "")
     if len(names) > 1:
@@ -90,7 +94,7 @@ def describe_system(desk: Desk, asked: GetSystem, operation: Operation) -> Answe
 def describe_thing(desk: Desk, asked: GetThing, operation: Operation) -> Answer:
     """Return everything about one thing, in words."""
     kind = KIND_OF[operation.about]
-    moment = desk.moment if asked.at is None else as_it_was(desk, asked.at)
+    moment = _moment(desk, kind, (asked.name,), asked.at)
     sections: list[str] = []
     names = select(desk, moment, kind, (asked.name,))
     if operation.about == "tenant":
@@ -117,6 +121,32 @@ def describe_thing(desk: Desk, asked: GetThing, operation: Operation) -> Answer:
         lines=lambda _: ["\n\n".join(sections)],
         notes=tuple(desk.notes),
     )
+
+
+def _moment(desk: Desk, kind: Kind, names: Sequence[str], at: str | None) -> Moment:
+    """Return the state that is asked about, with the reservations of ``names`` that are over.
+
+    The state forgets those; they are read from the ledger, which is as long as it is.
+    """
+    moment = desk.moment if at is None else as_it_was(desk, at)
+    if kind.name != RESERVATION.name:
+        return moment
+    over = {name for name in names if _is_over(moment, name)}
+    if not over:
+        return moment
+    history = (each for each in entries(desk.store.blocks()) if each.seq <= moment.seq)
+    return replace(moment, closed=closed_reservations(history, over))
+
+
+def _is_over(moment: Moment, name: str) -> bool:
+    """Return whether ``name`` is that of a reservation that was made and is over."""
+    run, _, number = name.rpartition("@")
+    record = moment.view.runs.get(run)
+    if record is None or name in moment.view.reservations or not moment.veil.shows_run(run):
+        return False
+    if not number.isascii() or not number.isdecimal() or len(number) > _DIGITS_MAX:
+        return False
+    return int(number) <= record.reservations_ever
 
 
 def select(desk: Desk, moment: Moment, kind: Kind, names: Sequence[str]) -> list[str]:

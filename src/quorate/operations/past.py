@@ -51,7 +51,7 @@ def as_it_was(desk: Desk, at: str) -> Moment:
         f"as of {time_text(at_ms)}: sequence {state.seq}, block {head.height}, "
         f"hash {head.hash.hex()}"
     )
-    return Moment(scribe.view, at_ms, state.seq)
+    return Moment(scribe.view, at_ms, state.seq, has_executor=desk.has_executor)
 
 
 def _began(first: Block) -> str:

@@ -110,7 +110,7 @@ def explain_run(desk: Desk, asked: ask.AboutRun, operation: Operation) -> Answer
         if found.reservation is not None and found.reservation.cause:
             made = found.reservation.made.reservation
             moves = [
-                replace(each, cause=moment.veil.text(each.cause))
+                replace(each, cause=moment.veil.cause(each.cause))
                 for each in moves_of(desk.store, made)
             ]
         return explanation_lines(found, moment.now_ms, desk.prefix, moves)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from quorate.answers.kind import Kind
+from quorate.answers.kinds_plans import reservation_run
 from quorate.model.records import TokenRecord
 from quorate.model.specs import CapId, EnvelopeId
 from quorate.model.view import StateView
@@ -56,10 +57,6 @@ def _run_owner(view: StateView, name: str) -> str:
     return view.runs[name].spec.owner
 
 
-def _reservation_owner(view: StateView, name: str) -> str:
-    return _run_owner(view, view.reservations[name].made.run)
-
-
 def _lease_owner(view: StateView, name: str) -> str:
     return _run_owner(view, view.leases[name].fact.run)
 
@@ -76,7 +73,7 @@ OWNERS: Final[dict[str, Callable[[StateView, str], str]]] = {
     "cap": _cap_owner,
     "run": _run_owner,
     "queue": _run_owner,
-    "reservation": _reservation_owner,
+    "reservation": lambda view, name: _run_owner(view, reservation_run(name)),
     "lease": _lease_owner,
     "claim": _run_owner,
     "charge": lambda view, name: _run_owner(view, name.partition("/")[0]),

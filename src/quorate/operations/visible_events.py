@@ -15,8 +15,10 @@ from quorate.model.events import (
     BudgetApplied,
     BudgetFellBack,
     BudgetReported,
+    ConflictAnnounced,
     ConflictDeclared,
     ConflictResolved,
+    ConflictWithdrawn,
     Event,
     LedgerOpened,
     LotteryCommitted,
@@ -85,6 +87,8 @@ class Sight:
                 return {event.owner.name}
             case OwnerRemoved() | ThresholdCrossed() | BudgetReported() | BudgetFellBack():
                 return {event.owner}
+            case ConflictAnnounced():
+                return {odds.owner for odds in event.runs}
             case BudgetApplied():
                 return {event.budget.owner}
             case RunSubmitted():
@@ -97,6 +101,8 @@ class Sight:
 def _runs_of(event: Event) -> set[str]:
     """Return the runs that ``event`` is about; of a spare that is filled, both."""
     match event:
+        case ConflictWithdrawn():
+            return set(event.runs)
         case SpareFilled():
             return {event.lease.partition("/")[0], event.filler}
         case PledgeClosed():

@@ -9,7 +9,7 @@ from typing import Any, Final
 from quorate.answers.exits import UNKNOWN_NAME, CommandError, Exit
 from quorate.answers.forecasts import forecast_lines, forecast_tree
 from quorate.answers.kind import Kind
-from quorate.answers.kinds_plans import OUTCOME, RESERVATION
+from quorate.answers.kinds_plans import OUTCOME, RESERVATION, reservation_run
 from quorate.answers.kinds_queue import QUEUE
 from quorate.answers.kinds_work import RUN
 from quorate.answers.moment import Moment
@@ -17,7 +17,13 @@ from quorate.answers.table import indented, table
 from quorate.answers.timeline import conflict_of, reservation_of, run_of
 from quorate.core.plan import Forecast
 from quorate.documents.times import time_text
-from quorate.model.events import ConflictDeclared, ConflictResolved, Event
+from quorate.model.events import (
+    ConflictAnnounced,
+    ConflictDeclared,
+    ConflictResolved,
+    ConflictWithdrawn,
+    Event,
+)
 from quorate.model.records import TERMINAL, Phase
 from quorate.model.view import StateView
 from quorate.operations.answer import Answer
@@ -90,12 +96,18 @@ def _runs_of(event: Event, view: StateView) -> set[str]:
         case ConflictResolved():
             found |= {cut.run for cut in event.cuts} | {each.run for each in event.draws}
             found.add(view.conflicts[event.conflict].declared.reservation.rpartition("@")[0])
+        case ConflictAnnounced():
+            found |= {odds.run for odds in event.runs} | {event.reservation.rpartition("@")[0]}
+        case ConflictWithdrawn():
+            found |= {*event.runs, event.reservation.rpartition("@")[0]}
         case _:
             pass
     return found
 
 
 def _pools_of(event: Event, view: StateView) -> set[str]:
+    if isinstance(event, ConflictAnnounced | ConflictWithdrawn):
+        return {event.scope.pool}
     conflict = conflict_of(event)
     if conflict is not None:
         return {view.conflicts[conflict].declared.scope.pool}
@@ -139,7 +151,7 @@ def _tables(watched: Watched, moment: Moment, caller: Caller) -> list[_Table]:
     promised = [
         name
         for name in visible(view, caller, RESERVATION, RESERVATION.names(moment))
-        if pool in (None, runs[view.reservations[name].made.run].spec.pool)
+        if pool in (None, runs[reservation_run(name)].spec.pool)
     ]
     found = [
         _Table(title="reservations", key="reservations", kind=RESERVATION, names=promised),

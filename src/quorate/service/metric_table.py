@@ -206,8 +206,8 @@ QUEUE_OLDEST = _gauge(
     "code",
 )
 RUNNING = _gauge("running_runs", "Runs that have leases.")
-RESERVATIONS = _gauge("reservations", "Promised starts that are ahead.", "status")
-RESERVED_GPUS = _gauge("reserved_gpus", "GPUs of promised starts that are ahead.", "status")
+RESERVATIONS = _gauge("reservations", "Firm starts that are ahead.", "status")
+RESERVED_GPUS = _gauge("reserved_gpus", "GPUs of firm starts that are ahead.", "status")
 CONFLICTS_OPEN = _gauge("conflicts_open", "Conflicts declared and not settled yet.")
 GPUS = _gauge(
     "gpus",

@@ -13,7 +13,7 @@ from random import Random
 from typing import Final
 
 from quorate.core.commands import Applied
-from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS
+from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.selector import CLUSTER, DOMAIN, RACK, REGION, Selector
 from quorate.model.specs import (
     Budget,
@@ -115,7 +115,7 @@ def _pools(chance: Random) -> tuple[Pool, ...]:
         notice_ms=chance.choice((MINUTE_MS, 5 * MINUTE_MS, 15 * MINUTE_MS)),
         runtime_min_ms=chance.choice((None, MINUTE_MS, 10 * MINUTE_MS)),
         cool_down_ms=chance.choice((None, MINUTE_MS)),
-        disruption_gpu_ms_per_day=chance.choice((None, None, 0, 1_000 * DAY_MS)),
+        disruption_rate_ppm=chance.choice((10_000, 10_000, 0, 1_000_000)),
         collateral_max=chance.choice((1, 4)),
         reservation_depth=chance.choice((100, 100, 3)),
     )

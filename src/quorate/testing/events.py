@@ -116,9 +116,11 @@ def pools() -> st.SearchStrategy[sp.Pool]:
         cool_down_ms=st.none() | durations_ms,
         grace_max_ms=durations_ms,
         disruption_gpu_ms_per_day=st.none() | amounts,
+        disruption_rate_ppm=st.integers(0, 1_000_000),
         collateral_max=st.integers(1, 100),
         expected_duration_ms=durations_ms,
         reservation_depth=st.integers(0, 1_000),
+        firm_horizon_ms=durations_ms,
     )
 
 
@@ -323,6 +325,7 @@ def _conflicts() -> st.SearchStrategy[ev.Event]:
         leases=name_lists,
     )
     drawn = st.builds(ev.DrawnToken, owner=names, run=names, spared=st.booleans())
+    odds = st.builds(ev.RunOdds, owner=names, run=names, ppm=st.integers(0, 1_000_000))
     scope = st.builds(ev.Scope, pool=names, flavor=names, domains=name_lists, limit=texts)
     links = st.binary(min_size=32, max_size=32).map(bytes.hex)
     return st.one_of(
@@ -358,6 +361,34 @@ def _conflicts() -> st.SearchStrategy[ev.Event]:
             cuts=st.lists(cut, max_size=2).map(tuple),
             draws=st.lists(drawn, max_size=2).map(tuple),
             lost_gpu_ms=amounts,
+        ),
+        st.builds(
+            ev.ConflictAnnounced,
+            times_ms,
+            texts,
+            reservation=names,
+            due_ms=times_ms,
+            scope=scope,
+            runs=st.lists(odds, max_size=3).map(tuple),
+        ),
+        st.builds(
+            ev.ConflictWithdrawn,
+            times_ms,
+            texts,
+            reservation=names,
+            due_ms=times_ms,
+            scope=scope,
+            runs=name_lists,
+        ),
+        st.builds(
+            ev.ConflictDeferred,
+            times_ms,
+            texts,
+            run=names,
+            pool=names,
+            has_gpu_ms=amounts | amounts.map(lambda gpu_ms: -gpu_ms),
+            costs_gpu_ms=amounts,
+            covered_ms=times_ms,
         ),
     )
 

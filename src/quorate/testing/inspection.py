@@ -17,11 +17,11 @@ from functools import partial
 from typing import Final
 
 from quorate.core.audit import audit
-from quorate.core.beside import admit_beside
 from quorate.core.commands import Command, Keyed, Tick
 from quorate.core.decide import decide
 from quorate.core.due import next_due_ms
 from quorate.core.invariants import Violation, sweep
+from quorate.core.planning.beside import admit_beside
 from quorate.core.touched import check_touched
 from quorate.ledger.chain import GENESIS, Head, open_blocks
 from quorate.ledger.fold import fold

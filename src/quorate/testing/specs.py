@@ -210,10 +210,11 @@ def pools(draw: st.DrawFn) -> sp.Pool:
         runtime_min_ms=draw(st.none() | notices_ms),
         cool_down_ms=draw(st.none() | durations_ms),
         grace_max_ms=draw(durations_ms),
-        disruption_gpu_ms_per_day=draw(st.none() | gpu_ms()),
+        disruption_rate_ppm=draw(st.integers(0, 1_000_000)),
         collateral_max=draw(gpus),
         expected_duration_ms=draw(positive_durations_ms),
         reservation_depth=draw(counts),
+        firm_horizon_ms=draw(durations_ms),
         throughputs=draw(throughputs()) if rounds else (),
     )
 

@@ -17,15 +17,14 @@ from quorate.model.records import RunRecord
 from quorate.model.state import State
 
 # Marks that say how far an index has been brought up to date; asking for the index does that.
-_MARKS: Final = frozenset(
-    {"_ends_shared", "_stale", "_pending_free", "_pending_nodes", "leases_indexed"}
-)
+_MARKS: Final = frozenset({"_stale", "_pending_free", "_pending_nodes", "leases_indexed"})
 _SPECIAL: Final = frozenset(
     {
         "_below",
         "_crossings",
         "_holdings",
         "_soft",
+        "_waiting",
         "ends_cache",
         "family_cache",
         "_holds_due",

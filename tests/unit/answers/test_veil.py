@@ -23,7 +23,16 @@ from quorate.core.quota_holders import Holder, QuotaInTheWay
 from quorate.core.remedy import Remedy, RemedyKind
 from quorate.core.resolver import Drawn
 from quorate.model.apply import apply_all
-from quorate.model.events import CutStep, EndReason, LeaseEnded, Scope
+from quorate.model.causes import cause_text
+from quorate.model.events import (
+    BackfillNoted,
+    CutStep,
+    EndReason,
+    LeaseEnded,
+    MoveCause,
+    MoveCode,
+    Scope,
+)
 from quorate.model.records import Phase
 from quorate.model.refusal import Refusal, RefusalCode, sentence
 from quorate.testing.world import NOW_MS, budget, envelope, fleet, run, world
@@ -68,14 +77,60 @@ def test_a_cause_names_ones_own_only(veil: Veil, gpus: int, after: str, told: st
     assert sentence(veil.refusal(reserved(gpus))) == veil.text(said)
 
 
-def test_where_nobody_knows_who_reads_a_cause_names_nobody() -> None:
+def test_a_cause_for_unknown_readers_counts_its_objects() -> None:
+    leases = (("lease", "of-you/0"), ("lease", "of-me/0"))
+    assert unnamed(MoveCause(MoveCode.LEASE_OVERRAN, leases)) == "2 leases overran"
+    node = MoveCause(MoveCode.NODE_LOST, (("node", "a0000"),))
+    assert unnamed(node) == "1 node failed"
+
+
+def test_a_cause_of_an_old_ledger_for_unknown_readers_names_no_run() -> None:
     said = f"{sentence(reserved(4))}; overdue: of-you; no conflict: none would make room now"
-    assert unnamed(said) == (
+    assert unnamed(MoveCause(MoveCode.AS_RECORDED, (), said)) == (
         "it would not be gone in time: room is kept for 3 reservations, 4 of 4 GPUs short; "
         "overdue: 1 run; no conflict: none would make room now"
     )
     moved = "reservation of-you@1, made before it, has moved"
-    assert unnamed(moved) == "a reservation, made before it, has moved"
+    assert unnamed(MoveCause(MoveCode.AS_RECORDED, (), moved)) == (
+        "a reservation, made before it, has moved"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "mine", "other"),
+    [
+        ("lease", "of-me/0", "of-you/0"),
+        ("run", "of-me", "of-you"),
+        ("reservation", "of-me@1", "of-you@1"),
+        ("owner", "me", "you"),
+        ("envelope", "me/e", "you/e"),
+        ("cap", "me/all", "you/all"),
+        ("envelope", "me/e", "gone/e"),
+    ],
+)
+def test_the_objects_of_a_cause_are_named_to_their_owner_only(
+    veil: Veil, kind: str, mine: str, other: str
+) -> None:
+    cause = MoveCause(MoveCode.LEASE_OVERRAN, ((kind, other), (kind, mine), (kind, other)))
+    told = veil.cause(cause)
+    assert told.objects == ((kind, OTHERS), (kind, mine))
+    assert cause_text(told) == f"{kind} {OTHERS}, {kind} {mine} overran"
+    assert Veil(veil.view).cause(cause) is cause
+
+
+def test_the_nodes_of_a_cause_are_named_to_every_owner(veil: Veil) -> None:
+    cause = MoveCause(MoveCode.NODE_LOST, (("node", "a0000"), ("domain", "A")))
+    assert veil.cause(cause) == cause
+
+
+def test_a_run_that_keeps_room_without_a_firm_start_is_named_to_its_owner_only(veil: Veil) -> None:
+    kept = Refusal(code=RefusalCode.RESERVED, subject="of-you, of-me", wanted=4, short=4)
+    assert veil.refusal(kept).subject == f"{OTHERS}, of-me"
+
+
+def recorded(text: str) -> MoveCause:
+    """Return the cause of an old ledger, which is a text."""
+    return MoveCause(MoveCode.AS_RECORDED, (), text)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +146,7 @@ def test_where_nobody_knows_who_reads_a_cause_names_nobody() -> None:
 )
 def test_a_text_whose_references_are_not_known_is_withheld_whole(veil: Veil, text: str) -> None:
     assert veil.text(text) == WITHHELD
-    assert unnamed(text) == WITHHELD
+    assert unnamed(recorded(text)) == WITHHELD
     assert Veil(veil.view).text(text) == text
 
 
@@ -116,7 +171,7 @@ def test_a_cause_that_names_no_run_is_told_as_it_is(
 ) -> None:
     subject = str(gpus) if code is RefusalCode.BORROW_LIMIT else "me"
     said = sentence(Refusal(code=code, subject=subject, wanted=gpus, short=1, limit=2, current=1))
-    assert veil.text(said) == said == unnamed(said)
+    assert veil.text(said) == said == unnamed(recorded(said))
 
 
 @pytest.mark.parametrize("code", [RefusalCode.WAITING_FOR_UPSTREAM, RefusalCode.UPSTREAM_FAILED])
@@ -159,6 +214,16 @@ def test_the_run_whose_spare_it_was_is_not_named_to_whoever_filled_it(veil: Veil
     assert Veil(veil.view).event(ended) is ended
 
 
+def test_what_an_old_ledger_says_was_backfilled_is_named_to_its_owner_only(veil: Veil) -> None:
+    noted = BackfillNoted(
+        at_ms=NOW_MS, actor="me/ann", run="of-me", bundle=0, reservation="of-you@1", vacate_ms=1
+    )
+    told = veil.event(noted)
+    assert isinstance(told, BackfillNoted)
+    assert (told.run, told.reservation) == ("of-me", OTHERS)
+    assert Veil(veil.view).event(noted) is noted
+
+
 def contest() -> Contest:
     """Return a conflict over a run of each, in which both are drawn."""
     cut = Candidate(CutStep.LOTTERY, "of-you", 0, 4, ("of-you/0",), ())  # type: ignore[arg-type]
@@ -183,7 +248,8 @@ def contest() -> Contest:
         cuts=(cut,),
         entrants=entrants,
         draws=2,
-        sample=Drawn((cut,), (("you", "of-you"), ("me", "of-me")), frozenset({"of-you"})),
+        sample=Drawn((), (cut,), (("you", "of-you"), ("me", "of-me")), frozenset({"of-you"})),
+        sure=frozenset(),
         lost_gpu_ms=0,
     )
 

@@ -313,7 +313,7 @@ def test_when_too_few_are_left_nobody_is_ended() -> None:
     assert resolved.outcome is ConflictOutcome.INSUFFICIENT
     assert (resolved.cuts, resolved.draws, resolved.lost_gpu_ms) == ((), (), 0)
     assert desk.state.runs["a"].leases
-    assert desk.state.losses == {}
+    assert desk.state.disruption == {}
 
 
 def test_a_run_that_began_anew_since_then_is_not_what_entered() -> None:
@@ -372,7 +372,8 @@ def test_what_nobody_takes_over_is_a_conflict() -> None:
     declared = desk.state.conflicts["1"].declared
     assert declared.cause is ConflictCause.TIGHTENED
     assert declared.scope.limit == "envelope ada/own"
-    assert (declared.deficit, declared.short, declared.due_ms) == (3, 3, LATER_MS)
+    assert (declared.deficit, declared.short) == (3, 3)
+    assert declared.due_ms == LATER_MS + 15 * MINUTE_MS, "one notice before anything is drawn for"
     assert [token.run for token in declared.tokens] == ["a1", "a2"]
     resolved = desk.draw()
     assert len(resolved.cuts) == 1
@@ -493,7 +494,7 @@ def test_who_was_just_cut_by_hand_could_not_start_now_however_much_room_there_is
     found = foretell(desk.state, record.spec, now_ms)
     assert isinstance(found, Forecast)
     assert (found.refusal, found.start_ms) == (refusal, now_ms + notice_ms)
-    assert found.parked == f"it is planned once it is not held back: {sentence(refusal)}"
+    assert (found.reservation, found.parked) == (f"{record.spec.name}@1", "")
     assert refused_now(desk.state, record, now_ms + notice_ms) is None
 
 

@@ -254,12 +254,21 @@ def test_a_run_grows_by_steps_up_to_what_it_desires_when_nobody_waits() -> None:
     assert world_.do(Tick(), LATER_MS + 1).events == ()
 
 
-def test_a_run_does_not_grow_while_another_waits_in_its_pool() -> None:
+def test_a_run_grows_to_what_it_desires_in_the_decision_that_starts_it() -> None:
     world_ = new_fleet({"A": 32})
     world_.do(Submit(run("r", 8, malleable=elastic(8, 24, 8))))
+    assert world_.gpus("r") == 24
+
+
+def test_a_run_grows_while_another_waits_whose_planned_start_that_leaves_where_it_is() -> None:
+    world_ = new_fleet({"A": 32})
+    world_.do(Submit(run("other", 16, checkpoint_ms=0)))
+    world_.do(Submit(run("r", 16, malleable=elastic(8, 24, 8), checkpoint_ms=0)))
     world_.do(Submit(run("wide", 32)))
-    world_.do(Tick(), LATER_MS)
-    assert world_.gpus("r") == 8
+    planned_ms = world_.state.reservations["wide@1"].planned_start_ms
+    world_.do(Complete("other"), LATER_MS)
+    assert world_.gpus("r") == 24
+    assert world_.state.reservations["wide@1"].planned_start_ms == planned_ms
 
 
 class TestWithAnExecutor:

@@ -565,6 +565,7 @@ class TestCounting:
         self,
     ) -> None:
         life = one_and_two(fleet({"A": 8}, gpus=4))
+        life.do(Apply((Pool(name="default", firm_horizon_ms=2 * HOUR_MS),)))
         life.do(
             Submit(
                 run(

@@ -63,7 +63,11 @@ class Pool16:
             lottery_secret=LOTTERY_SECRET,
             lottery_length=LOTTERY_LENGTH,
         )
-        pool = Pool(name=DEFAULT_POOL, disruption_gpu_ms_per_day=gpu_hours_lost * HOUR_MS)
+        pool = Pool(
+            name=DEFAULT_POOL,
+            disruption_rate_ppm=1_000_000 if gpu_hours_lost else 0,
+            firm_horizon_ms=1_000 * HOUR_MS,
+        )
         owners = [Owner(name="one"), Owner(name="two")]
         money = [budget(f"b-{o.name}", o.name, envelope("e", 64)) for o in owners]
         self.do(Apply((pool, *fleet({"A": 16}), *owners, *money)))

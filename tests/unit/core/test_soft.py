@@ -21,7 +21,7 @@ def _world() -> State:
     """Return two domains of eight GPUs, two owners with half of them each, and an executor."""
     owners = (Owner(name="team", quota=HALF), Owner(name="other", quota=HALF))
     money = (budget(o.name, o.name, envelope("all", 16)) for o in owners)
-    pool = Pool(name="default", disruption_gpu_ms_per_day=1 << 60)
+    pool = Pool(name="default", disruption_rate_ppm=1_000_000, firm_horizon_ms=1_000 * HOUR_MS)
     state = State()
     apply_all(state, [LotteryCommitted(NOW_MS, "test", "00" * 32, 10)])
     return _do(state, Apply((pool, *fleet({"A": 8, "B": 8}), *owners, *money)))

@@ -6,7 +6,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from quorate.core.invariants import sweep
-from quorate.core.outlook import Level, Outlook
+from quorate.core.planning.profile import Profile
+from quorate.core.planning.resource import Resource
 from quorate.core.question import Prepared, for_reservation, prepare
 from quorate.core.trial import Trial
 from quorate.model.amounts import HOUR_MS
@@ -56,15 +57,15 @@ def test_ending_more_never_leaves_less_to_count_on(state: State, data: st.DataOb
 
 def _counted_on(view: StateView) -> dict[tuple[str, object, int], int]:
     """Return what is free by domain and what payers can pay, soon and later."""
-    outlook = Outlook.of(view, BEGAN_MS)
-    levels: dict[tuple[str, object], Level] = {}
+    profile = Profile(view, BEGAN_MS)
+    resources: dict[tuple[str, object], Resource] = {}
     for payer in view.envelopes:
-        levels["payer", payer] = outlook.payer(payer)
+        resources["payer", payer] = profile.payer(payer)
     for node in view.nodes.values():
-        levels["island", node.island] = outlook.island(node.island)
+        resources["island", node.island] = profile.room(node.island)
     return {
-        (*what, hours): level.at(BEGAN_MS + hours * HOUR_MS)
-        for what, level in levels.items()
+        (*what, hours): resource.value(BEGAN_MS + hours * HOUR_MS)
+        for what, resource in resources.items()
         for hours in (0, 1, 10, 100, 1_000, 100_000)
     }
 

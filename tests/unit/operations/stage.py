@@ -9,7 +9,7 @@ from quorate.core.commands import Apply, Command, MarkNode, Resolve, Submit, Tic
 from quorate.loop.engine import Engine
 from quorate.model.amounts import HOUR_MS
 from quorate.model.events import NodeStatus
-from quorate.model.specs import Owner
+from quorate.model.specs import Owner, Pool
 from quorate.operations.answer import Answer
 from quorate.operations.answering import answer
 from quorate.operations.caller import Caller, Role
@@ -28,6 +28,7 @@ EVERYBODY = (ADMIN, AUDITOR, OF_LAB, OF_TEAM, OF_OTHER, OF_NONE)
 
 DECLARED = Apply(
     (
+        Pool(name="default", firm_horizon_ms=24 * HOUR_MS),
         *fleet({"A": 16}),
         Owner(name="lab"),
         Owner(name="team", parents=("lab",)),
@@ -82,11 +83,11 @@ def lines_of(found: Answer, *, wide: bool = False) -> list[str]:
 
 
 SEEN = {
-    "root": range(1, 30),
-    "ann": range(1, 30),
-    "ada": [*range(1, 7), 8, 10, 11, 14, 15, 16, 20, 21, 22, 26, 27],
-    "tim": [*range(1, 5), 6, 10, 11, 20, 21, 22],
-    "eve": [*range(1, 5), 7, 9, 12, 13, *range(17, 26), 28, 29],
-    "zoe": [*range(1, 5), 20, 21, 22],
+    "root": range(1, 32),
+    "ann": range(1, 32),
+    "ada": [*range(1, 8), 9, 11, 12, 15, 16, 17, 21, 23, 24, 28, 29],
+    "tim": [*range(1, 6), 7, 11, 12, 21, 23, 24],
+    "eve": [*range(1, 6), 8, 10, 13, 14, *range(18, 28), 30, 31],
+    "zoe": [*range(1, 6), 21, 23, 24],
 }
 """Actor -> the sequences of ``engine_at_work`` that are theirs to see."""

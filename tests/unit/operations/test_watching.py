@@ -24,10 +24,10 @@ from tests.unit.operations.stage import (
 @pytest.mark.parametrize(
     ("caller", "reservations", "running", "queue"),
     [
-        (ADMIN, 1, 2, 2),
+        (ADMIN, 2, 2, 2),
         (OF_LAB, 0, 2, 0),
         (OF_TEAM, 0, 1, 0),
-        (OF_OTHER, 1, 0, 2),
+        (OF_OTHER, 2, 0, 2),
         (OF_NONE, 0, 0, 0),
     ],
     ids=lambda each: getattr(each, "actor", None),

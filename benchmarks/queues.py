@@ -1,0 +1,158 @@
+"""A full fleet with a queue: the steady state that planning is measured in.
+
+Runs of every width hold all GPUs and end one after another; many more wait, of every owner, with
+two envelopes each. Leases and waiting runs are written as events, which takes seconds where asking
+for each of them would take an hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+from time import process_time
+
+from benchmarks.worlds import FLAVOR, REGION_NAME, fleet
+from quorate.core.commands import Command, Decision
+from quorate.core.decide import decide
+from quorate.model.amounts import MINUTE_MS
+from quorate.model.apply import apply_all
+from quorate.model.events import (
+    LeaseStarted,
+    Role,
+    RunRefused,
+    RunSubmitted,
+    StartReason,
+    Tier,
+)
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.selector import REGION
+from quorate.model.specs import Envelope, EnvelopeId, Owner, Pool, Run
+from quorate.model.state import State
+from quorate.testing.world import NOW_MS, budget, envelope, world
+
+WIDTHS = (1, 1, 2, 4, 8, 8, 16, 32, 64, 128)
+GRACE_MS = 2 * MINUTE_MS
+
+
+@dataclass(slots=True)
+class Busy:
+    """A full fleet with a queue. ``now_ms`` goes on with what is asked."""
+
+    state: State
+    chance: Random
+    owners: int
+    now_ms: int = NOW_MS
+    running: list[str] = field(default_factory=list)
+    made: int = 0
+
+    def do(self, command: Command) -> tuple[Decision, float]:
+        """Return what is decided, and the CPU milliseconds of deciding and applying it."""
+        began = process_time()
+        decision = decide(self.state, command, now_ms=self.now_ms, actor="bench")
+        apply_all(self.state, decision.events)
+        took = (process_time() - began) * 1_000
+        assert not decision.refusals, decision.refusals
+        for event in decision.events:
+            if isinstance(event, LeaseStarted) and event.reason is StartReason.START:
+                self.running.append(event.run)
+        return decision, took
+
+    def forget(self) -> None:
+        """Forget what is kept between decisions: expected ends and the index of the queue."""
+        self.state.ends_changed()
+        self.state.forget_waiting()
+
+    def next_run(self, *, width: int | None = None) -> Run:
+        """Return one more run, of any owner and width."""
+        self.made += 1
+        gpus = self.chance.choice(WIDTHS) if width is None else width
+        return Run(
+            name=f"r{self.made:06d}",
+            owner=f"o{self.chance.randrange(self.owners):03d}",
+            flavors=(FLAVOR,),
+            gpus=gpus,
+            user="u",
+            pool="default",
+            group_gpus=min(gpus, 64),
+            checkpoint_ms=GRACE_MS,
+            expected_duration_ms=self.chance.randrange(20, 24 * 60) * MINUTE_MS,
+        )
+
+    def ending(self) -> str:
+        """Return the run that ends next: one of those that end soonest."""
+        live = [name for name in self.running if self.state.runs[name].leases]
+        self.running = live
+        return self.chance.choice(live)
+
+
+def busy(  # noqa: PLR0913 - the size of everything
+    nodes: int, domains: int, owners: int, waiting: int, *, depth: int = 20, seed: int = 1
+) -> Busy:
+    """Return a full fleet on which ``waiting`` runs wait."""
+    chance = Random(seed)
+    machines = fleet(nodes, nodes_per_domain=max(1, nodes // domains))
+    part = nodes * 8 * 2 // owners
+    state = world(
+        nodes=machines,
+        owners=[Owner(name=f"o{number:03d}") for number in range(owners)],
+        budgets=[
+            budget(f"b{n:03d}", f"o{n:03d}", _line("day", part), _line("night", part))
+            for n in range(owners)
+        ],
+        pools=[Pool(name="default", reservation_depth=depth)],
+    )
+    found = Busy(state, chance, owners)
+    apply_all(state, list(_running(found, [node.name for node in machines])))
+    queued = [found.next_run() for _ in range(waiting)]
+    refusal = Refusal(code=RefusalCode.INSUFFICIENT_CAPACITY, subject=FLAVOR, wanted=1, short=1)
+    for run in queued:
+        at_ms = NOW_MS
+        apply_all(
+            state,
+            [
+                RunSubmitted(at_ms=at_ms, actor="bench", run=run),
+                RunRefused(at_ms=at_ms, actor="bench", run=run.name, refusal=refusal),
+            ],
+        )
+    return found
+
+
+def _line(name: str, gpus: int) -> Envelope:
+    return envelope(name, gpus, selector=((REGION, REGION_NAME),))
+
+
+def _running(found: Busy, nodes: list[str]) -> Iterator[RunSubmitted | LeaseStarted]:
+    """Yield runs of at most one node each that hold every GPU; each ends at a time of its own."""
+    paid: dict[str, int] = {}
+    part = len(nodes) * 8 * 2 // found.owners
+    for node in nodes:
+        ordinal = 0
+        while ordinal < 8:
+            gpus = min(found.chance.choice((1, 2, 4, 8, 8)), 8 - ordinal)
+            run = found.next_run(width=gpus)
+            while paid.get(run.owner, 0) + gpus > part:
+                run = found.next_run(width=gpus)
+            paid[run.owner] = paid.get(run.owner, 0) + gpus
+            mask = ((1 << gpus) - 1) << ordinal
+            ordinal += gpus
+            yield RunSubmitted(at_ms=NOW_MS, actor="bench", run=run)
+            found.running.append(run.name)
+            assert run.expected_duration_ms is not None
+            hold_ms = run.expected_duration_ms + GRACE_MS
+            yield LeaseStarted(
+                at_ms=NOW_MS,
+                actor="bench",
+                lease=f"{run.name}/0",
+                run=run.name,
+                partner=None,
+                comp_path="group/0",
+                bundle=0,
+                role=Role.ACTIVE,
+                slots=((node, mask),),
+                payer=EnvelopeId(f"b{run.owner[1:]}/day"),
+                tier=Tier.OWNED,
+                hold_gpu_ms=gpus * hold_ms,
+                start_ms=NOW_MS,
+                reason=StartReason.START,
+            )

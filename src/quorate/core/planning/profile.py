@@ -1,0 +1,417 @@
+"""The profile: what will be free of everything a start needs, as far as is known now.
+
+Rooms by domain and flavor (GPUs; GPUs of whole nodes where a pool gives whole nodes), payers
+(concurrency, lent, caps, GPU-hours) and quotas (nodes, runs), each a step function. Each is made
+when it is first asked for, from the view as it was when the profile was made; what starts or is
+promised after that is put in. The view must not change meanwhile.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
+
+from quorate.core.expected import lease_end_ms, run_end_ms, said_end_ms
+from quorate.core.planning.entry import Entry
+from quorate.core.planning.resource import FOREVER_MS, Resource, curve_of
+from quorate.core.quota_holders import family_of
+from quorate.model.events import Share, Tier
+from quorate.model.expected_ends import Curve, End, Kept
+from quorate.model.island import Island, IslandKey
+from quorate.model.records import Phase, PledgeRecord
+from quorate.model.specs import CapId, EnvelopeId
+from quorate.model.view import StateView
+
+Need = tuple[Resource, int]
+"""A resource, and how much of it is needed."""
+
+
+class Profile:
+    """What is known at ``now_ms`` about what is to come."""
+
+    __slots__ = (
+        "_caps",
+        "_lent",
+        "_nodes",
+        "_payers",
+        "_pledged",
+        "_rooms",
+        "_runs",
+        "cap_gpu_ms",
+        "lent_gpu_ms",
+        "now_ms",
+        "payer_gpu_ms",
+        "view",
+    )
+
+    def __init__(self, view: StateView, now_ms: int) -> None:
+        self.view = view
+        self.now_ms = now_ms
+        self._rooms: dict[IslandKey, Resource] = {}
+        self._payers: dict[EnvelopeId, Resource] = {}
+        self._lent: dict[EnvelopeId, Resource] = {}
+        self._caps: dict[CapId, Resource] = {}
+        self._runs: dict[str, Resource] = {}
+        self._nodes: dict[str, Resource] = {}
+        self._pledged: dict[IslandKey, list[tuple[int, int, int]]] | None = None
+        # GPU-hours that entries take which are not held in the accounts yet.
+        self.payer_gpu_ms: dict[EnvelopeId, int] = {}
+        self.lent_gpu_ms: dict[EnvelopeId, int] = {}
+        self.cap_gpu_ms: dict[CapId, int] = {}
+
+    # --- Rooms ---
+
+    def room(self, key: IslandKey) -> Resource:
+        """Return the room of the island under ``key``; nothing where the domain has gone."""
+        known = self._rooms.get(key)
+        if known is None:
+            known = self._rooms[key] = self._find_room(key)
+            for from_ms, until_ms, gpus in self._pledges_of(key):
+                known.take(from_ms, until_ms, gpus)
+        return known
+
+    def planned_rooms(self) -> Iterator[tuple[IslandKey, Resource]]:
+        """Yield the rooms that the plan, or a filled spare, takes something of."""
+        for key, room in self._rooms.items():
+            if room.steps_ms:
+                yield key, room
+
+    def _find_room(self, key: IslandKey) -> Resource:
+        view = self.view
+        if key.domain not in view.domains(key.pool, key.flavor).numbers:
+            return Resource(0)
+        island = view.island(key)
+        if view.pools[key.pool].whole_nodes:
+            return Resource(whole_gpus(island), self._whole_curve(island))
+        return Resource(island.gpus_free, self._island_curve(key))
+
+    def _island_curve(self, key: IslandKey) -> Curve:
+        said, curve = self._said_of(key)
+        told = self._told(said)
+        return curve if told is said else curve_of((at_ms, gpus) for at_ms, gpus, _ in told)
+
+    def island_ends(self, key: IslandKey) -> list[End]:
+        """Return what leases of an island will give back, in order."""
+        return self._told(self._said_of(key)[0])
+
+    def _said_of(self, key: IslandKey) -> Kept:
+        cache = self.view.ends_cache
+        kept = cache.island(key)
+        if kept is None:
+            said = self._said_ends(key)
+            kept = (said, curve_of((at_ms, gpus) for at_ms, gpus, _ in said))
+            cache.keep_island(key, kept)
+        return kept
+
+    def _said_ends(self, key: IslandKey) -> list[End]:
+        view = self.view
+        found: list[End] = []
+        if key.domain not in view.domains(key.pool, key.flavor).numbers:
+            return found
+        by_node, leases, status = view.node_leases, view.leases, view.node_status
+        for node in view.island(key).nodes:
+            held = by_node.get(node.name)
+            # What ends on a node that is given no work becomes free for no run.
+            if not held or node.name in status or node.name in view.unwiped:
+                continue
+            for name in held:
+                lease = leases[name]
+                slots, gpus = lease.fact.slots, lease.gpus
+                if len(slots) > 1:
+                    gpus = sum(m.bit_count() for n, m in slots if n == node.name)
+                found.append((said_end_ms(view, lease), gpus, name))
+        found.sort()
+        return found
+
+    def _told(self, said: list[End]) -> list[End]:
+        """Return ``said`` as it is expected now: what is overdue is expected later."""
+        if not said or said[0][0] >= self.now_ms:
+            return said
+        late = bisect_left(said, self.now_ms, key=itemgetter(0))
+        told = [(self.lease_end_ms(name), gpus, name) for _, gpus, name in said[:late]]
+        return sorted(told + said[late:])
+
+    def _whole_curve(self, island: Island) -> Curve:
+        """Return when nodes of ``island`` come free as a whole: with the last of their leases."""
+        view, gains = self.view, []
+        for node in island.nodes:
+            held = view.node_leases.get(node.name)
+            if held and node.name not in view.node_status and node.name not in view.unwiped:
+                gains.append((max(self.lease_end_ms(name) for name in held), node.gpus))
+        return curve_of(gains)
+
+    def lease_end_ms(self, name: str) -> int:
+        """Return when an open lease is expected to end."""
+        return lease_end_ms(self.view, self.view.leases[name], self.now_ms)
+
+    def _pledges_of(self, key: IslandKey) -> Sequence[tuple[int, int, int]]:
+        """Return the filled spares of an island: when their fillers end they come back, not free.
+
+        As (from, until, GPUs).
+        """
+        if self._pledged is None:
+            self._pledged = {}
+            for pledge in self.view.pledges.values():
+                span = self.pledge_span(pledge)
+                for node, mask in pledge.slots:
+                    taking = (*span, mask.bit_count())
+                    self._pledged.setdefault(self.view.nodes[node].island, []).append(taking)
+        return self._pledged.get(key, ())
+
+    def pledge_span(self, pledge: PledgeRecord) -> tuple[int, int]:
+        """Return from when to when a filled spare will have its slots back."""
+        view, places = self.view, dict(pledge.slots)
+        filled = [
+            self.lease_end_ms(name)
+            for name in view.runs[pledge.filler].leases
+            if any(places.get(n, 0) & m for n, m in view.leases[name].fact.slots)
+        ]
+        back_ms = max(filled, default=self.now_ms)
+        record, over_ms = view.runs[pledge.run], self.now_ms
+        if record.phase is Phase.RUNNING:
+            over_ms = run_end_ms(view, record, self.now_ms)
+        return back_ms, max(back_ms, over_ms)
+
+    # --- Payers ---
+
+    def payer(self, key: EnvelopeId) -> Resource:
+        """Return how many GPUs an envelope can pay at once."""
+        known = self._payers.get(key)
+        if known is None:
+            account = self.view.envelopes[key]
+            free = account.spec.concurrency - account.gpus_active - account.gpus_reserved
+            known = self._payers[key] = Resource(free, self._payer_curve(key))
+        return known
+
+    def lent(self, key: EnvelopeId) -> Resource:
+        """Return how many GPUs an envelope may lend at once."""
+        known = self._lent.get(key)
+        if known is None:
+            account = self.view.envelopes[key]
+            limit = account.spec.lending.concurrency_max
+            free = FOREVER_MS if limit is None else limit - account.lent_gpus_active
+            known = self._lent[key] = Resource(free, curve_of(self._payer_ends(key, lent=True)))
+        return known
+
+    def cap(self, key: CapId) -> Resource:
+        """Return how many GPUs the envelopes under a cap can pay at once together."""
+        known = self._caps.get(key)
+        if known is None:
+            account = self.view.caps[key]
+            limit = account.spec.concurrency_max
+            used = account.gpus_active + account.gpus_reserved
+            members = cap_members(self.view, key)
+            gains = (end for member in members for end in self._payer_ends(member, lent=False))
+            free = FOREVER_MS if limit is None else limit - used
+            known = self._caps[key] = Resource(free, curve_of(gains))
+        return known
+
+    def widths(self, payers: Iterable[tuple[EnvelopeId, Tier]]) -> list[Resource]:
+        """Return the width of ``payers``, of their lending and of their caps."""
+        found: dict[str, Resource] = {}
+        for key, tier in payers:
+            account = self.view.envelopes[key]
+            found[f"envelope {key}"] = self.payer(key)
+            if tier is Tier.BORROWED and account.spec.lending.concurrency_max is not None:
+                found[f"lending {key}"] = self.lent(key)
+            found |= {f"cap {cap}": self.cap(cap) for cap in account.caps}
+        return list(found.values())
+
+    def planned_payers(self) -> Iterator[tuple[EnvelopeId, Resource]]:
+        """Yield the payers whose width the plan takes some of."""
+        for key, payer in self._payers.items():
+            if payer.steps_ms:
+                yield key, payer
+
+    def planned_lenders(self) -> Iterator[tuple[EnvelopeId, Resource]]:
+        """Yield the payers whose lending the plan takes some of."""
+        for key, lent in self._lent.items():
+            if lent.steps_ms:
+                yield key, lent
+
+    def planned_caps(self) -> Iterator[tuple[CapId, Resource]]:
+        """Yield the caps of which the plan takes some."""
+        for key, cap in self._caps.items():
+            if cap.steps_ms:
+                yield key, cap
+
+    def payer_ends(self, key: EnvelopeId) -> list[End]:
+        """Return what leases will give back to their payer, in order."""
+        return self._told(self._paid_by(key)[0])
+
+    def _paid_by(self, key: EnvelopeId) -> Kept:
+        view, cache = self.view, self.view.ends_cache
+        kept = cache.payer(key)
+        if kept is None:
+            found = [(name, view.leases[name]) for name in view.payer_leases.get(key, ())]
+            said = sorted((said_end_ms(view, lease), lease.gpus, name) for name, lease in found)
+            kept = (said, curve_of((at_ms, gpus) for at_ms, gpus, _ in said))
+            cache.keep_payer(key, kept)
+        return kept
+
+    def _payer_curve(self, key: EnvelopeId) -> Curve:
+        said, curve = self._paid_by(key)
+        more, told = self._beside_leases(key, lent=False), self._told(said)
+        if told is said and not more:
+            return curve
+        return curve_of([*((at_ms, gpus) for at_ms, gpus, _ in told), *more])
+
+    def _payer_ends(self, key: EnvelopeId, *, lent: bool) -> list[tuple[int, int]]:
+        """Return all that comes back to a payer, or of what it lent; not in order."""
+        leases = self.view.leases
+        return [
+            (at_ms, gpus)
+            for at_ms, gpus, name in self.payer_ends(key)
+            if not lent or leases[name].fact.tier is Tier.BORROWED
+        ] + self._beside_leases(key, lent=lent)
+
+    def _beside_leases(self, key: EnvelopeId, *, lent: bool) -> list[tuple[int, int]]:
+        """Return what comes back to a payer that no open lease has.
+
+        A lease that was taken away for a trial still gives its width back when it was expected to,
+        or ending more work would leave less to count on. A filled spare gives it back with its run.
+        """
+        view = self.view
+        found = [
+            (lease_end_ms(view, lease, self.now_ms), lease.gpus)
+            for lease in view.lifted.values()
+            if lease.fact.payer == key and (not lent or lease.fact.tier is Tier.BORROWED)
+        ]
+        found.extend(
+            (self.pledge_span(pledge)[1], pledge.gpus)
+            for pledge in view.pledges.values()
+            if pledge.payer == key and (not lent or pledge.tier is Tier.BORROWED)
+        )
+        return found
+
+    # --- Quotas ---
+
+    def runs(self, owner: str) -> Resource:
+        """Return how many more runs may run under ``owner``, which has a limit on them."""
+        known = self._runs.get(owner)
+        if known is None:
+            view, limit = self.view, self.view.owners[owner].quota.concurrent_runs_max
+            assert limit is not None, owner
+            running = {view.leases[name].fact.run for name in self._family_leases(owner)}
+            gains = ((run_end_ms(view, view.runs[name], self.now_ms), 1) for name in running)
+            free = limit - view.holdings.runs.get(owner, 0)
+            known = self._runs[owner] = Resource(free, curve_of(gains))
+        return known
+
+    def nodes(self, owner: str) -> Resource:
+        """Return how many more nodes may be held under ``owner``, which has a limit on them."""
+        known = self._nodes.get(owner)
+        if known is None:
+            view, limit = self.view, self.view.owners[owner].quota.nodes_max
+            assert limit is not None, owner
+            until: dict[str, int] = {}
+            for name in self._family_leases(owner):
+                end_ms = self.lease_end_ms(name)
+                for node, _ in view.leases[name].fact.slots:
+                    until[node] = max(end_ms, until.get(node, 0))
+            free = limit - view.holdings.nodes.get(owner, 0)
+            gains = ((end_ms, 1) for end_ms in until.values())
+            known = self._nodes[owner] = Resource(free, curve_of(gains))
+        return known
+
+    def _family_leases(self, owner: str) -> Iterator[str]:
+        view = self.view
+        for name in family_of(view, owner):
+            yield from view.owner_leases.get(name, ())
+
+    def quotas(self, owner: str) -> list[Resource]:
+        """Return every hard quota that a start of ``owner`` counts for."""
+        view, found = self.view, list[Resource]()
+        for name in view.holdings.bounds_of(owner):
+            quota = view.owners[name].quota
+            if quota.concurrent_runs_max is not None:
+                found.append(self.runs(name))
+            if quota.nodes_max is not None:
+                found.append(self.nodes(name))
+        return found
+
+    # --- Entries ---
+
+    def put(self, entry: Entry) -> None:
+        """Take what ``entry`` needs, for as long as it does."""
+        self._put(entry, 1)
+
+    def lift(self, entry: Entry) -> None:
+        """Give back what ``entry`` takes."""
+        self._put(entry, -1)
+
+    def _put(self, entry: Entry, sign: int) -> None:
+        for resource, amount in self.needs(entry):
+            resource.take(entry.start_ms, entry.end_ms, sign * amount)
+        if not (entry.is_firm or entry.is_tentative):
+            self.count_hours(entry.shares, sign)
+
+    def count_hours(self, shares: Iterable[Share], sign: int) -> None:
+        """Count the GPU-hours of ``shares`` as taken beside what accounts have, or (-1) as free."""
+        for share in shares:
+            gpu_ms = sign * share.gpus * share.hold_ms
+            self.payer_gpu_ms[share.payer] = self.payer_gpu_ms.get(share.payer, 0) + gpu_ms
+            if share.tier is Tier.BORROWED:
+                self.lent_gpu_ms[share.payer] = self.lent_gpu_ms.get(share.payer, 0) + gpu_ms
+            for key in self.view.envelopes[share.payer].caps:
+                self.cap_gpu_ms[key] = self.cap_gpu_ms.get(key, 0) + gpu_ms
+
+    def needs(self, entry: Entry) -> list[Need]:
+        """Return everything that ``entry`` takes while it runs: room, width of payers, quotas."""
+        return [(resource, amount) for _, _, resource, amount in self.named_needs(entry)]
+
+    def named_needs(self, entry: Entry) -> list[tuple[str, str, Resource, int]]:
+        """Return (kind, name, resource, amount) of everything that ``entry`` takes while it runs.
+
+        Kinds are domain (all of it where the entry is choosy), envelope, lending, cap, runs and
+        nodes; the name of a quota is its owner's.
+        """
+        view, found = self.view, list[tuple[str, str, Resource, int]]()
+        for domain, gpus in entry.slice.domains:
+            key = IslandKey(entry.pool, entry.slice.flavor, domain)
+            amount = max(gpus, self.gpus_total(key)) if entry.is_choosy else gpus
+            found.append(("domain", domain, self.room(key), amount))
+        paid: dict[EnvelopeId, int] = {}
+        lent: dict[EnvelopeId, int] = {}
+        under: dict[CapId, int] = {}
+        for share in entry.shares:
+            account = view.envelopes[share.payer]
+            paid[share.payer] = paid.get(share.payer, 0) + share.gpus
+            if share.tier is Tier.BORROWED and account.spec.lending.concurrency_max is not None:
+                lent[share.payer] = lent.get(share.payer, 0) + share.gpus
+            for cap in account.caps:
+                if view.caps[cap].spec.concurrency_max is not None:
+                    under[cap] = under.get(cap, 0) + share.gpus
+        found += (("envelope", key, self.payer(key), gpus) for key, gpus in paid.items())
+        found += (("lending", key, self.lent(key), gpus) for key, gpus in lent.items())
+        found += (("cap", cap, self.cap(cap), gpus) for cap, gpus in under.items())
+        for name in view.holdings.bounds_of(entry.owner):
+            quota = view.owners[name].quota
+            if quota.concurrent_runs_max is not None:
+                found.append(("runs", name, self.runs(name), 1))
+            if quota.nodes_max is not None and entry.nodes:
+                found.append(("nodes", name, self.nodes(name), entry.nodes))
+        return found
+
+    def gpus_total(self, key: IslandKey) -> int:
+        """Return how many GPUs an island has; none where the domain has gone since."""
+        known = key.domain in self.view.domains(key.pool, key.flavor).numbers
+        return self.view.island(key).gpus_total if known else 0
+
+
+def whole_gpus(island: Island) -> int:
+    """Return the GPUs of the nodes of ``island`` no slot of which is taken."""
+    return sum(
+        size * (island.buckets[size] & nodes).bit_count() for size, nodes in island.sizes.items()
+    )
+
+
+def cap_members(view: StateView, cap: CapId) -> list[EnvelopeId]:
+    """Return the envelopes under ``cap``."""
+    budget = cap.partition("/")[0]
+    return [
+        key
+        for line in view.budgets[budget].envelopes
+        if cap in view.envelopes[key := EnvelopeId(f"{budget}/{line.name}")].caps
+    ]

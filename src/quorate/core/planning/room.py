@@ -1,0 +1,226 @@
+"""What the plan leaves: a view from which everything that entries need meanwhile is taken out.
+
+Anything may use planned room that is gone one grace before it is needed. A start is tried in what
+is left; where that has nothing, neither has the real state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from quorate.core.admit import Admitted, admit
+from quorate.core.expected import lease_end_ms
+from quorate.core.holds import hold_duration_ms
+from quorate.core.planning.pins import firm_profile
+from quorate.core.planning.profile import Profile, whole_gpus
+from quorate.model.events import Slice, Slots, Tier
+from quorate.model.island import IslandKey, lowest_slots
+from quorate.model.records import Lease
+from quorate.model.specs import Run
+from quorate.model.state import State
+from quorate.model.view import StateView
+
+
+def room_left(
+    view: StateView, run: Run, at_ms: int, *, exempt: str = "", until_ms: int | None = None
+) -> StateView:
+    """Return ``view`` without what firm reservations need while ``run`` would run from ``at_ms``.
+
+    The very view where none needs anything it could use. ``exempt`` is the run's own.
+    """
+    if not view.reservations:
+        return view
+    if until_ms is None:
+        until_ms = at_ms + hold_duration_ms(run, view.pools[run.pool])
+    return room_beside(view, firm_profile(view, at_ms, exempt=exempt), run, at_ms, until_ms)
+
+
+def room_beside(
+    view: StateView, profile: Profile, run: Run, from_ms: int, until_ms: int
+) -> StateView:
+    """Return ``view``, as it is at ``from_ms``, without what is planned until ``until_ms``.
+
+    ``profile`` may have been made before some of what is in ``view`` started: then that is put in.
+    """
+    islands = _islands_short(view, profile, run, from_ms, until_ms)
+    payers = {
+        key: _short(view.envelopes[key].gpus_left, resource.least(from_ms, until_ms))
+        for key, resource in profile.planned_payers()
+    }
+    lenders = {
+        key: _short(limit - account.lent_gpus_active, resource.least(from_ms, until_ms))
+        for key, resource in profile.planned_lenders()
+        if (limit := (account := view.envelopes[key]).spec.lending.concurrency_max) is not None
+    }
+    caps = {
+        key: _short(limit - cap.gpus_active - cap.gpus_reserved, resource.least(from_ms, until_ms))
+        for key, resource in profile.planned_caps()
+        if (limit := (cap := view.caps[key]).spec.concurrency_max) is not None
+    }
+    hours = any(profile.payer_gpu_ms.values())
+    if not (islands or hours or any((*payers.values(), *lenders.values(), *caps.values()))):
+        return view
+    state = view.overlay()
+    for key, gpus in islands:
+        withhold(state, key, gpus)
+    for payer, gpus in payers.items():
+        if gpus:
+            state.envelopes.own(payer).gpus_reserved += gpus
+    for payer, gpus in lenders.items():
+        if gpus:
+            state.envelopes.own(payer).lent_gpus_active += gpus
+    for limit_key, gpus in caps.items():
+        if gpus:
+            state.caps.own(limit_key).gpus_reserved += gpus
+    if hours:
+        _hold_hours(state, profile)
+    return state
+
+
+def _hold_hours(state: State, profile: Profile) -> None:
+    """Hold the GPU-hours that entries of the plan take, as far as they are not held yet."""
+    known = profile.view
+    for payer, gpu_ms in profile.payer_gpu_ms.items():
+        planned = known.envelopes[payer].committed_gpu_ms + gpu_ms
+        if planned > state.envelopes[payer].committed_gpu_ms:
+            state.envelopes.own(payer).committed_gpu_ms = planned
+    for payer, gpu_ms in profile.lent_gpu_ms.items():
+        planned = known.envelopes[payer].lent_committed_gpu_ms + gpu_ms
+        if planned > state.envelopes[payer].lent_committed_gpu_ms:
+            state.envelopes.own(payer).lent_committed_gpu_ms = planned
+    for cap, gpu_ms in profile.cap_gpu_ms.items():
+        planned = known.caps[cap].committed_gpu_ms + gpu_ms
+        if planned > state.caps[cap].committed_gpu_ms:
+            state.caps.own(cap).committed_gpu_ms = planned
+
+
+def _short(room: int, least: int) -> int:
+    """Return how much of ``room`` may not be used when only ``least`` is free all the while."""
+    return max(0, room - max(0, least))
+
+
+def _islands_short(
+    view: StateView, profile: Profile, run: Run, from_ms: int, until_ms: int
+) -> list[tuple[IslandKey, int]]:
+    found, whole = [], view.pools[run.pool].whole_nodes
+    for key, room in profile.planned_rooms():
+        if key.pool != run.pool or key.flavor not in run.flavors:
+            continue
+        if key.domain not in view.domains(key.pool, key.flavor).numbers:
+            continue
+        island = view.island(key)
+        free = whole_gpus(island) if whole else island.gpus_free
+        gpus = _short(free, room.least(from_ms, until_ms))
+        if gpus:
+            found.append((key, gpus))
+    return sorted(found)
+
+
+def only_slice(view: StateView, pool: str, wanted: Slice) -> StateView:
+    """Return ``view`` with nothing free of a flavor but the GPUs of ``wanted``, as far as they are.
+
+    What is in the slice stays, so a start that was planned there is found there again.
+    """
+    state, asked = view.overlay(), dict(wanted.domains)
+    for free, key in list(state.domains(pool, wanted.flavor).most_free(1)):
+        if free > asked.get(key.domain, 0):
+            withhold(state, key, free - asked.get(key.domain, 0), whole_last=True)
+    return state
+
+
+def withhold(state: State, key: IslandKey, gpus: int, *, whole_last: bool = False) -> None:
+    """Take ``gpus`` free slots of an island out of ``state``, the emptiest nodes first.
+
+    With ``whole_last`` the fullest first, so that whole nodes stay whole as long as that is
+    possible.
+    """
+    island = state.island(key)
+    slots: list[tuple[str, int]] = []
+    counts = range(1, len(island.buckets))
+    for count in counts if whole_last else reversed(counts):
+        nodes = island.buckets[count]
+        while nodes and gpus:
+            low = nodes & -nodes
+            nodes ^= low
+            position = low.bit_length() - 1
+            free = island.free[position]
+            mask = free ^ lowest_slots(free, max(0, count - gpus))
+            gpus -= mask.bit_count()
+            slots.append((island.nodes[position].name, mask))
+    assert not gpus, (key, gpus)
+    if slots:
+        state.occupy(tuple(slots))
+
+
+# --- The state expected at an instant -------------------------------------------------------------
+
+
+def would_start(profile: Profile, run: Run, at_ms: int, *, has_executor: bool) -> bool:
+    """Return whether ``run`` starts beside the plan in the state that is expected at ``at_ms``.
+
+    Looks at every lease that is expected to have ended by then.
+    """
+    view, now_ms = profile.view, profile.now_ms
+    state = view.overlay()
+    ended = [lease for lease in view.leases.values() if lease_end_ms(view, lease, now_ms) <= at_ms]
+    release(state, ended)
+    for pledge in view.pledges.values():
+        if profile.pledge_span(pledge)[1] <= at_ms:
+            state.vacate(pledge.slots)
+    until_ms = at_ms + hold_duration_ms(run, view.pools[run.pool])
+    room = room_beside(state, profile, run, at_ms, until_ms)
+    answer = admit(room, run, at_ms, has_executor=has_executor, asked_ms=now_ms)
+    return isinstance(answer, Admitted)
+
+
+def release(state: State, leases: Sequence[Lease]) -> None:
+    """Free the slots of ``leases``, the width they take and what quotas count of them.
+
+    What is held for them stays promised: it may be used up by then. Slots that a spare will come
+    back to stay taken.
+    """
+    kept: dict[str, int] = {}
+    for pledge in state.pledges.values():
+        for node, mask in pledge.slots:
+            kept[node] = kept.get(node, 0) | mask
+    freed: dict[IslandKey, list[tuple[str, int]]] = {}
+    for lease in leases:
+        for node, mask in lease.fact.slots:
+            left = mask & ~kept.get(node, 0)
+            if left:
+                freed.setdefault(state.nodes[node].island, []).append((node, left))
+        _give_width(state, lease)
+    _count_out(state, leases)
+    for slots in freed.values():
+        state.vacate(_merged(slots))
+
+
+def _give_width(state: State, lease: Lease) -> None:
+    """Give the width of ``lease`` back to its payer."""
+    account = state.envelopes.own(lease.fact.payer)
+    account.gpus_active -= lease.gpus
+    if lease.fact.tier is Tier.BORROWED:
+        account.lent_gpus_active -= lease.gpus
+    for key in account.caps:
+        state.caps.own(key).gpus_active -= lease.gpus
+
+
+def _count_out(state: State, leases: Sequence[Lease]) -> None:
+    """Let go of what hard quotas count; a run runs until the last of its leases has ended."""
+    gone: dict[str, int] = {}
+    for lease in leases:
+        run = lease.fact.run
+        if state.holdings.bounds_of(state.runs[run].spec.owner):
+            state.drop_slots(run, lease.fact.slots)
+            gone[run] = gone.get(run, 0) + 1
+    for run, count in gone.items():
+        record = state.runs[run]
+        if count == len(record.leases) and not record.spec.sensitive:
+            state.count_run(record.spec.owner, -1)
+
+
+def _merged(slots: Sequence[tuple[str, int]]) -> Slots:
+    masks: dict[str, int] = {}
+    for node, mask in slots:
+        masks[node] = masks.get(node, 0) | mask
+    return tuple(masks.items())

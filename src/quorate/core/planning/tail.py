@@ -1,0 +1,132 @@
+"""Beyond the depth: runs that fit into what is left now start, in queue order, a bounded number.
+
+Shapes that find no room are ruled out first, without looking at any run. Then lines are called up
+by rank; of each only the first run of a shape that fits is looked at.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from quorate.core.follow import waits_for_upstream
+from quorate.core.held_back import held_back
+from quorate.core.queue import Queue, Rank
+from quorate.model.records import RunRecord
+from quorate.model.waiting import Line, Place, Shape
+
+if TYPE_CHECKING:
+    from quorate.core.planning.walk import Walk
+
+STARTS_MAX: Final = 100
+"""How many runs beyond the depth are tried for real in one decision."""
+FILLS_MAX: Final = 16
+"""How many of them are tried on spares."""
+LOOKS_MAX: Final = 2_000
+"""How many lines are looked at for them."""
+
+
+def start_beyond(walk: Walk) -> None:
+    """Start runs beyond the depth in what is left, in queue order."""
+    tail = _Tail(walk)
+    if tail.shapes:
+        tail.run()
+    if walk.scribe.view.spares:
+        _fill_beyond(walk)
+
+
+def _fill_beyond(walk: Walk) -> None:
+    """Start the first few runs beyond the depth on spares that others keep idle."""
+    lines = walk.view.waiting.lines.items()
+    queue = Queue((((o, f), p, places.places) for (p, o, f), places in lines), walk.scores)
+    unseen = (name for name in queue.turns() if not walk.has_seen(name))
+    for name in islice(unseen, FILLS_MAX):
+        walk.try_beyond(walk.view.runs[name])
+
+
+class _Tail:
+    __slots__ = ("_at", "_hopeless", "_walk", "shapes")
+
+    def __init__(self, walk: Walk) -> None:
+        self._walk = walk
+        self._at: dict[tuple[Shape, Line], int] = {}
+        self._hopeless: set[tuple[Shape, Line]] = set()
+        self.shapes: dict[Shape, None] = {
+            shape: None
+            for shape, lines in walk.view.waiting.shapes.items()
+            if self._has_room(self._example(shape, next(iter(lines))), shape)
+        }
+
+    def _example(self, shape: Shape, line: Line) -> RunRecord:
+        view = self._walk.view
+        return view.runs[view.waiting.shaped[shape, line].places[0][2]]
+
+    def _has_room(self, record: RunRecord, shape: Shape) -> bool:
+        """Return whether there is room for a shape, for at least as long as any of it takes."""
+        octave = shape[-1]
+        assert isinstance(octave, int), shape
+        least_ms = 1 << octave - 1 if octave else 1
+        return self._walk.search.has_room_now(record.spec, least_ms)
+
+    def run(self) -> None:
+        """Call lines up by rank; a line is looked into when its head is the first of all."""
+        walk, view = self._walk, self._walk.view
+        lines = dict.fromkeys(line for shape in self.shapes for line in view.waiting.shapes[shape])
+        heap: list[tuple[Rank, Place, bool, Line]] = [
+            (walk.scores.rank(line[1:]), view.waiting.lines[line].places[0], False, line)
+            for line in lines
+        ]
+        heapify(heap)
+        tries = STARTS_MAX
+        for _ in range(LOOKS_MAX):
+            if not heap or not tries or not self.shapes:
+                return
+            rank, place, is_found, line = heappop(heap)
+            now_rank = walk.scores.rank(line[1:])
+            if now_rank != rank:
+                heappush(heap, (now_rank, place, is_found, line))
+                continue
+            found = self._first(line)
+            if found is None:
+                continue
+            first, shape = found
+            if not is_found or first != place:
+                heappush(heap, (rank, first, True, line))
+                continue
+            tries -= self._try(first[2], shape, line)
+            heappush(heap, (rank, place, False, line))
+
+    def _first(self, line: Line) -> tuple[Place, Shape] | None:
+        """Return the first run of ``line`` of a shape that fits, which was not tried yet."""
+        shaped, best = self._walk.view.waiting.shaped, None
+        for shape in self.shapes:
+            key = (shape, line)
+            places = shaped.get(key)
+            if places is None or key in self._hopeless:
+                continue
+            at = self._at.get(key, 0)
+            if at < len(places.places) and (best is None or places.places[at] < best[0]):
+                best = (places.places[at], shape)
+        return best
+
+    def _try(self, name: str, shape: Shape, line: Line) -> int:
+        """Try to start a run; return how many tries that took."""
+        walk, key = self._walk, (shape, line)
+        self._at[key] = self._at.get(key, 0) + 1
+        record = walk.view.runs[name]
+        if walk.has_seen(name) or record.spec.sensitive:
+            return 0
+        if waits_for_upstream(walk.view, record.spec) or held_back(
+            walk.view, name, walk.scribe.now_ms
+        ):
+            return 0
+        if not self._has_room(record, shape):
+            del self.shapes[shape]
+            return 0
+        if not walk.search.fits_now(record.spec):
+            # What its payers or quotas lack it lacks for all of its owner's that are like it.
+            self._hopeless.add(key)
+            return 1
+        walk.try_beyond(record)
+        return 1

@@ -1,0 +1,590 @@
+"""The walk: over firm places and the queue; what can start starts, the rest is planned.
+
+Firm places are put in first, in the order in which they became firm; those that cannot stand are
+planned anew around the others, with their cause. Then the waiting runs in queue order, the first
+``reservationDepth`` of each pool and every firm one: each gets the earliest start that quotas,
+payers and room allow beside all that is put in. What can start now does; a start within the
+pool's horizon becomes firm; any other is a forecast and leaves no trace. Beyond the depth a
+bounded number of runs start in what is left. docs/adr/0025-planning.md.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from typing import Final
+
+from msgspec.structs import replace
+
+from quorate.core.admit import Admitted, admit
+from quorate.core.fill import admit_on_spares, kept_from_fill, write_fill
+from quorate.core.follow import eligible_since_ms, waits_for_upstream
+from quorate.core.held_back import held_back, held_until_ms
+from quorate.core.holds import hold_duration_ms
+from quorate.core.lifecycle import grant_claim
+from quorate.core.planning.beside import reserved
+from quorate.core.planning.causes import cause_of
+from quorate.core.planning.conflict_starts import (
+    call_conflict,
+    cleared_ms,
+    look_ms,
+    start_by_conflict,
+)
+from quorate.core.planning.entry import Entry, shares_of, slice_of
+from quorate.core.planning.firm import close_firm, make_firm, move_firm, without_hold
+from quorate.core.planning.overstay import Overstayer, overstayers, relief
+from quorate.core.planning.pins import in_order, pin_of, place_of, stands
+from quorate.core.planning.profile import Profile
+from quorate.core.planning.room import only_slice, room_beside
+from quorate.core.planning.search import Lack, Searcher
+from quorate.core.planning.tail import start_beyond
+from quorate.core.queue import Queue, Scores, in_turn
+from quorate.core.quota import HARD, waiting
+from quorate.core.scribe import Scribe
+from quorate.core.starts import write_start
+from quorate.model.events import (
+    MoveCause,
+    MoveCode,
+    ReservationOutcome,
+    ReservationStatus,
+    RunRefused,
+    RunRequeued,
+    RunSubmitted,
+)
+from quorate.model.records import ReservationRecord, RunRecord
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.specs import Run
+from quorate.model.view import StateView
+from quorate.model.waiting import Line, Place, line_of
+
+CONFLICTS_MAX: Final = 3
+"""For how many runs, the first of a walk, each looks whether a conflict starts them sooner."""
+CONFLICTS_TURN: Final = 16
+"""Every so many of the others have their turn in one walk."""
+FRUITLESS_MAX: Final = 8
+"""For how many runs of one owner no start may be found before its others are planned no more."""
+
+_LACKS: Final = {
+    RefusalCode.WAITING_FOR_QUOTA: Lack.QUOTA,
+    RefusalCode.NO_ENVELOPE: Lack.FUNDS,
+    RefusalCode.INSUFFICIENT_FUNDS: Lack.FUNDS,
+    RefusalCode.BORROW_LIMIT: Lack.FUNDS,
+    RefusalCode.FUNDS_ELSEWHERE: Lack.FUNDS,
+    RefusalCode.NO_NODES: Lack.ROOM,
+    RefusalCode.INSUFFICIENT_CAPACITY: Lack.ROOM,
+    RefusalCode.NO_SINGLE_DOMAIN: Lack.ROOM,
+    RefusalCode.RESERVED: Lack.NOTHING,
+}
+"""What a run lacks now by what it was told; what is not here is found out each time."""
+
+
+class Walk:
+    """One walk of one decision. The profile has, afterwards, everything that is planned."""
+
+    __slots__ = (
+        "_conflicts",
+        "_depth",
+        "_fruitless",
+        "_fruitless_runs",
+        "_is_waiting",
+        "_late",
+        "_planned",
+        "_seen",
+        "_started_runs",
+        "entries",
+        "pins",
+        "profile",
+        "scores",
+        "scribe",
+        "search",
+        "view",
+    )
+
+    def __init__(self, scribe: Scribe, *, depth: int | None = None) -> None:
+        self.scribe = scribe
+        self._depth = depth
+        self.view = scribe.frozen()
+        self.profile = Profile(self.view, scribe.now_ms)
+        self.search = Searcher(self.profile, has_executor=scribe.has_executor)
+        self.scores = Scores(self.view, scribe.now_ms)
+        self.pins: dict[str, Entry] = {}
+        """The firm places by run."""
+        self.entries: dict[str, Entry] = {}
+        """What is planned and not firm, by run."""
+        self._late: list[Overstayer] = overstayers(self.view, scribe.now_ms)
+        self._planned: dict[str, int] = {}
+        self._fruitless: dict[str, int] = {}
+        self._fruitless_runs: set[str] = set()
+        self._started_runs: set[str] = set()
+        self._seen: set[str] = set()
+        self._conflicts = 0
+        self._is_waiting = False
+        """Whether a run that has a start has stayed waiting: what starts then is backfill."""
+
+    # --- Firm places ---
+
+    def put_pins(self) -> None:
+        """Put every firm place in; move those that cannot stand, and say why."""
+        aside: list[tuple[ReservationRecord, Entry]] = []
+        clearing: list[tuple[ReservationRecord, Entry, int]] = []
+        for _, record in in_order(self.view):
+            pin = pin_of(self.view, record, self.scribe.now_ms)
+            if pin is None:
+                continue
+            gone_ms = cleared_ms(self.view, record, self.scribe.now_ms)
+            if gone_ms is not None and gone_ms > pin.start_ms:
+                clearing.append((record, pin, gone_ms))
+                continue
+            is_standing = record.by_conflict or stands(self.profile, pin)
+            self._put_pin(pin)
+            if not is_standing and relief(self.profile, record, pin, self._late) is None:
+                self._lift_pin(pin)
+                aside.append((record, pin))
+        causes = [cause_of(self.profile, pin) for _, pin in aside]
+        for record, pin, gone_ms in clearing:
+            self._wait_for_cuts(record, pin, gone_ms)
+        for (record, pin), cause in zip(aside, causes, strict=True):
+            self._move(record, pin, cause)
+
+    def _wait_for_cuts(self, record: ReservationRecord, pin: Entry, gone_ms: int) -> None:
+        """Time a start by what was cut for it; around the firm places if it has no room then."""
+        cause = MoveCause(MoveCode.CONFLICT_CLEARING, (("conflict", record.conflict),))
+        run = self.view.runs[record.made.run].spec
+        later = place_of(self.view, run, gone_ms, pin.slice, pin.shares, is_firm=True)
+        if not stands(self.profile, later):
+            self._hold_hours(pin, -1)
+            self._move_to(record, gone_ms, cause)
+            return
+        move_firm(
+            self.scribe,
+            record,
+            later,
+            ReservationStatus.CLEARING,
+            cause,
+            natural_ms=record.natural_start_ms,
+            by_conflict=True,
+        )
+        self._put_pin(later)
+
+    def _move(self, record: ReservationRecord, pin: Entry, cause: MoveCause) -> None:
+        """Give a reservation that cannot stand its next start around all that is put in."""
+        self._hold_hours(pin, -1)
+        self._move_to(record, pin.start_ms, cause)
+
+    def _move_to(self, record: ReservationRecord, from_ms: int | None, cause: MoveCause) -> None:
+        """Give a reservation, of which nothing is put in, its first start from ``from_ms`` on."""
+        run = self.view.runs[record.made.run].spec
+        entry = None if from_ms is None else self.search.find(run, from_ms)
+        status = ReservationStatus.BLOCKED if entry is None else ReservationStatus.DEFERRED
+        move_firm(self.scribe, record, entry, status, cause)
+        if entry is not None:
+            self._put_pin(entry)
+
+    def _put_pin(self, pin: Entry) -> None:
+        self.profile.put(pin)
+        self.pins[pin.run] = pin
+
+    def _lift_pin(self, pin: Entry) -> None:
+        self.profile.lift(pin)
+        del self.pins[pin.run]
+
+    def _hold_hours(self, pin: Entry, sign: int) -> None:
+        """Count the GPU-hours that a firm place holds in its accounts as free, or as held again."""
+        if pin.is_firm:
+            self.profile.count_hours(pin.shares, sign)
+
+    def call_due_conflicts(self) -> None:
+        """Have room made for the firm starts that count on it and are due."""
+        for name, _ in in_order(self.view):
+            record = self.scribe.view.reservations.get(name)
+            if record is None or not record.by_conflict:
+                continue
+            look = look_ms(self.scribe.view, record, has_executor=self.scribe.has_executor)
+            if look is None or look > self.scribe.now_ms:
+                continue
+            if cleared_ms(self.scribe.view, record, self.scribe.now_ms) is not None:
+                continue
+            lacking = call_conflict(self.scribe, record)
+            if lacking is not None:
+                pin = self.pins[record.made.run]
+                self._lift_pin(pin)
+                self._move(record, pin, MoveCause(MoveCode.CONFLICT_CALLED_OFF, (), lacking))
+
+    # --- The queue ---
+
+    def run(self) -> None:
+        """Start and plan the waiting runs, in queue order."""
+        for _, promise in in_order(self.view):
+            # What was cut for it may lie outside of its place, and is for it first.
+            pin = self.pins.get(promise.made.run) if promise.by_conflict else None
+            if pin is not None and promise.conflict and pin.start_ms <= self.scribe.now_ms:
+                self._visit(self.view.runs[promise.made.run])
+        late = self._followers()
+        queue = Queue(
+            (
+                ((owner, flavors), pool, late.get((pool, owner, flavors), places.places))
+                for (pool, owner, flavors), places in self.view.waiting.lines.items()
+            ),
+            self.scores,
+        )
+        self._close_full(queue)
+        for name in queue.turns():
+            self._visit(self.view.runs[name])
+            self._close_full(queue)
+        firm = [r.made.run for r in self.view.reservations.values() if r.made.run not in self._seen]
+        for name in in_turn(self.view, firm, self.scores):
+            self._visit(self.view.runs[name])
+        start_beyond(self)
+        for event in tuple(self.scribe.events):
+            if isinstance(event, RunSubmitted | RunRequeued):
+                self._told(event.run if isinstance(event, RunRequeued) else event.run.name)
+
+    def _followers(self) -> dict[Line, list[Place]]:
+        """Return the lines in which runs follow others, those in the places that they have now.
+
+        A follower ages from when the last of its upstreams completed.
+        """
+        view, found = self.view, dict[Line, list[Place]]()
+        for name in view.followers:
+            record = view.runs[name]
+            line = line_of(record.spec)
+            since_ms = eligible_since_ms(view, record)
+            if since_ms is None or since_ms == record.submitted_ms:
+                continue
+            places = found.setdefault(line, view.waiting.lines[line].places.copy())
+            places.remove((record.submitted_ms, record.seq, name))
+            insort(places, (since_ms, record.seq, name))
+        return found
+
+    def _close_full(self, queue: Queue) -> None:
+        """Close the pools of which as many runs are planned as their depth says."""
+        for name, pool in self.view.pools.items():
+            depth = self._depth or pool.reservation_depth
+            if self._planned.get(name, 0) >= depth:
+                queue.closed.add(name)
+
+    def _visit(self, record: RunRecord) -> None:
+        """Start or plan one run within the depth, or a firm one."""
+        run = record.spec
+        if run.name in self._seen:
+            return
+        self._seen.add(run.name)
+        if run.sensitive:
+            grant_claim(self.scribe, run)  # It is granted when it is asked for, or not at all.
+            return
+        waits = waits_for_upstream(self.view, run)
+        if waits is not None:
+            self.tell(record, waits)
+        elif record.reservation is not None:
+            self._firm(record, self.view.reservations[record.reservation])
+        else:
+            self._next(record)
+
+    def _told(self, name: str) -> None:
+        """Tell a run that began to wait in this decision, and was not looked at, why it does."""
+        record = self.view.runs.get(name)
+        if record is None or name in self._seen or name not in self.view.pending:
+            return
+        if record.spec.sensitive:
+            grant_claim(self.scribe, record.spec)
+            return
+        waits = waits_for_upstream(self.view, record.spec) or held_back(
+            self.view, name, self.scribe.now_ms
+        )
+        if waits is not None:
+            self.tell(record, waits)
+        else:
+            self.refuse(record)
+
+    def _firm(self, record: RunRecord, promise: ReservationRecord) -> None:
+        """Start a firm run if it can at its place in the queue; else its place stays."""
+        pin = self.pins.get(record.spec.name)
+        if pin is None:
+            self._next(record)
+            return
+        held = held_back(self.view, record.spec.name, self.scribe.now_ms)
+        if held is not None:
+            self._counted(pin)
+            self.tell(record, held)
+            return
+        self._lift_pin(pin)
+        self._hold_hours(pin, -1)
+        is_due = pin.start_ms <= self.scribe.now_ms
+        room = self._room(record, promise.made.reservation)
+        answer = self._admit_due(record, promise, pin) if is_due else None
+        if not isinstance(answer, Admitted):
+            answer = self._admit(record.spec, room)
+        if isinstance(answer, Admitted):
+            self._start(record, answer)
+            return
+        if self._fill(record, room, answer):
+            return
+        is_late = is_due and (promise.planned_start_ms or 0) < self.scribe.now_ms
+        if is_late and not promise.by_conflict:
+            # Counting allows its place, and more than counting is needed there.
+            later_ms = self.search.next_change_ms(record.spec, self.scribe.now_ms)
+            self._move_to(promise, later_ms, cause_of(self.profile, pin))
+            self.refuse(record)
+            return
+        self._hold_hours(pin, 1)
+        self._put_pin(pin)
+        self._counted(pin)
+        self.refuse(record)
+
+    def _next(self, record: RunRecord) -> None:
+        """Start a run now, or plan it for the earliest start that it has."""
+        run, now_ms = record.spec, self.scribe.now_ms
+        if self._fruitless.get(run.owner, 0) >= FRUITLESS_MAX:
+            self._seen.discard(
+                run.name
+            )  # It may start in what is left when all others are planned.
+            return
+        held = held_back(self.view, run.name, now_ms)
+        if held is not None:
+            self._plan(record, self.search.find(run, held_until_ms(self.view, record) or now_ms))
+            self.tell(record, held)
+            return
+        entry = self.search.find(run, now_ms)
+        refusal: Refusal | None = None
+        if entry is not None and entry.start_ms == now_ms:
+            room = self._room(record)
+            answer = self._admit(run, room)
+            if isinstance(answer, Admitted):
+                self._start(record, answer)
+                return
+            # Counting was not enough: what it lacks now it may have when something has changed.
+            # What is expected to end at this very instant has not, and may before it is over.
+            refusal = answer
+            if not self.search.counts_on_ends_now(run):
+                later_ms = self.search.next_change_ms(run, now_ms)
+                entry = None if later_ms is None else self.search.find(run, later_ms)
+        if self.scribe.view.spares:
+            room = self._room(record)
+            if self._fill(record, room, refusal):
+                return
+        self._plan(record, entry)
+        self.refuse(record)
+
+    def _plan(self, record: RunRecord, entry: Entry | None) -> None:
+        """Put the start of a run in; promise it where it is near, or by a conflict."""
+        run = record.spec
+        if entry is None:
+            self._fruitless[run.owner] = self._fruitless.get(run.owner, 0) + 1
+            self._fruitless_runs.add(run.name)
+            return
+        by_conflict = self._by_conflict(record, entry.start_ms)
+        natural_ms, entry = entry.start_ms, by_conflict or entry
+        horizon_ms = self.view.pools[run.pool].firm_horizon_ms
+        is_firm = by_conflict is not None or entry.start_ms <= self.scribe.now_ms + horizon_ms
+        blocked = self.view.reservations.get(record.reservation or "")
+        if blocked is not None:
+            cause = MoveCause(MoveCode.FOUND_AGAIN)
+            move_firm(
+                self.scribe,
+                blocked,
+                entry,
+                ReservationStatus.PLANNED,
+                cause,
+                natural_ms=natural_ms,
+                by_conflict=by_conflict is not None,
+            )
+        elif is_firm:
+            make_firm(
+                self.scribe, entry, natural_ms=natural_ms, by_conflict=by_conflict is not None
+            )
+        if is_firm or blocked is not None:
+            self.pins[run.name] = entry
+        else:
+            # It keeps room, and no money: that may be for ever far away, as at a window's end.
+            self.entries[run.name] = entry = replace(entry, is_tentative=True)
+        self.profile.put(entry)
+        self._counted(entry)
+
+    def _by_conflict(self, record: RunRecord, natural_ms: int) -> Entry | None:
+        """Return the start of a run by a conflict; looked for in a few runs of each decision.
+
+        The first of them, and others in turn: whose turn it is follows from the ledger alone.
+        """
+        if natural_ms <= self.scribe.now_ms + self.view.pools[record.spec.pool].notice_ms:
+            return None
+        number, self._conflicts = self._conflicts, self._conflicts + 1
+        if number >= CONFLICTS_MAX and (number - self.view.seq) % CONFLICTS_TURN:
+            return None
+        return start_by_conflict(self.scribe, record, natural_ms)
+
+    def _counted(self, entry: Entry) -> None:
+        """Count a planned run: it is one of its pool's depth, and part of its owner's share."""
+        self._planned[entry.pool] = self._planned.get(entry.pool, 0) + 1
+        self.scores.plan(entry.owner, entry.slice.flavor, entry.slice.gpus)
+        self._is_waiting = True
+
+    def try_beyond(self, record: RunRecord) -> bool:
+        """Start a run beyond the depth in what is left now; return whether it did."""
+        run = record.spec
+        self._seen.add(run.name)
+        waits = waits_for_upstream(self.view, run) or held_back(
+            self.view, run.name, self.scribe.now_ms
+        )
+        if waits is not None or run.sensitive:
+            return False
+        room = self._room(record)
+        answer = self._admit(run, room)
+        if isinstance(answer, Admitted):
+            self._start(record, answer)
+            return True
+        if self._fill(record, room, answer):
+            return True
+        self.refuse(record)
+        return False
+
+    # --- Starting ---
+
+    def _room(self, record: RunRecord, reservation: str = "") -> StateView:
+        """Return what is left now for a run, its own hold let go."""
+        scribe, run = self.scribe, record.spec
+        view = without_hold(scribe, reservation) if reservation else scribe.view
+        until_ms = scribe.now_ms + hold_duration_ms(run, self.view.pools[run.pool])
+        return room_beside(view, self.profile, run, scribe.now_ms, until_ms)
+
+    def _admit(self, run: Run, room: StateView) -> Admitted | Refusal:
+        """Return how ``run`` starts in ``room`` now, or why it cannot."""
+        return admit(room, run, self.scribe.now_ms, has_executor=self.scribe.has_executor)
+
+    def _admit_due(
+        self, record: RunRecord, promise: ReservationRecord, pin: Entry
+    ) -> Admitted | Refusal:
+        """Return how a run that is due starts in its own place.
+
+        Others were planned to follow at its declared end, so it needs the place until then only.
+        """
+        view = without_hold(self.scribe, promise.made.reservation)
+        room = room_beside(view, self.profile, record.spec, self.scribe.now_ms, pin.end_ms)
+        return self._admit(record.spec, only_slice(room, record.spec.pool, pin.slice))
+
+    def _start(self, record: RunRecord, admitted: Admitted) -> None:
+        scribe, run = self.scribe, record.spec
+        if record.reservation is not None:
+            close_firm(scribe, record.reservation, ReservationOutcome.ACTIVATED)
+        leases_ever, backfill = record.leases_ever, self.is_out_of_order
+        write_start(scribe, run, admitted, leases_ever=leases_ever, backfill=backfill)
+        self._started(run, admitted)
+
+    def _started(self, run: Run, admitted: Admitted) -> None:
+        """Put what has just started in: it takes that for as long as it is expected to."""
+        entry = place_of(
+            self.view,
+            run,
+            self.scribe.now_ms,
+            slice_of(admitted),
+            shares_of(admitted.legs),
+        )
+        self.profile.put(entry)
+        self._started_runs.add(run.name)
+        self.scores.plan(run.owner, entry.slice.flavor, entry.slice.gpus)
+
+    def has_seen(self, run: str) -> bool:
+        """Return whether ``run`` was looked at in this walk."""
+        return run in self._seen
+
+    def has_started(self, run: str) -> bool:
+        """Return whether ``run`` started in this walk."""
+        return run in self._started_runs
+
+    def is_fruitless(self, run: str) -> bool:
+        """Return whether ``run`` was looked at, and nothing that is known to come starts it."""
+        return run in self._fruitless_runs
+
+    def _fill(self, record: RunRecord, room: StateView, answer: Refusal | None) -> bool:
+        """Start a run on spares, if there are any and no quota forbids; return whether it did."""
+        scribe, run = self.scribe, record.spec
+        if not scribe.view.spares or (answer is not None and answer.code in HARD):
+            return False
+        kept = kept_from_fill(scribe.view, run, scribe.now_ms, exempt=record.reservation or "")
+        filled = admit_on_spares(
+            room, run, scribe.now_ms, has_executor=scribe.has_executor, kept=kept
+        )
+        if filled is None:
+            return False
+        if record.reservation is not None:
+            close_firm(scribe, record.reservation, ReservationOutcome.ACTIVATED)
+        backfill = self.is_out_of_order
+        write_fill(scribe, run, filled, leases_ever=record.leases_ever, backfill=backfill)
+        self._started(run, filled.admitted)
+        return True
+
+    @property
+    def is_out_of_order(self) -> bool:
+        """Whether what starts now starts while a firm run, or one before it with a start, waits."""
+        return self._is_waiting or bool(self.pins)
+
+    # --- Why a run waits ---
+
+    def refuse(self, record: RunRecord) -> None:
+        """Write why a run waits, if that is news; found out anew only where it may be."""
+        known = record.refusal
+        if known is None or self.search.lacks_now(record.spec) is not _LACKS.get(known.code):
+            self.tell(record, self._why(record))
+
+    def tell(self, record: RunRecord, refusal: Refusal) -> None:
+        """Write ``refusal`` if a run was not told that before."""
+        if refusal.code in HARD:
+            refusal = waiting(self.scribe.view, record.spec, refusal)
+        if is_news(record.refusal, refusal):
+            scribe, name = self.scribe, record.spec.name
+            scribe.write(
+                RunRefused(at_ms=scribe.now_ms, actor=scribe.actor, run=name, refusal=refusal)
+            )
+
+    def why(self, record: RunRecord) -> Refusal:
+        """Return why a run that waits does not start now beside everything that is planned."""
+        waits = waits_for_upstream(self.view, record.spec) or held_back(
+            self.view, record.spec.name, self.scribe.now_ms
+        )
+        if waits is not None:
+            return waits
+        planned = self.pins.get(record.spec.name) or self.entries.get(record.spec.name)
+        if planned is not None:
+            self.profile.lift(planned)
+        refusal = self._why(record)
+        if planned is not None:
+            self.profile.put(planned)
+        view, run = self.scribe.view, record.spec
+        return waiting(view, run, refusal) if refusal.code in HARD else refusal
+
+    def _why(self, record: RunRecord) -> Refusal:
+        """Return why a run does not start now: what is short at all, or beside the plan."""
+        scribe, run = self.scribe, record.spec
+        own = record.reservation or ""
+        if own not in scribe.view.reservations:
+            own = ""
+        view = without_hold(scribe, own) if own else scribe.view
+        answer = admit(view, run, scribe.now_ms, has_executor=scribe.has_executor)
+        if isinstance(answer, Refusal):
+            return answer
+        answer = self._admit(run, self._room(record, own))
+        if isinstance(answer, Refusal):
+            return (
+                answer if answer.code in HARD else reserved(run, answer, self._planned_before(run))
+            )
+        # What is left would do, and its turn was before something made that room.
+        short = Refusal(code=RefusalCode.RESERVED, wanted=run.widths()[-1])
+        return reserved(run, short, self._planned_before(run))
+
+    def _planned_before(self, run: Run) -> list[str]:
+        """Return what keeps room or money that ``run`` could use: reservations, then runs."""
+        view = self.scribe.view
+        return [
+            view.runs[entry.run].reservation or entry.run
+            for entry in (*self.pins.values(), *self.entries.values())
+            if entry.run != run.name
+            and entry.pool == run.pool
+            and entry.slice.flavor in run.flavors
+        ]
+
+
+def is_news(known: Refusal | None, refusal: Refusal) -> bool:
+    """Return whether ``refusal`` is another reason to wait than ``known``, or another's quota."""
+    if known is None or known.code is not refusal.code:
+        return True
+    if refusal.code is not RefusalCode.WAITING_FOR_QUOTA:
+        return False
+    return known.subject != refusal.subject or bool(known.shortages) != bool(refusal.shortages)
