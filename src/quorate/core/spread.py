@@ -9,7 +9,7 @@ next, beginning with those the run already uses, most free first, ties by key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import gcd
 from typing import Final
@@ -102,9 +102,16 @@ def spreads(yards: Yards, payable: Payable | None, steps: Steps) -> Iterator[Spr
 
 def _fits_whole_nodes(yards: Yards, items: Sequence[Item]) -> bool:
     """Return whether every group could be made up of whole nodes, were there enough of them."""
-    grain = gcd(*(lot.unit for yard in yards.most_free() for lot in yard.lots))
-    spares = yards.request.spares_per_group
-    # A group and its spares fill nodes together; a divisible item has spares in each of its parts.
+    sizes = {lot.unit for yard in yards.most_free() for lot in yard.lots}
+    return fills_nodes(items, yards.request.spares_per_group, sizes)
+
+
+def fills_nodes(items: Sequence[Item], spares: int, sizes: Collection[int]) -> bool:
+    """Return whether every group with its spares could fill nodes of ``sizes`` without a rest.
+
+    A divisible item has spares in each of its parts.
+    """
+    grain = gcd(*sizes)
     return grain > 0 and all(
         any(
             (item.gpus + parts * spares) % grain == 0

@@ -15,6 +15,7 @@ from quorate.model.events import (
 )
 from quorate.model.records import ReservationRecord
 from quorate.model.state import State
+from quorate.model.view import StateView
 
 
 def make_firm(scribe: Scribe, entry: Entry, *, natural_ms: int, by_conflict: bool = False) -> None:
@@ -68,17 +69,16 @@ def move_firm(  # noqa: PLR0913 - what, where to, and why
 
 def close_firm(scribe: Scribe, name: str, outcome: ReservationOutcome) -> None:
     """Write that a reservation is over."""
-    scribe.write(_closed(scribe, name, outcome))
-
-
-def without_hold(scribe: Scribe, name: str) -> State:
-    """Return the view in which what a reservation holds is free again."""
-    trial = scribe.view.overlay()
-    apply(trial, _closed(scribe, name, ReservationOutcome.CANCELLED))
-    return trial
-
-
-def _closed(scribe: Scribe, name: str, outcome: ReservationOutcome) -> ReservationClosed:
-    return ReservationClosed(
-        at_ms=scribe.now_ms, actor=scribe.actor, reservation=name, outcome=outcome
+    scribe.write(
+        ReservationClosed(
+            at_ms=scribe.now_ms, actor=scribe.actor, reservation=name, outcome=outcome
+        )
     )
+
+
+def without_hold(view: StateView, name: str) -> State:
+    """Return an overlay of ``view`` in which what a reservation holds is free again."""
+    trial = view.overlay()
+    outcome = ReservationOutcome.CANCELLED
+    apply(trial, ReservationClosed(at_ms=view.at_ms, actor="", reservation=name, outcome=outcome))
+    return trial

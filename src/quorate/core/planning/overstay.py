@@ -170,11 +170,13 @@ _Shortage = tuple[str, str, int]
 
 
 def _short(profile: Profile, pin: Entry) -> list[_Shortage]:
-    return [
-        (kind, name, -least)
-        for kind, name, resource, _ in profile.named_needs(pin)
-        if (least := resource.least(pin.start_ms, pin.end_ms)) < 0
-    ]
+    found = []
+    for kind, name, resource, amount in profile.named_needs(pin):
+        beside = profile.taken(pin, kind, name, amount) - amount
+        least = resource.least(pin.start_ms, pin.end_ms) + beside
+        if least < 0:
+            found.append((kind, name, -least))
+    return found
 
 
 def _held(

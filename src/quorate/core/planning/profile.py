@@ -342,8 +342,9 @@ class Profile:
         self._put(entry, -1)
 
     def _put(self, entry: Entry, sign: int) -> None:
-        for resource, amount in self.needs(entry):
-            resource.take(entry.start_ms, entry.end_ms, sign * amount)
+        for kind, name, resource, amount in self.named_needs(entry):
+            taken = self.taken(entry, kind, name, amount)
+            resource.take(entry.start_ms, entry.end_ms, sign * taken)
         if not (entry.is_firm or entry.is_tentative):
             self.count_hours(entry.shares, sign)
 
@@ -357,21 +358,28 @@ class Profile:
             for key in self.view.envelopes[share.payer].caps:
                 self.cap_gpu_ms[key] = self.cap_gpu_ms.get(key, 0) + gpu_ms
 
+    def taken(self, entry: Entry, kind: str, name: str, amount: int) -> int:
+        """Return what ``entry`` takes of a resource of which it needs ``amount``.
+
+        A choosy entry takes all of its domains: which GPUs it leaves to others is not known.
+        """
+        if kind != "domain" or not entry.is_choosy:
+            return amount
+        return max(amount, self.gpus_total(IslandKey(entry.pool, entry.slice.flavor, name)))
+
     def needs(self, entry: Entry) -> list[Need]:
-        """Return everything that ``entry`` takes while it runs: room, width of payers, quotas."""
+        """Return everything that ``entry`` needs while it runs: room, width of payers, quotas."""
         return [(resource, amount) for _, _, resource, amount in self.named_needs(entry)]
 
     def named_needs(self, entry: Entry) -> list[tuple[str, str, Resource, int]]:
-        """Return (kind, name, resource, amount) of everything that ``entry`` takes while it runs.
+        """Return (kind, name, resource, amount) of everything that ``entry`` needs while it runs.
 
-        Kinds are domain (all of it where the entry is choosy), envelope, lending, cap, runs and
-        nodes; the name of a quota is its owner's.
+        Kinds are domain, envelope, lending, cap, runs and nodes; the name of a quota is its owner's.
         """
         view, found = self.view, list[tuple[str, str, Resource, int]]()
         for domain, gpus in entry.slice.domains:
             key = IslandKey(entry.pool, entry.slice.flavor, domain)
-            amount = max(gpus, self.gpus_total(key)) if entry.is_choosy else gpus
-            found.append(("domain", domain, self.room(key), amount))
+            found.append(("domain", domain, self.room(key), gpus))
         paid: dict[EnvelopeId, int] = {}
         lent: dict[EnvelopeId, int] = {}
         under: dict[CapId, int] = {}

@@ -64,6 +64,12 @@ class Resource:
             found = min(found, *self.free[step : bisect_left(steps_ms, until_ms, step)])
         return found
 
+    def most_taken(self, from_ms: int, until_ms: int) -> int:
+        """Return the most that the plan takes from ``from_ms`` until just before ``until_ms``."""
+        first = bisect_right(self.steps_ms, from_ms)
+        levels = self.taken[max(0, first - 1) : bisect_left(self.steps_ms, until_ms, first)]
+        return max(levels if first else (0, *levels), default=0)
+
     def returned_ms(self, amount: int) -> int | None:
         """Return when at least ``amount`` has come back; None if that never happens."""
         if amount <= 0:

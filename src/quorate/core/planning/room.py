@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from quorate.core.admit import Admitted, admit
 from quorate.core.expected import lease_end_ms
 from quorate.core.holds import hold_duration_ms
+from quorate.core.planning.firm import without_hold
 from quorate.core.planning.pins import firm_profile
 from quorate.core.planning.profile import Profile, whole_gpus
 from quorate.model.events import Slice, Slots, Tier
@@ -161,7 +162,9 @@ def would_start(profile: Profile, run: Run, at_ms: int, *, has_executor: bool) -
     Looks at every lease that is expected to have ended by then.
     """
     view, now_ms = profile.view, profile.now_ms
-    state = view.overlay()
+    record = view.runs.get(run.name)
+    own = None if record is None else record.reservation
+    state = view.overlay() if own is None else without_hold(view, own)
     ended = [lease for lease in view.leases.values() if lease_end_ms(view, lease, now_ms) <= at_ms]
     release(state, ended)
     for pledge in view.pledges.values():

@@ -27,7 +27,7 @@ from quorate.core.planning.profile import Need, Profile
 from quorate.core.planning.resource import FOREVER_MS, Resource
 from quorate.core.planning.room import would_start
 from quorate.core.purse import CoverRequest, Demand, Leg, Place, Purse, names_racks
-from quorate.core.spread import Item, items_of
+from quorate.core.spread import Item, fills_nodes, items_of
 from quorate.core.steps import Steps
 from quorate.model.events import Slice, Tier
 from quorate.model.island import IslandKey
@@ -227,7 +227,11 @@ class Searcher:
         racks = names_label(run.selector, RACK) or names_racks(view, phases[-1])
         domains, sizes = self._domains(run, flavor, phases[-1], racks=racks)
         spares = request.spares_per_group
+        if request.whole_nodes and not fills_nodes(items, spares, sizes):
+            domains = ()
         takes_whole = racks or (request.whole_nodes and len(sizes) > 1)
+        # A part of a divisible item fills nodes only together with its spares.
+        in_parts = request.whole_nodes and spares > 0 and any(item.divisible for item in items)
         bounded = any(
             view.owners[name].quota.nodes_max is not None
             for name in view.holdings.bounds_of(run.owner)
@@ -242,7 +246,7 @@ class Searcher:
             _alike(domains),
             sum((item.gpus + spares) * item.count for item in items),
             takes_whole,
-            takes_whole or (bounded and not request.whole_nodes),
+            takes_whole or in_parts or (bounded and not request.whole_nodes),
         )
 
     def _domains(
@@ -287,7 +291,7 @@ class Searcher:
                 if ask.in_one
                 else self._spread(ask, at_ms, steps, before_ms)
             )
-            if found is None or not ask.is_choosy or self._is_real(ask, found[0]):
+            if found is None or not ask.is_choosy or self._is_real(ask, *found[:2]):
                 return found
             later = self._next_change(ask, found[0])
             if later is None or not steps.spend(ATTEMPT_STEPS):
@@ -446,8 +450,14 @@ class Searcher:
                 found.append((self.profile.nodes(name), _nodes_of(placement, left)))
         return found
 
-    def _is_real(self, ask: Ask, at_ms: int) -> bool:
-        """Return whether a choosy run would really start in the state expected at ``at_ms``."""
+    def _is_real(self, ask: Ask, at_ms: int, placement: Placement) -> bool:
+        """Return whether a choosy run would really start in the state expected at ``at_ms``.
+
+        Where it takes whole domains of the plan, only in domains that the plan leaves alone.
+        """
+        until_ms = at_ms + ask.cover.duration_ms
+        if ask.takes_whole and any(d.room.most_taken(at_ms, until_ms) for d, _ in placement):
+            return False
         return would_start(self.profile, ask.run, at_ms, has_executor=self.has_executor)
 
     def _entry(self, ask: Ask, start_ms: int, placement: Placement, legs: Sequence[Leg]) -> Entry:

@@ -319,7 +319,8 @@ class Walk:
         if self._fill(record, room, answer):
             return
         is_late = is_due and (promise.planned_start_ms or 0) < self.scribe.now_ms
-        if is_late and not promise.by_conflict:
+        waits_for_ends = is_late and self.search.counts_on_ends_now(record.spec)
+        if is_late and not promise.by_conflict and not waits_for_ends:
             # Counting allows its place, and more than counting is needed there.
             later_ms = self.search.next_change_ms(record.spec, self.scribe.now_ms)
             self._move_to(promise, later_ms, cause_of(self.profile, pin))
@@ -441,7 +442,7 @@ class Walk:
     def _room(self, record: RunRecord, reservation: str = "") -> StateView:
         """Return what is left now for a run, its own hold let go."""
         scribe, run = self.scribe, record.spec
-        view = without_hold(scribe, reservation) if reservation else scribe.view
+        view = without_hold(scribe.view, reservation) if reservation else scribe.view
         until_ms = scribe.now_ms + hold_duration_ms(run, self.view.pools[run.pool])
         return room_beside(view, self.profile, run, scribe.now_ms, until_ms)
 
@@ -456,7 +457,7 @@ class Walk:
 
         Others were planned to follow at its declared end, so it needs the place until then only.
         """
-        view = without_hold(self.scribe, promise.made.reservation)
+        view = without_hold(self.scribe.view, promise.made.reservation)
         room = room_beside(view, self.profile, record.spec, self.scribe.now_ms, pin.end_ms)
         return self._admit(record.spec, only_slice(room, record.spec.pool, pin.slice))
 
@@ -477,7 +478,7 @@ class Walk:
             slice_of(admitted),
             shares_of(admitted.legs),
         )
-        self.profile.put(entry)
+        self.profile.put(replace(entry, is_choosy=False))  # Which GPUs it has is known.
         self._started_runs.add(run.name)
         self.scores.plan(run.owner, entry.slice.flavor, entry.slice.gpus)
 
@@ -556,7 +557,7 @@ class Walk:
         own = record.reservation or ""
         if own not in scribe.view.reservations:
             own = ""
-        view = without_hold(scribe, own) if own else scribe.view
+        view = without_hold(scribe.view, own) if own else scribe.view
         answer = admit(view, run, scribe.now_ms, has_executor=scribe.has_executor)
         if isinstance(answer, Refusal):
             return answer
