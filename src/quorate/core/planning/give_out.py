@@ -34,6 +34,9 @@ def give_out(scribe: Scribe) -> None:
     walk = _standing(scribe)
     if scribe.somebody_waits:
         walk.run()
+        if walk.has_new_spares and scribe.somebody_waits:
+            walk = _standing(scribe)
+            walk.run()  # Runs that had their turn before may fill them.
         walk.call_due_conflicts()
         # A firm start that was moved may hold less now, which is left to those slow to stop.
         settle_holds(scribe)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from quorate.core.admit import cover_request
 from quorate.core.cover import payer_phases
 from quorate.core.holds import expected_ms
@@ -50,7 +52,24 @@ def pin_of(view: StateView, record: ReservationRecord, now_ms: int) -> Entry | N
         return None
     run = view.runs[record.made.run].spec
     start_ms = max(record.planned_start_ms, now_ms)
-    return place_of(view, run, start_ms, record.slice, record.payers, is_firm=True)
+    place = place_of(view, run, start_ms, record.slice, record.payers, is_firm=True)
+    # Room is made for a conflict's start where its GPUs are.
+    return place if record.by_conflict else replace(place, is_choosy=_is_choosy(view, run, place))
+
+
+def _is_choosy(view: StateView, run: Run, place: Entry) -> bool:
+    """Return whether counting GPUs is not enough for a place: racks, or whole nodes of sizes."""
+    lines = (view.envelopes[share.payer].spec.selector for share in place.shares)
+    if any(names_label(line, RACK) for line in (run.selector, *lines)):
+        return True
+    if not view.pools[run.pool].whole_nodes:
+        return False
+    sizes = set[int]()
+    for domain, _ in place.slice.domains:
+        key = IslandKey(run.pool, place.slice.flavor, domain)
+        if domain in view.domains(key.pool, key.flavor).numbers:
+            sizes.update(view.island(key).sizes)
+    return len(sizes) > 1
 
 
 def place_of(  # noqa: PLR0913 - the parts of an entry
@@ -63,7 +82,7 @@ def place_of(  # noqa: PLR0913 - the parts of an entry
     is_firm: bool = False,
 ) -> Entry:
     """Return ``run`` in ``where``, paid by ``shares``, from ``start_ms`` on as an entry."""
-    pool, sizes, left = view.pools[run.pool], set[int](), 0
+    pool, left = view.pools[run.pool], 0
     if not pool.whole_nodes:
         bounds = view.holdings.bounds_of(run.owner)
         left = min((view.holdings.room.get(name, 0) for name in bounds), default=0)
@@ -72,24 +91,12 @@ def place_of(  # noqa: PLR0913 - the parts of an entry
         key = IslandKey(run.pool, where.flavor, domain)
         if domain not in view.domains(key.pool, key.flavor).numbers:
             continue
-        island = view.island(key)
-        sizes.update(island.sizes)
         own = min(gpus, left)
         left -= own
-        nodes += -(-(gpus - own) // max(island.sizes))
-    lines = (view.envelopes[share.payer].spec.selector for share in shares)
+        nodes += -(-(gpus - own) // max(view.island(key).sizes))
+    end_ms = start_ms + expected_ms(run, pool)
     return Entry(
-        run.name,
-        run.owner,
-        run.pool,
-        start_ms,
-        start_ms + expected_ms(run, pool),
-        where,
-        shares,
-        nodes,
-        any(names_label(line, RACK) for line in (run.selector, *lines))
-        or (pool.whole_nodes and len(sizes) > 1),
-        is_firm,
+        run.name, run.owner, run.pool, start_ms, end_ms, where, shares, nodes, is_firm=is_firm
     )
 
 

@@ -374,7 +374,7 @@ class Profile:
     def named_needs(self, entry: Entry) -> list[tuple[str, str, Resource, int]]:
         """Return (kind, name, resource, amount) of everything that ``entry`` needs while it runs.
 
-        Kinds are domain, envelope, lending, cap, runs and nodes; the name of a quota is its owner's.
+        Kinds are domain, envelope, lending, cap, runs and nodes; a quota has its owner's name.
         """
         view, found = self.view, list[tuple[str, str, Resource, int]]()
         for domain, gpus in entry.slice.domains:

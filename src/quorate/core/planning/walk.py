@@ -41,6 +41,7 @@ from quorate.core.queue import Queue, Scores, in_turn
 from quorate.core.quota import HARD, waiting
 from quorate.core.scribe import Scribe
 from quorate.core.starts import write_start
+from quorate.model.amounts import MINUTE_MS
 from quorate.model.events import (
     MoveCause,
     MoveCode,
@@ -91,6 +92,7 @@ class Walk:
         "_seen",
         "_started_runs",
         "entries",
+        "has_new_spares",
         "pins",
         "profile",
         "scores",
@@ -117,6 +119,8 @@ class Walk:
         self._started_runs: set[str] = set()
         self._seen: set[str] = set()
         self._conflicts = 0
+        self.has_new_spares = False
+        """Whether a run with spares has started, which runs before it in the queue could fill."""
         self._is_waiting = False
         """Whether a run that has a start has stayed waiting: what starts then is backfill."""
 
@@ -403,12 +407,13 @@ class Walk:
     def _by_conflict(self, record: RunRecord, natural_ms: int) -> Entry | None:
         """Return the start of a run by a conflict; looked for in a few runs of each decision.
 
-        The first of them, and others in turn: whose turn it is follows from the ledger alone.
+        The first of them, and others in turn, which each minute brings to another.
         """
         if natural_ms <= self.scribe.now_ms + self.view.pools[record.spec.pool].notice_ms:
             return None
         number, self._conflicts = self._conflicts, self._conflicts + 1
-        if number >= CONFLICTS_MAX and (number - self.view.seq) % CONFLICTS_TURN:
+        turn = self.scribe.now_ms // MINUTE_MS
+        if number >= CONFLICTS_MAX and (number - turn) % CONFLICTS_TURN:
             return None
         return start_by_conflict(self.scribe, record, natural_ms)
 
@@ -468,6 +473,7 @@ class Walk:
         leases_ever, backfill = record.leases_ever, self.is_out_of_order
         write_start(scribe, run, admitted, leases_ever=leases_ever, backfill=backfill)
         self._started(run, admitted)
+        self.has_new_spares |= run.spares_per_group > 0
 
     def _started(self, run: Run, admitted: Admitted) -> None:
         """Put what has just started in: it takes that for as long as it is expected to."""
@@ -478,7 +484,7 @@ class Walk:
             slice_of(admitted),
             shares_of(admitted.legs),
         )
-        self.profile.put(replace(entry, is_choosy=False))  # Which GPUs it has is known.
+        self.profile.put(entry)
         self._started_runs.add(run.name)
         self.scores.plan(run.owner, entry.slice.flavor, entry.slice.gpus)
 
