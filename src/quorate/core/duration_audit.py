@@ -24,11 +24,12 @@ from quorate.model.view import StateView
 
 @dataclass(slots=True)
 class _Life:
-    """A run that is not over: when it first began, and whether it waited again or was stopped."""
+    """A run that is not over: when it began first and last, and whether it is being stopped."""
 
     run: Run
     began_ms: int | None = None
-    is_requeued: bool = False
+    last_ms: int | None = None
+    is_waiting: bool = True
     is_stopped: bool = False
 
 
@@ -51,8 +52,11 @@ class DurationBooks:
             case LeaseStarted() if event.run in self.lives:
                 life = self.lives[event.run]
                 life.began_ms = event.start_ms if life.began_ms is None else life.began_ms
+                if life.is_waiting:
+                    life.last_ms, life.is_waiting = event.start_ms, False
             case RunRequeued() if event.run in self.lives:
-                self.lives[event.run].is_requeued = True
+                life = self.lives[event.run]
+                life.is_waiting, life.is_stopped = True, False
             case RunStopping() if event.run in self.lives:
                 self.lives[event.run].is_stopped = event.outcome in (None, Outcome.CANCELLED)
             case RunEnded():
@@ -65,8 +69,10 @@ class DurationBooks:
 
     def _end(self, event: RunEnded) -> None:
         life = self.lives.pop(event.run, None)
-        if life is None or life.began_ms is None or life.is_requeued or life.is_stopped:
+        if life is None or life.began_ms is None or life.is_stopped:
             return
+        if life.last_ms != life.began_ms:
+            return  # It was put back, and may have gone on from a checkpoint.
         if event.outcome is not Outcome.CANCELLED:
             run = life.run
             expected_ms = declared_ms(run, self.pools[run.pool])

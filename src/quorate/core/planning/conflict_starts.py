@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final
 
+from msgspec.structs import replace
+
 from quorate.core.admit import cover_request
 from quorate.core.conflicts import declare_conflict
 from quorate.core.cover import payer_phases
@@ -81,7 +83,7 @@ def start_by_conflict(scribe: Scribe, record: RunRecord, natural_ms: int) -> Ent
             deferred = _sooner(deferred, refused)
             continue
         best_ms = found.start_ms + lead_ms
-        best = place_of(view, run, best_ms, found.slice, found.shares)
+        best = replace(place_of(view, run, best_ms, found.slice, found.shares), by_conflict=True)
         if found.start_ms == first_ms:
             break  # No other could be sooner.
     if best is None:

@@ -31,6 +31,7 @@ class Entry(Struct, frozen=True, gc=False):
     is_choosy: bool = False
     is_firm: bool = False
     is_tentative: bool = False
+    by_conflict: bool = False
 
 
 def slice_of(admitted: Admitted) -> Slice:

@@ -53,8 +53,9 @@ def pin_of(view: StateView, record: ReservationRecord, now_ms: int) -> Entry | N
     run = view.runs[record.made.run].spec
     start_ms = max(record.planned_start_ms, now_ms)
     place = place_of(view, run, start_ms, record.slice, record.payers, is_firm=True)
-    # Room is made for a conflict's start where its GPUs are.
-    return place if record.by_conflict else replace(place, is_choosy=_is_choosy(view, run, place))
+    if record.by_conflict:
+        return replace(place, by_conflict=True)
+    return replace(place, is_choosy=_is_choosy(view, run, place))
 
 
 def _is_choosy(view: StateView, run: Run, place: Entry) -> bool:
@@ -103,7 +104,8 @@ def place_of(  # noqa: PLR0913 - the parts of an entry
 def firm_profile(view: StateView, now_ms: int, *, exempt: str = "") -> Profile:
     """Return the profile with the place of every firm reservation but ``exempt`` put in."""
     profile = Profile(view, now_ms)
-    for name, record in view.reservations.items():
+    # What starts by a conflict takes what the others leave.
+    for name, record in sorted(view.reservations.items(), key=lambda entry: entry[1].by_conflict):
         pin = None if name == exempt else pin_of(view, record, now_ms)
         if pin is not None:
             profile.put(pin)

@@ -38,6 +38,7 @@ class Profile:
         "_pledged",
         "_rooms",
         "_runs",
+        "_squeezed",
         "cap_gpu_ms",
         "lent_gpu_ms",
         "now_ms",
@@ -54,6 +55,7 @@ class Profile:
         self._caps: dict[CapId, Resource] = {}
         self._runs: dict[str, Resource] = {}
         self._nodes: dict[str, Resource] = {}
+        self._squeezed: dict[str, list[Need]] = {}
         self._pledged: dict[IslandKey, list[tuple[int, int, int]]] | None = None
         # GPU-hours that entries take which are not held in the accounts yet.
         self.payer_gpu_ms: dict[EnvelopeId, int] = {}
@@ -342,11 +344,27 @@ class Profile:
         self._put(entry, -1)
 
     def _put(self, entry: Entry, sign: int) -> None:
-        for kind, name, resource, amount in self.named_needs(entry):
-            taken = self.taken(entry, kind, name, amount)
+        for resource, taken in self._takes(entry, sign):
             resource.take(entry.start_ms, entry.end_ms, sign * taken)
         if not (entry.is_firm or entry.is_tentative):
             self.count_hours(entry.shares, sign)
+
+    def _takes(self, entry: Entry, sign: int) -> list[Need]:
+        """Return what ``entry`` takes, or took when it was put in.
+
+        One that starts by a conflict takes what others leave: the rest is made for it.
+        """
+        if entry.by_conflict and sign < 0:
+            return self._squeezed.pop(entry.run)
+        found = [
+            (resource, self.taken(entry, kind, name, amount))
+            for kind, name, resource, amount in self.named_needs(entry)
+        ]
+        if entry.by_conflict:
+            span = (entry.start_ms, entry.end_ms)
+            found = [(each, max(0, min(amount, each.least(*span)))) for each, amount in found]
+            self._squeezed[entry.run] = found
+        return found
 
     def count_hours(self, shares: Iterable[Share], sign: int) -> None:
         """Count the GPU-hours of ``shares`` as taken beside what accounts have, or (-1) as free."""

@@ -453,10 +453,11 @@ class Searcher:
     def _is_real(self, ask: Ask, at_ms: int, placement: Placement) -> bool:
         """Return whether a choosy run would really start in the state expected at ``at_ms``.
 
-        Where it takes whole domains of the plan, only in domains that the plan leaves alone.
+        Later than now it takes whole domains, so only those that nothing else is planned for.
         """
         until_ms = at_ms + ask.cover.duration_ms
-        if ask.takes_whole and any(d.room.most_taken(at_ms, until_ms) for d, _ in placement):
+        is_planned = ask.takes_whole and at_ms > self.profile.now_ms
+        if is_planned and any(d.room.most_taken(at_ms, until_ms) for d, _ in placement):
             return False
         return would_start(self.profile, ask.run, at_ms, has_executor=self.has_executor)
 

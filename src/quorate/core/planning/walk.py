@@ -130,7 +130,8 @@ class Walk:
         """Put every firm place in; move those that cannot stand, and say why."""
         aside: list[tuple[ReservationRecord, Entry]] = []
         clearing: list[tuple[ReservationRecord, Entry, int]] = []
-        for _, record in in_order(self.view):
+        # What starts by a conflict takes what the others leave.
+        for _, record in sorted(in_order(self.view), key=lambda entry: entry[1].by_conflict):
             pin = pin_of(self.view, record, self.scribe.now_ms)
             if pin is None:
                 continue
@@ -154,6 +155,7 @@ class Walk:
         cause = MoveCause(MoveCode.CONFLICT_CLEARING, (("conflict", record.conflict),))
         run = self.view.runs[record.made.run].spec
         later = place_of(self.view, run, gone_ms, pin.slice, pin.shares, is_firm=True)
+        later = replace(later, by_conflict=True)
         if not stands(self.profile, later):
             self._hold_hours(pin, -1)
             self._move_to(record, gone_ms, cause)
@@ -359,7 +361,7 @@ class Walk:
             # Counting was not enough: what it lacks now it may have when something has changed.
             # What is expected to end at this very instant has not, and may before it is over.
             refusal = answer
-            if not self.search.counts_on_ends_now(run):
+            if entry.is_choosy or not self.search.counts_on_ends_now(run):
                 later_ms = self.search.next_change_ms(run, now_ms)
                 entry = None if later_ms is None else self.search.find(run, later_ms)
         if self.scribe.view.spares:
