@@ -8,7 +8,7 @@ block of its own; whoever may be drawn has entered; and what was cleared for a r
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final
 
@@ -191,7 +191,9 @@ class PromiseBooks:
         if place.run not in view.pending or not is_plain(view, place):
             return
         began = PutBack(self._began)
-        if not lacking(view, place, self._beside, began) and not promise.is_missed:
+        # What is due and has not started ends as much later.
+        beside = [_delayed(other, view.at_ms) for other in self._beside]
+        if not lacking(view, place, beside, began) and not promise.is_missed:
             yield f"{what} for {event.cause} though its place stands"
         back = _put_back(view, event)
         back = PutBack(back.leases | self._began, back.nodes, back.limits)
@@ -260,6 +262,12 @@ class PromiseBooks:
             leases = tuple(lease for cut in event.cuts for lease in cut.leases)
             self._made_room[declared.reservation] = event.conflict
             self._cleared[declared.reservation] = _Cleared(event.conflict, leases, self._changes)
+
+
+def _delayed(place: Place, now_ms: int) -> Place:
+    """Return a place as it is taken from ``now_ms`` on, if it was due before."""
+    late_ms = max(0, now_ms - place.start_ms)
+    return replace(place, start_ms=place.start_ms + late_ms, end_ms=place.end_ms + late_ms)
 
 
 def _redrawn(declared: ConflictDeclared, seed: str) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ cancelled is never among them: all of that goes around firm places.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from quorate.core.expected import said_end_ms
@@ -38,15 +38,24 @@ Found = tuple[MoveCode, tuple[str, str]]
 """A cause, and one object of it."""
 
 
-def cause_of(profile: Profile, pin: Entry) -> MoveCause:
+def cause_of(profile: Profile, pin: Entry, overdue: Sequence[Entry] = ()) -> MoveCause:
     """Return why ``pin``, which is not put into ``profile``, does not stand there.
 
     Of everything that is short: the leases there that are late, and what was lost or withdrawn
-    where those are not all of it. Its code is the first in the order of ``MoveCode``.
+    where those are not all of it. Its code is the first in the order of ``MoveCode``. ``overdue``
+    are firm places that were due before now: each ends as much later as what it waits for is late.
     """
     found: dict[Found, None] = {}
     for kind, name, resource, amount in profile.named_needs(pin):
         short = amount - resource.least(pin.start_ms, pin.end_ms)
+        if short <= 0:
+            continue
+        for other in overdue:
+            if other.start_ms < pin.end_ms and pin.start_ms < other.end_ms:
+                needs = profile.named_needs(other)
+                short -= sum(each[3] for each in needs if each[:2] == (kind, name))
+                late = [lease for need in needs for lease in _late(profile, other, *need[:2])]
+                found |= dict.fromkeys(late)
         if short > 0:
             found |= dict.fromkeys(_causes(profile, pin, kind, name, short))
     for key in unpaid(profile.view, pin):
@@ -60,13 +69,9 @@ def cause_of(profile: Profile, pin: Entry) -> MoveCause:
 def _causes(profile: Profile, pin: Entry, kind: str, name: str, short: int) -> Iterator[Found]:
     """Yield what is late in a resource, and what was lost or withdrawn if that is not enough."""
     view = profile.view
-    for lease in _leases(profile, pin, kind, name):
-        known = view.leases[lease]
-        is_late = said_end_ms(view, known) < profile.now_ms
-        if is_late and profile.lease_end_ms(lease) > pin.start_ms:
-            late = MoveCode.LEASE_OVERRAN if known.ending is None else MoveCode.EXECUTOR_LATE
-            yield late, ("lease", lease)
-            short -= _share(view, lease, kind, name)
+    for late in _late(profile, pin, kind, name):
+        yield late
+        short -= _share(view, late[1][1], kind, name)
     if short <= 0:
         return
     if kind == "domain":
@@ -74,6 +79,17 @@ def _causes(profile: Profile, pin: Entry, kind: str, name: str, short: int) -> I
     else:
         code, what = _WITHDRAWN[kind]
         yield code, (what, name)
+
+
+def _late(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[Found]:
+    """Yield the leases that hold something of a resource, are late, and do so beyond a start."""
+    view = profile.view
+    for lease in _leases(profile, pin, kind, name):
+        known = view.leases[lease]
+        is_late = said_end_ms(view, known) < profile.now_ms
+        if is_late and profile.lease_end_ms(lease) > pin.start_ms:
+            late = MoveCode.LEASE_OVERRAN if known.ending is None else MoveCode.EXECUTOR_LATE
+            yield late, ("lease", lease)
 
 
 def _leases(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[str]:

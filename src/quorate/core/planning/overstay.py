@@ -120,7 +120,11 @@ def _in_the_way(
     may_go = _stoppable(profile, record, pin, late)
     for each in may_go:
         _take(profile, pin, each, _end_ms(profile, each), FOREVER_MS, 1)
-    needed = relief(profile, record, pin, may_go)
+    needed = None
+    if pin.is_choosy:
+        needed = relief(profile, record, pin, may_go, all_of_it=True)
+    if needed is None:
+        needed = relief(profile, record, pin, may_go)
     for each in may_go:
         _take(profile, pin, each, _end_ms(profile, each), FOREVER_MS, -1)
     return needed or []
@@ -139,16 +143,22 @@ def _stoppable(
 
 
 def relief(
-    profile: Profile, record: ReservationRecord, pin: Entry, late: Sequence[Overstayer]
+    profile: Profile,
+    record: ReservationRecord,
+    pin: Entry,
+    late: Sequence[Overstayer],
+    *,
+    all_of_it: bool = False,
 ) -> list[Overstayer] | None:
     """Return the bundles of ``late`` without which ``pin`` stands, newest first.
 
     ``profile`` has every pin put in, this one too. Nothing where it stands as it is; None where
-    stopping all that may be stopped for it is not enough.
+    stopping all that may be stopped for it is not enough. With ``all_of_it`` it stands where it has
+    all that it takes, which is all of its domains where it is choosy.
     """
     if unpaid(profile.view, pin):
         return None
-    short = _short(profile, pin)
+    short = _short(profile, pin, all_of_it=all_of_it)
     if not short:
         return []
     needed: list[Overstayer] = []
@@ -169,10 +179,10 @@ _Shortage = tuple[str, str, int]
 """(kind, name, how much is missing)."""
 
 
-def _short(profile: Profile, pin: Entry) -> list[_Shortage]:
+def _short(profile: Profile, pin: Entry, *, all_of_it: bool) -> list[_Shortage]:
     found = []
     for kind, name, resource, amount in profile.named_needs(pin):
-        beside = profile.taken(pin, kind, name, amount) - amount
+        beside = 0 if all_of_it else profile.taken(pin, kind, name, amount) - amount
         least = resource.least(pin.start_ms, pin.end_ms) + beside
         if least < 0:
             found.append((kind, name, -least))

@@ -128,14 +128,15 @@ class Walk:
 
     def put_pins(self) -> None:
         """Put every firm place in; move those that cannot stand, and say why."""
+        now_ms = self.scribe.now_ms
         aside: list[tuple[ReservationRecord, Entry]] = []
         clearing: list[tuple[ReservationRecord, Entry, int]] = []
         # What starts by a conflict takes what the others leave.
         for _, record in sorted(in_order(self.view), key=lambda entry: entry[1].by_conflict):
-            pin = pin_of(self.view, record, self.scribe.now_ms)
+            pin = pin_of(self.view, record, now_ms)
             if pin is None:
                 continue
-            gone_ms = cleared_ms(self.view, record, self.scribe.now_ms)
+            gone_ms = cleared_ms(self.view, record, now_ms)
             if gone_ms is not None and gone_ms > pin.start_ms:
                 clearing.append((record, pin, gone_ms))
                 continue
@@ -144,7 +145,12 @@ class Walk:
             if not is_standing and relief(self.profile, record, pin, self._late) is None:
                 self._lift_pin(pin)
                 aside.append((record, pin))
-        causes = [cause_of(self.profile, pin) for _, pin in aside]
+        overdue = [
+            self.pins[record.made.run]
+            for record in self.view.reservations.values()
+            if (record.planned_start_ms or now_ms) < now_ms and record.made.run in self.pins
+        ]
+        causes = [cause_of(self.profile, pin, overdue) for _, pin in aside]
         for record, pin, gone_ms in clearing:
             self._wait_for_cuts(record, pin, gone_ms)
         for (record, pin), cause in zip(aside, causes, strict=True):
