@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from quorate.core.contest import Contest, foresee
+from quorate.core.contest import foresee
 from quorate.core.question import for_reservation
 from quorate.core.scribe import Scribe
 from quorate.model.amounts import PPM
@@ -31,6 +31,7 @@ from quorate.model.events import (
     TokenRevoked,
 )
 from quorate.model.records import AnnouncedConflict, ReservationRecord
+from quorate.model.refusal import Refusal
 from quorate.model.view import StateView
 
 DRAWS: Final = 32
@@ -101,7 +102,9 @@ def _announce(scribe: Scribe, record: ReservationRecord) -> None:
     due_ms = max(record.planned_start_ms, scribe.now_ms)
     question = for_reservation(view, name)
     contest = foresee(view, question, due_ms, has_executor=scribe.has_executor, draws=DRAWS)
-    entrants = contest.entrants if isinstance(contest, Contest) else ()
+    if isinstance(contest, Refusal):
+        return  # It could not be called as things stand; until it is called off, it still may be.
+    entrants = () if contest is None else contest.entrants
     odds = {entrant.run: entrant.cut * PPM // DRAWS for entrant in entrants}
     told = _told(view, view.announced.get(name), odds, due_ms, question.scope)
     if told:
