@@ -82,10 +82,10 @@ def test_a_run_a_pool_and_reservations_are_followed_alone() -> None:
         asked = WatchEvents(first=1, **chosen)  # type: ignore[arg-type]
         return told(watch_events(desk_for(ADMIN), asked, WATCH))
 
-    assert seen(run="run/lab-waits") == [15, 16, 17, 28, 29]
-    assert seen(run="of-other") == [13, 14, 23, 24, 25, 26, 27, 30, 31]
-    assert seen(reservations=True) == [16, 19, 22, 23, 24, 28, 30]
-    assert seen(pool="default") == [*range(11, 21), *range(22, 32)]
+    assert seen(run="run/lab-waits") == [15, 16, 17, 18, 22, 26, 28, 41, 42]
+    assert seen(run="of-other") == [13, 14, 18, 22, 23, 25, *range(27, 33), 35, 36]
+    assert seen(reservations=True) == [16, 18, 20, 22, 23, *range(25, 30), 33, 35, 37, 41, 43]
+    assert seen(pool="default") == [*range(11, 24), *range(25, 45)]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_run_a_pool_and_reservations_are_followed_alone() -> None:
         (OF_LAB, WatchEvents(run="nobody"), "unknown-name"),
         (ADMIN, WatchEvents(pool="nowhere"), "unknown-name"),
         (ADMIN, WatchEvents(run="of-other", pool="default"), "usage"),
-        (ADMIN, WatchEvents(first=33), "stale-cursor"),
+        (ADMIN, WatchEvents(first=46), "stale-cursor"),
     ],
 )
 def test_what_cannot_be_followed_is_refused(caller: Caller, asked: WatchEvents, fault: str) -> None:
@@ -105,7 +105,7 @@ def test_what_cannot_be_followed_is_refused(caller: Caller, asked: WatchEvents, 
 
 
 def test_the_next_event_can_be_asked_for_before_it_is_there() -> None:
-    follower = watch_events(desk_for(ADMIN), WatchEvents(first=32), WATCH)
+    follower = watch_events(desk_for(ADMIN), WatchEvents(first=45), WATCH)
     assert follower.read(5) == []
 
 
