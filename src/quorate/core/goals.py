@@ -8,7 +8,7 @@ that a state cannot be enough: each GPU made free brings a goal nearer by one at
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from msgspec.structs import replace
@@ -20,12 +20,17 @@ from quorate.core.layout import pack_request
 from quorate.core.planning.room import room_left
 from quorate.core.purse import names_racks
 from quorate.core.spread import items_of
+from quorate.core.steps import Steps
 from quorate.model.island import Island
-from quorate.model.refusal import RefusalCode
+from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.selector import RACK, contradicts, names_label
 from quorate.model.specs import Run
 from quorate.model.view import StateView
 
+SHORT_SEARCH_STEPS: Final = 300
+"""How long each try searches at first: overlapping caps make paying hard, and tries are many."""
+LONG_SEARCH_STEPS: Final = 1_000
+"""How long all tries of a goal search together where that was not enough."""
 _NO_ROOM: Final = frozenset(
     (
         RefusalCode.INSUFFICIENT_CAPACITY,
@@ -100,6 +105,8 @@ class Start:
     apart_groups: int
     apart_gpus: int
     apart_most: int
+    long_search: Steps = field(default_factory=lambda: Steps(LONG_SEARCH_STEPS), compare=False)
+    """What all tries together may search where a short search is not enough."""
 
     @classmethod
     def of(  # noqa: PLR0913 - what, where, when, and beside which promises
@@ -214,13 +221,19 @@ class Start:
         return room_left(view, self.run, at_ms, until_ms=until_ms)
 
     def _short(self, view: StateView) -> int:
-        answer = admit(view, self.run, self.at_ms, has_executor=self.has_executor)
+        short = Steps(SHORT_SEARCH_STEPS)
+        answer = self._admit(view, short)
+        if short.exhausted and isinstance(answer, Refusal):
+            answer = self._admit(view, self.long_search)
         if isinstance(answer, Admitted):
             return 0
         if self.is_plain:
             return 1  # Counting told that already, as far as it is known.
         room = answer if answer.code in _NO_ROOM else answer.also
         return 1 if room is None else max(1, room.short)
+
+    def _admit(self, view: StateView, steps: Steps) -> Admitted | Refusal:
+        return admit(view, self.run, self.at_ms, has_executor=self.has_executor, steps=steps)
 
 
 def needed_until_ms(view: StateView, run: Run, at_ms: int, *, has_executor: bool) -> int:

@@ -41,6 +41,7 @@ from quorate.core.queue import Queue, Scores, in_turn
 from quorate.core.quota import HARD, waiting
 from quorate.core.scribe import Scribe
 from quorate.core.starts import write_start
+from quorate.core.steps import Steps
 from quorate.model.amounts import MINUTE_MS
 from quorate.model.events import (
     MoveCause,
@@ -63,6 +64,9 @@ CONFLICTS_TURN: Final = 16
 """Every so many of the others have their turn in one walk."""
 FRUITLESS_MAX: Final = 8
 """For how many runs of one owner no start may be found before its others are planned no more."""
+
+SHORT_SEARCH_STEPS: Final = 300
+"""How long each start is searched for at first: overlapping caps make paying hard."""
 
 _LACKS: Final = {
     RefusalCode.WAITING_FOR_QUOTA: Lack.QUOTA,
@@ -88,6 +92,7 @@ class Walk:
         "_fruitless_runs",
         "_is_waiting",
         "_late",
+        "_long_search",
         "_planned",
         "_seen",
         "_started_runs",
@@ -112,6 +117,8 @@ class Walk:
         """The firm places by run."""
         self.entries: dict[str, Entry] = {}
         """What is planned and not firm, by run."""
+        self._long_search = Steps()
+        """What all starts of this walk together may search where a short search is not enough."""
         self._late: list[Overstayer] = overstayers(self.view, scribe.now_ms)
         self._planned: dict[str, int] = {}
         self._fruitless: dict[str, int] = {}
@@ -461,7 +468,13 @@ class Walk:
 
     def _admit(self, run: Run, room: StateView) -> Admitted | Refusal:
         """Return how ``run`` starts in ``room`` now, or why it cannot."""
-        return admit(room, run, self.scribe.now_ms, has_executor=self.scribe.has_executor)
+        now_ms, has_executor = self.scribe.now_ms, self.scribe.has_executor
+        short = Steps(SHORT_SEARCH_STEPS)
+        answer = admit(room, run, now_ms, has_executor=has_executor, steps=short)
+        if short.exhausted and isinstance(answer, Refusal) and not self._long_search.exhausted:
+            steps = self._long_search
+            answer = admit(room, run, now_ms, has_executor=has_executor, steps=steps)
+        return answer
 
     def _admit_due(
         self, record: RunRecord, promise: ReservationRecord, pin: Entry
@@ -572,7 +585,7 @@ class Walk:
         if own not in scribe.view.reservations:
             own = ""
         view = without_hold(scribe.view, own) if own else scribe.view
-        answer = admit(view, run, scribe.now_ms, has_executor=scribe.has_executor)
+        answer = self._admit(run, view)
         if isinstance(answer, Refusal):
             return answer
         answer = self._admit(run, self._room(record, own))
