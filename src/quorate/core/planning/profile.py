@@ -32,13 +32,16 @@ class Profile:
 
     __slots__ = (
         "_caps",
+        "_eras",
         "_lent",
+        "_lifted",
         "_nodes",
         "_payers",
         "_pledged",
         "_rooms",
         "_runs",
         "cap_gpu_ms",
+        "era",
         "lent_gpu_ms",
         "now_ms",
         "payer_gpu_ms",
@@ -55,6 +58,10 @@ class Profile:
         self._runs: dict[str, Resource] = {}
         self._nodes: dict[str, Resource] = {}
         self._pledged: dict[IslandKey, list[tuple[int, int, int]]] | None = None
+        self.era = self._eras = 0
+        """While it stays the same there is only ever less free."""
+        self._lifted: list[tuple[Entry, int]] = []
+        """What was lifted and not put back, and the era before that."""
         # GPU-hours that entries take which are not held in the accounts yet.
         self.payer_gpu_ms: dict[EnvelopeId, int] = {}
         self.lent_gpu_ms: dict[EnvelopeId, int] = {}
@@ -336,10 +343,15 @@ class Profile:
     def put(self, entry: Entry) -> None:
         """Take what ``entry`` needs, for as long as it does."""
         self._put(entry, 1)
+        if self._lifted and self._lifted[-1][0] is entry:
+            self.era = self._lifted.pop()[1]
 
     def lift(self, entry: Entry) -> None:
-        """Give back what ``entry`` takes."""
+        """Give back what ``entry`` takes; as long as it is not put back a new era lasts."""
         self._put(entry, -1)
+        self._lifted.append((entry, self.era))
+        self._eras += 1
+        self.era = self._eras
 
     def _put(self, entry: Entry, sign: int) -> None:
         for resource, amount in self.needs(entry):

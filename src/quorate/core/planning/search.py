@@ -23,15 +23,15 @@ from quorate.core.layout import PackRequest, pack_request
 from quorate.core.payment import pay
 from quorate.core.planning.accounts import ExpectedAccounts
 from quorate.core.planning.entry import Entry, shares_of
+from quorate.core.planning.first_room import Domain, FirstRoom, Parts, Site, parts_of
 from quorate.core.planning.profile import Need, Profile
 from quorate.core.planning.resource import FOREVER_MS, Resource
 from quorate.core.planning.room import would_start
-from quorate.core.purse import CoverRequest, Demand, Leg, Place, Purse, names_racks
+from quorate.core.purse import CoverRequest, Demand, Leg, Place, Purse, is_open, names_racks
 from quorate.core.spread import Item, items_of
 from quorate.core.steps import Steps
 from quorate.model.events import Slice, Tier
-from quorate.model.island import IslandKey
-from quorate.model.selector import RACK, contradicts, matches, names_label
+from quorate.model.selector import RACK, Selector, contradicts, matches, names_label
 from quorate.model.specs import EnvelopeId, Run
 from quorate.model.view import Payers
 from quorate.model.words import Word
@@ -53,14 +53,21 @@ class Lack(Word):
     NOTHING = "nothing"
 
 
-class Domain(Struct, frozen=True, gc=False):
-    """A domain that a run may use: its room, and which payers pay there."""
+class Sites(Struct, frozen=True, gc=False):
+    """The domains that a run may use and is paid for in."""
 
-    key: IslandKey
-    place: Place
-    room: Resource
-    payers: Payers
-    nodes_gpus: int
+    everywhere: Site
+    by_payers: tuple[tuple[Payers, Site], ...]
+    """The domains with the same payers together."""
+    node_sizes: frozenset[int]
+
+    @property
+    def sets(self) -> Iterator[tuple[Domain, ...]]:
+        """Yield the domains to place a run in: those with the same payers, then all."""
+        for _, site in self.by_payers:
+            yield site.domains
+        if len(self.by_payers) > 1:
+            yield self.everywhere.domains
 
 
 class Ask(Struct, frozen=True, gc=False):
@@ -71,15 +78,19 @@ class Ask(Struct, frozen=True, gc=False):
     items: tuple[Item, ...]
     cover: CoverRequest
     phases: tuple[Payers, ...]
-    domains: tuple[Domain, ...]
-    sets: tuple[Sequence[Domain], ...]
-    """The domains with the same payers together, then all of them."""
+    sites: Sites
     gpus: int
     """All GPUs of it in one domain, spares included."""
+    parts: Parts
+    """What domains hold together at least when they hold it."""
+    is_parted: bool
+    """Whether domains that hold ``parts`` hold all of it."""
     takes_whole: bool
     """Whether counting GPUs of a domain is not enough: it needs certain racks or node sizes."""
     is_choosy: bool
     """Whether counting is not enough for any reason, so that a start is tried for real."""
+    is_plain: bool
+    """Whether the same payers pay everywhere, each for itself: no caps, no loans, no racks."""
 
     @property
     def in_one(self) -> bool:
@@ -96,14 +107,26 @@ Placement = tuple[tuple[Domain, int], ...]
 class Searcher:
     """Finds starts in one profile. Keeps what it has found out about runs that ask for the same."""
 
-    __slots__ = ("_asks", "_open", "_places", "has_executor", "profile")
+    __slots__ = (
+        "_asks",
+        "_domains",
+        "_open",
+        "_rooms",
+        "_served",
+        "_site_count",
+        "has_executor",
+        "profile",
+    )
 
     def __init__(self, profile: Profile, *, has_executor: bool) -> None:
         self.profile = profile
         self.has_executor = has_executor
         self._asks: dict[tuple[str, str, int], Ask] = {}
         self._open: dict[tuple[str, str], list[tuple[dict[str, str], Resource, int]]] = {}
-        self._places: dict[tuple[object, ...], tuple[tuple[Domain, ...], frozenset[int]]] = {}
+        self._domains: dict[tuple[str, str, Selector], tuple[Domain, ...]] = {}
+        self._served: dict[tuple[object, ...], tuple[tuple[tuple[int, ...], Site], ...]] = {}
+        self._rooms = FirstRoom(profile)
+        self._site_count = 0
 
     def find(self, run: Run, from_ms: int, steps: Steps | None = None) -> Entry | None:
         """Return the earliest start of ``run`` from ``from_ms`` on; None if there is none.
@@ -202,8 +225,9 @@ class Searcher:
         purse = Purse(view, replace(ask.cover, asked_ms=None), ask.phases[-1])
         if sum(purse.room(key, tier) for key, tier in purse.payers) < ask.gpus:
             return Lack.FUNDS
-        free = [domain.room.free_now for domain in ask.domains]
-        placement = _filled(ask, ask.domains, free)
+        domains = ask.sites.everywhere.domains
+        free = [domain.room.free_now for domain in domains]
+        placement = _filled(ask, domains, free)
         if placement is None:
             return Lack.ROOM
         paid = pay(purse, _demands(placement), Steps(FIND_STEPS_MAX))
@@ -225,51 +249,85 @@ class Searcher:
         )
         phases, items = payer_phases(view, cover), items_of(request)
         racks = names_label(run.selector, RACK) or names_racks(view, phases[-1])
-        domains, sizes = self._domains(run, flavor, phases[-1], racks=racks)
+        sites = self._sites(run, flavor, phases[-1], racks=racks)
         spares = request.spares_per_group
-        takes_whole = racks or (request.whole_nodes and len(sizes) > 1)
+        takes_whole = racks or (request.whole_nodes and len(sites.node_sizes) > 1)
         bounded = any(
             view.owners[name].quota.nodes_max is not None
             for name in view.holdings.bounds_of(run.owner)
         )
+        parts, is_parted = parts_of([(i.gpus, i.count, i.divisible) for i in items], spares)
         return Ask(
             run,
             request,
             items,
             cover,
             phases,
-            domains,
-            _alike(domains),
+            sites,
             sum((item.gpus + spares) * item.count for item in items),
+            parts,
+            is_parted,
             takes_whole,
             takes_whole or (bounded and not request.whole_nodes),
+            len(phases) == 1
+            and not racks
+            and len(sites.by_payers) == 1
+            and not any(view.envelopes[key].caps for key, _ in phases[0]),
         )
 
-    def _domains(
-        self, run: Run, flavor: str, payers: Payers, *, racks: bool
-    ) -> tuple[tuple[Domain, ...], frozenset[int]]:
-        """Return the domains that ``run`` may use and is paid for in, and their node sizes."""
-        key = (run.pool, flavor, run.selector, payers)
-        known = self._places.get(key)
+    def _sites(self, run: Run, flavor: str, payers: Payers, *, racks: bool) -> Sites:
+        """Return the domains that ``run`` may use, by who pays there."""
+        view = self.profile.view
+        lines = tuple(view.envelopes[key].spec.selector for key, _ in payers)
+        key = (run.pool, flavor, run.selector, lines, racks)
+        served = self._served.get(key)
+        if served is None:
+            served = self._served[key] = self._find_served(run, flavor, lines, racks=racks)
+        sets = [(tuple(payers[at] for at in paying), site) for paying, site in served[1:]]
+        return Sites(served[0][1], tuple(sets), frozenset(served[0][0]))
+
+    def _find_served(
+        self, run: Run, flavor: str, lines: Sequence[Selector], *, racks: bool
+    ) -> tuple[tuple[tuple[int, ...], Site], ...]:
+        """Return all domains where one of ``lines`` pays, with the sizes of nodes there.
+
+        Then those where the same lines do, with the numbers of these.
+        """
+        served, sizes = dict[tuple[int, ...], list[Domain]](), set[int]()
+        everywhere = []
+        for domain in self._domains_of(run, flavor):
+            labels = domain.place.labels
+            paying = tuple(
+                number
+                for number, line in enumerate(lines)
+                if (not contradicts(line, labels) if racks else matches(line, labels))
+            )
+            if paying:
+                everywhere.append(domain)
+                served.setdefault(paying, []).append(domain)
+                sizes.update(self.profile.view.island(domain.key).sizes)
+        whole = self._site(everywhere)
+        if len(served) == 1:
+            return (tuple(sizes), whole), *((paying, whole) for paying in served)
+        return (tuple(sizes), whole), *((each, self._site(at)) for each, at in served.items())
+
+    def _site(self, domains: Iterable[Domain]) -> Site:
+        self._site_count += 1
+        return Site(self._site_count, tuple(domains))
+
+    def _domains_of(self, run: Run, flavor: str) -> tuple[Domain, ...]:
+        """Return the domains that the selector of ``run`` allows, in the order of their keys."""
+        key = (run.pool, flavor, run.selector)
+        known = self._domains.get(key)
         if known is None:
-            view, found, sizes = self.profile.view, list[Domain](), set[int]()
-            lines = [(payer, view.envelopes[payer[0]].spec.selector) for payer in payers]
-            for island_key in sorted(view.domains(run.pool, flavor).keys):
+            view, found = self.profile.view, list[Domain]()
+            for island_key in view.domains(run.pool, flavor).keys:
                 island = view.island(island_key)
-                labels = island.labels
-                if contradicts(run.selector, labels):
-                    continue
-                paying = tuple(
-                    payer
-                    for payer, line in lines
-                    if (not contradicts(line, labels) if racks else matches(line, labels))
-                )
-                if paying:
-                    sizes.update(island.sizes)
-                    place = Place(island_key.domain, labels)
+                if not contradicts(run.selector, island.labels):
+                    place = Place(island_key.domain, island.labels)
                     room = self.profile.room(island_key)
-                    found.append(Domain(island_key, place, room, paying, max(island.sizes)))
-            known = self._places[key] = (tuple(found), frozenset(sizes))
+                    found.append(Domain(island_key, place, room, max(island.sizes)))
+            known = self._domains[key] = tuple(found)
         return known
 
     # --- When ---
@@ -278,8 +336,6 @@ class Searcher:
         self, ask: Ask, from_ms: int, steps: Steps, before_ms: int
     ) -> tuple[int, Placement, Sequence[Leg]] | None:
         """Return the first start before ``before_ms``, where and paid by whom."""
-        if not ask.domains:
-            return None
         at_ms = from_ms
         while at_ms < before_ms and steps.spend():
             found = (
@@ -299,28 +355,42 @@ class Searcher:
         self, ask: Ask, from_ms: int, steps: Steps, before_ms: int
     ) -> tuple[int, Placement, Sequence[Leg]] | None:
         """Return the first start in one domain; ties by the domain's key."""
-        duration_ms, best_ms, best = ask.cover.duration_ms, before_ms, None
-        for domain in ask.domains:
-            room = domain.room
-            at_ms: int | None = from_ms
-            while at_ms is not None:
-                at_ms = room.earliest(ask.gpus, duration_ms, at_ms)
-                if at_ms is None or at_ms >= best_ms:
-                    break
+        duration_ms, best = ask.cover.duration_ms, None
+        for payers, site in ask.sites.by_payers:
+            paid_at: dict[int, tuple[int, Sequence[Leg]] | None] = {}
+
+            def ready_ms(
+                domain: Domain,
+                at_ms: int,
+                payers: Payers = payers,
+                before_ms: int = before_ms,
+                paid_at: dict[int, tuple[int, Sequence[Leg]] | None] = paid_at,
+            ) -> int | None:
+                """Return when room, money and quotas hold together, from ``at_ms`` on."""
                 placement = ((domain, ask.gpus),)
-                paid = self._paid_from(ask, placement, at_ms, steps)
-                if paid is None:
-                    break
-                ready_ms = _earliest(self._quotas(ask, placement), duration_ms, paid[0])
-                if ready_ms is None:
-                    break
-                if ready_ms == at_ms:
-                    best_ms, best = at_ms, (at_ms, placement, paid[1])
-                    break
-                at_ms = ready_ms
-            if best_ms == from_ms:
-                break
-        return best
+                while True:
+                    if at_ms not in paid_at:
+                        demands = _demands(placement)
+                        paid_at[at_ms] = self._paid_from(ask, payers, demands, at_ms, steps)
+                    paid = paid_at[at_ms]
+                    if paid is None:
+                        return None
+                    then_ms = _earliest(self._quotas(ask, placement), duration_ms, paid[0])
+                    if then_ms is None or then_ms == at_ms:
+                        return then_ms
+                    found = domain.room.earliest(ask.gpus, duration_ms, then_ms)
+                    if found is None or found >= before_ms:
+                        return None
+                    at_ms = found
+
+            found = self._rooms.in_one(site, ask.gpus, duration_ms, from_ms, before_ms, ready_ms)
+            if found is not None and (
+                best is None or (found[0], found[1].key) < (best[0], best[1].key)
+            ):
+                paid = paid_at[found[0]]
+                assert paid is not None, found
+                best, before_ms = (*found, paid[1]), found[0] + 1
+        return None if best is None else (best[0], ((best[1], ask.gpus),), best[2])
 
     def _spread(
         self, ask: Ask, from_ms: int, steps: Steps, before_ms: int
@@ -329,31 +399,69 @@ class Searcher:
 
         In one domain it may start, too, and spread it is looked for before that only.
         """
+        if ask.is_parted and len(ask.sites.by_payers) == 1:
+            return self._parted(ask, from_ms, steps, before_ms)
         single = self._in_one_domain(ask, from_ms, steps, before_ms)
         stop_ms = before_ms if single is None else single[0]
-        if stop_ms <= from_ms:
-            return single
+        found = self._spread_anyhow(ask, from_ms, steps, stop_ms)
+        return single if found is None else found
+
+    def _parted(
+        self, ask: Ask, from_ms: int, steps: Steps, before_ms: int
+    ) -> tuple[int, Placement, Sequence[Leg]] | None:
+        """Return the first start of equal parts that the same payers pay for wherever they go."""
+        duration_ms, ((payers, site),) = ask.cover.duration_ms, ask.sites.by_payers
+        quotas = self.profile.quotas(ask.run.owner)
+        at_ms = from_ms
+        while steps.spend():
+            room_ms = self._rooms.in_any(site, ask.parts, duration_ms, at_ms, before_ms)
+            if room_ms is None:
+                return None
+            fitting = self._fits(ask, room_ms, steps)
+            if fitting is not None:
+                return (room_ms, *fitting)
+            demands = [(site.domains[0].place, ask.gpus)]
+            paid = self._paid_from(ask, payers, demands, room_ms, steps)
+            if paid is None:
+                return None
+            ready_ms = _earliest([(quota, 1) for quota in quotas], duration_ms, paid[0])
+            if ready_ms is None or ready_ms >= before_ms:
+                return None
+            if ready_ms == room_ms:
+                # It may be short of spares' money, or of nodes for some placements.
+                return self._spread_anyhow(ask, room_ms, steps, before_ms)
+            at_ms = ready_ms
+        return None
+
+    def _spread_anyhow(
+        self, ask: Ask, from_ms: int, steps: Steps, before_ms: int
+    ) -> tuple[int, Placement, Sequence[Leg]] | None:
+        """Return the first start over any number of domains, whoever pays where."""
+        duration_ms, site = ask.cover.duration_ms, ask.sites.everywhere
+        if before_ms <= from_ms:
+            return None
+        first_ms = self._rooms.in_any(site, ask.parts, duration_ms, from_ms, before_ms)
+        if first_ms is None:
+            return None
         resources = self._resources(ask)
-        critical = _critical(resources, ask.cover.duration_ms, from_ms)
-        critical += self._windows(ask, from_ms)
-        critical = sorted(at_ms for at_ms in critical if at_ms < stop_ms)
-        last_ms = min(_last_end_ms(resources), stop_ms - 1)
+        critical = _critical(resources, duration_ms, first_ms)
+        critical += self._windows(ask, first_ms)
+        critical = sorted(at_ms for at_ms in critical if at_ms < before_ms)
+        last_ms = min(_last_end_ms(resources), before_ms - 1)
 
         def tried(at_ms: int) -> tuple[Placement, Sequence[Leg]] | None:
             return self._fits(ask, at_ms, steps)
 
-        found = _first_fitting(tried, critical, from_ms, last_ms, steps)
-        return single if found is None else (found[0], *found[1])
+        found = _first_fitting(tried, critical, first_ms, last_ms, steps)
+        return None if found is None else (found[0], *found[1])
 
     def _paid_from(
-        self, ask: Ask, placement: Placement, from_ms: int, steps: Steps
+        self, ask: Ask, payers: Payers, demands: Sequence[Demand], from_ms: int, steps: Steps
     ) -> tuple[int, Sequence[Leg]] | None:
-        """Return the first instant from ``from_ms`` on at which ``placement`` is paid, and how."""
-        demands = _demands(placement)
+        """Return the first instant from ``from_ms`` on at which ``demands`` are paid, and how."""
         legs = self._pay(ask, demands, from_ms, steps)
         if legs is not None:
             return from_ms, legs
-        payers = [payer for domain, _ in placement for payer in domain.payers]
         resources = self._payer_resources(payers)
         critical = _critical(resources, ask.cover.duration_ms, from_ms)
         critical += self._windows(ask, from_ms)
@@ -386,7 +494,7 @@ class Searcher:
         return [at_ms for at_ms in found if at_ms > after_ms]
 
     def _resources(self, ask: Ask) -> list[Resource]:
-        found = [domain.room for domain in ask.domains]
+        found = [domain.room for domain in ask.sites.everywhere.domains]
         found += self._payer_resources(ask.phases[-1])
         found += self.profile.quotas(ask.run.owner)
         return found
@@ -406,7 +514,7 @@ class Searcher:
     def _fits(self, ask: Ask, at_ms: int, steps: Steps) -> tuple[Placement, Sequence[Leg]] | None:
         """Return where ``ask`` goes at ``at_ms`` and who pays, by counting; None if it does not."""
         until_ms = at_ms + ask.cover.duration_ms
-        for domains in ask.sets:
+        for domains in ask.sites.sets:
             for placement in _placements(ask, domains, at_ms, until_ms):
                 if any(q.least(at_ms, until_ms) < n for q, n in self._quotas(ask, placement)):
                     continue
@@ -421,6 +529,8 @@ class Searcher:
         self, ask: Ask, demands: Sequence[Demand], at_ms: int, steps: Steps
     ) -> Sequence[Leg] | None:
         """Return who pays for ``demands`` from ``at_ms`` on, family first; None if they cannot."""
+        if ask.is_plain:
+            return self._pay_plainly(ask, demands, at_ms)
         grace_ms = ask.cover.outlast_ms - ask.cover.now_ms
         cover = replace(ask.cover, now_ms=at_ms, outlast_ms=at_ms + grace_ms)
         accounts = ExpectedAccounts(self.profile, at_ms, at_ms + cover.duration_ms)
@@ -428,6 +538,38 @@ class Searcher:
             legs = pay(Purse(accounts, cover, payers), demands, steps)
             if legs is not None:
                 return legs
+        return None
+
+    def _pay_plainly(self, ask: Ask, demands: Sequence[Demand], at_ms: int) -> Sequence[Leg] | None:
+        """Return who pays, where all payers pay everywhere and share nothing with each other.
+
+        Taking the most from each in order is exact then.
+        """
+        profile, cover = self.profile, ask.cover
+        outlast_ms = at_ms + cover.outlast_ms - cover.now_ms
+        duration_ms, asked_ms = cover.duration_ms, cover.asked_ms
+        legs, index, (_, left) = list[Leg](), 0, demands[0]
+        for key, tier in ask.sites.by_payers[0][0]:
+            account = profile.view.envelopes[key]
+            if not is_open(account.spec, at_ms, outlast_ms, asked_ms):
+                continue
+            end_ms = account.spec.end_ms
+            room = profile.payer(key).least(at_ms, max(at_ms + 1, min(at_ms + duration_ms, end_ms)))
+            if room <= 0:
+                continue
+            hold_ms = min(duration_ms, end_ms - at_ms)
+            taken = account.committed_gpu_ms + profile.payer_gpu_ms.get(key, 0)
+            room = min(room, (account.spec.gpu_ms_granted - taken) // hold_ms)
+            while room > 0:
+                gpus = min(left, room)
+                legs.append(Leg(index, key, tier, gpus, hold_ms))
+                left -= gpus
+                room -= gpus
+                if not left:
+                    index += 1
+                    if index == len(demands):
+                        return legs
+                    left = demands[index][1]
         return None
 
     def _quotas(self, ask: Ask, placement: Placement) -> list[Need]:
@@ -482,15 +624,6 @@ def _nodes_of(placement: Placement, left: int) -> int:
 
 def _demands(placement: Placement) -> list[Demand]:
     return [(domain.place, gpus) for domain, gpus in placement]
-
-
-def _alike(domains: tuple[Domain, ...]) -> tuple[Sequence[Domain], ...]:
-    """Return the sets of domains to place a run in: those with the same payers, then all."""
-    sets: dict[Payers, list[Domain]] = {}
-    for domain in domains:
-        sets.setdefault(domain.payers, []).append(domain)
-    found: list[Sequence[Domain]] = list(sets.values())
-    return (*found, domains) if len(found) > 1 else tuple(found)
 
 
 def _placements(
