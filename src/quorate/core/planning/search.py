@@ -163,29 +163,47 @@ class Searcher:
 
     def has_room_now(self, run: Run, duration_ms: int) -> bool:
         """Return whether there is room for ``run`` from now on for a while, whoever pays."""
-        pool, least, now_ms = (
-            self.profile.view.pools[run.pool],
-            run.widths()[-1],
-            self.profile.now_ms,
-        )
+        pool, least = self.profile.view.pools[run.pool], run.widths()[-1]
         for flavor in run.flavors:
-            rooms = self._open_rooms(run.pool, flavor)
-            if sum(free for _, _, free in rooms) < least:
-                continue
-            request = pack_request(run, pool, flavor, least)
-            free = [
-                room.least(now_ms, now_ms + duration_ms)
-                for labels, room, _ in rooms
-                if not contradicts(run.selector, labels)
-            ]
-            if _holds(request, items_of(request), free):
+            free = self._free_now(run, flavor, least, duration_ms)
+            if free:
+                request = pack_request(run, pool, flavor, least)
+                if _holds(request, items_of(request), free):
+                    return True
+        return False
+
+    def may_have_room(self, run: Run, until_ms: int) -> bool:
+        """Return whether a start of ``run`` now is not ruled out by what is free until then.
+
+        Whoever pays: where it is, admission finds nothing.
+        """
+        least = run.widths()[-1]
+        for flavor in run.flavors:
+            ask = self.ask(run, flavor, least)
+            free = self._free_now(run, flavor, least, until_ms - self.profile.now_ms)
+            if ask.in_one:
+                if any(gpus >= ask.gpus for gpus in free):
+                    return True
+            elif sum(ask.parts.held_in(gpus) for gpus in free) >= ask.parts.count:
                 return True
         return False
 
-    def _open_rooms(self, pool: str, flavor: str) -> list[tuple[dict[str, str], Resource, int]]:
-        """Return (labels, room, GPUs) of the domains that have anything free now.
+    def _free_now(self, run: Run, flavor: str, least: int, duration_ms: int) -> list[int]:
+        """Return how many GPUs domains leave ``run`` for a while; nothing if it is too little."""
+        rooms = self._open_rooms(run.pool, flavor)
+        if sum(free for _, _, free in rooms) < least:
+            return []
+        now_ms = self.profile.now_ms
+        return [
+            room.least(now_ms, now_ms + duration_ms)
+            for labels, room, _ in rooms
+            if not contradicts(run.selector, labels)
+        ]
 
-        As of when it was first asked in this walk: there is only ever less.
+    def _open_rooms(self, pool: str, flavor: str) -> list[tuple[dict[str, str], Resource, int]]:
+        """Return (labels, room, GPUs) of the domains that have anything free now, the plan aside.
+
+        In a full fleet these are few.
         """
         known = self._open.get((pool, flavor))
         if known is None:
@@ -193,7 +211,7 @@ class Searcher:
             known = self._open[pool, flavor] = [
                 (view.island(key).labels, room, free)
                 for key in view.domains(pool, flavor).keys
-                if (free := (room := self.profile.room(key)).value(now_ms)) > 0
+                if (free := (room := self.profile.room(key)).unplanned(now_ms)) > 0
             ]
         return known
 
@@ -225,9 +243,8 @@ class Searcher:
         purse = Purse(view, replace(ask.cover, asked_ms=None), ask.phases[-1])
         if sum(purse.room(key, tier) for key, tier in purse.payers) < ask.gpus:
             return Lack.FUNDS
-        domains = ask.sites.everywhere.domains
-        free = [domain.room.free_now for domain in domains]
-        placement = _filled(ask, domains, free)
+        domains = [d for d in ask.sites.everywhere.domains if d.room.free_now > 0]
+        placement = _filled(ask, domains, [domain.room.free_now for domain in domains])
         if placement is None:
             return Lack.ROOM
         paid = pay(purse, _demands(placement), Steps(FIND_STEPS_MAX))

@@ -309,15 +309,17 @@ class Walk:
         self._lift_pin(pin)
         self._hold_hours(pin, -1)
         is_due = pin.start_ms <= self.scribe.now_ms
-        room = self._room(record, promise.made.reservation)
-        answer = self._admit_due(record, promise, pin) if is_due else None
-        if not isinstance(answer, Admitted):
-            answer = self._admit(record.spec, room)
-        if isinstance(answer, Admitted):
-            self._start(record, answer)
-            return
-        if self._fill(record, room, answer):
-            return
+        until_ms = pin.end_ms if is_due else self._until_ms(record.spec)
+        if self.scribe.view.spares or self.search.may_have_room(record.spec, until_ms):
+            room = self._room(record, promise.made.reservation)
+            answer = self._admit_due(record, promise, pin) if is_due else None
+            if not isinstance(answer, Admitted):
+                answer = self._admit(record.spec, room)
+            if isinstance(answer, Admitted):
+                self._start(record, answer)
+                return
+            if self._fill(record, room, answer):
+                return
         is_late = is_due and (promise.planned_start_ms or 0) < self.scribe.now_ms
         if is_late and not promise.by_conflict:
             # Counting allows its place, and more than counting is needed there.
@@ -442,8 +444,11 @@ class Walk:
         """Return what is left now for a run, its own hold let go."""
         scribe, run = self.scribe, record.spec
         view = without_hold(scribe, reservation) if reservation else scribe.view
-        until_ms = scribe.now_ms + hold_duration_ms(run, self.view.pools[run.pool])
-        return room_beside(view, self.profile, run, scribe.now_ms, until_ms)
+        return room_beside(view, self.profile, run, scribe.now_ms, self._until_ms(run))
+
+    def _until_ms(self, run: Run) -> int:
+        """Return until when a run that starts now is paid for."""
+        return self.scribe.now_ms + hold_duration_ms(run, self.view.pools[run.pool])
 
     def _admit(self, run: Run, room: StateView) -> Admitted | Refusal:
         """Return how ``run`` starts in ``room`` now, or why it cannot."""
