@@ -75,6 +75,7 @@ def _ledger_opened(state: State, event: e.LedgerOpened) -> None:
 def _system_applied(state: State, event: e.SystemApplied) -> None:
     if event.system.budget_period_days != state.system.budget_period_days:
         state.uses_changed()
+    state.ranks_changed()
     state.system = event.system
 
 

@@ -215,15 +215,37 @@ class Meter:
 
     def recent(self, at_ms: int, half_life_ms: int) -> int:
         """Return what was used until ``at_ms``, halved with every half-life since."""
+        faded, before = self._faded_by(at_ms, half_life_ms)
+        span_ms = at_ms % HOUR_MS
+        left = faded * halved(span_ms, half_life_ms)
+        return (left + (self._until(at_ms) - before) * halved(span_ms // 2, half_life_ms)) // ONE
+
+    def _faded_by(self, at_ms: int, half_life_ms: int) -> tuple[int, int]:
+        """Return what was used before the hour of ``at_ms``, as it counts then, and all of it."""
         faded, before = self._looked_back(half_life_ms), self.sums[self.known - 1]
         if at_ms >= self.ends_ms:
             faded = _faded(faded, self._until(self.ends_ms) - before, 1, half_life_ms)
             hours = (at_ms - self.ends_ms) // HOUR_MS
             faded = _faded(faded, self.amount * hours * HOUR_MS, hours, half_life_ms)
             before = self._until(at_ms // HOUR_MS * HOUR_MS)
-        span_ms = at_ms % HOUR_MS
-        left = faded * halved(span_ms, half_life_ms)
-        return (left + (self._until(at_ms) - before) * halved(span_ms // 2, half_life_ms)) // ONE
+        return faded, before
+
+    def recent_between(
+        self, from_ms: int, until_ms: int, half_life_ms: int
+    ) -> tuple[int, int] | None:
+        """Return the least and the most that ``recent`` is from one instant to another.
+
+        Bounds, that is, for instants of one hour; None where none are known.
+        """
+        faded, before = self._faded_by(from_ms, half_life_ms)
+        used, span_ms = self._until(from_ms) - before, from_ms % HOUR_MS
+        later_ms = span_ms + until_ms - from_ms
+        if later_ms > HOUR_MS or faded < 0 or used < 0 or self.amount < 0:
+            return None
+        more = used + self.amount * (until_ms - from_ms)
+        least = faded * halved(later_ms, half_life_ms) + used * halved(later_ms // 2, half_life_ms)
+        most = faded * halved(span_ms, half_life_ms) + more * halved(span_ms // 2, half_life_ms)
+        return least // ONE, most // ONE
 
     def _looked_back(self, half_life_ms: int) -> int:
         """Return what was used before this hour, as it counts when it begins."""

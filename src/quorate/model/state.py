@@ -19,6 +19,7 @@ from quorate.model.events import ConflictDeferred, NodeStatus, Slots
 from quorate.model.expected_ends import Ends
 from quorate.model.holdings import Holdings
 from quorate.model.island import Island, IslandKey, all_slots
+from quorate.model.line_ranks import LineRanks
 from quorate.model.meters import Meter, NodeMeter
 from quorate.model.records import (
     AnnouncedConflict,
@@ -53,7 +54,7 @@ from quorate.model.specs import (
 )
 from quorate.model.tables import LayeredTable, Table
 from quorate.model.view import Family, Soft
-from quorate.model.waiting import Waiting
+from quorate.model.waiting import Waiting, line_of
 
 
 class State:
@@ -67,6 +68,7 @@ class State:
         "_holdings",
         "_holds_due",
         "_holds_ending",
+        "_line_ranks",
         "_node_leases",
         "_nodes",
         "_openings",
@@ -186,6 +188,7 @@ class State:
         self.family_cache: dict[tuple[str, str], Family] = {}
         self.ends_cache = Ends()
         self._waiting: Waiting | None = None
+        self._line_ranks = LineRanks()
         # Leases that a trial has taken away; never any in the owned state.
         self.lifted: dict[str, Lease] = {}
         self._domains: Table[tuple[str, str], DomainIndex] = Table()
@@ -217,6 +220,7 @@ class State:
         over.family_cache = self.family_cache
         over.ends_cache = self.ends_cache.layer()
         over._waiting = self.waiting.layer()  # noqa: SLF001
+        over._line_ranks = self._line_ranks.layer()  # noqa: SLF001
         over.lifted = self.lifted
         over._holdings = self.holdings.layer(over.owners)  # noqa: SLF001 - another state, the same class
         over._stale = []  # noqa: SLF001
@@ -340,19 +344,32 @@ class State:
             self._waiting = Waiting.of(self.runs[name] for name in self.pending)
         return self._waiting
 
+    @property
+    def line_ranks(self) -> LineRanks:
+        """The lines of waiting runs by their ranks."""
+        self._index_leases()  # From then on what owners use is noted here too.
+        return self._line_ranks
+
+    def ranks_changed(self) -> None:
+        """Forget the ranks of all lines: what they are found by has changed."""
+        self._line_ranks = LineRanks()
+
     def forget_waiting(self) -> None:
-        """Forget the index of waiting runs; it is made anew when it is asked for."""
+        """Forget the indexes of waiting runs; they are made anew when they are asked for."""
         self._waiting = None
+        self.ranks_changed()
 
     def list_waiting(self, record: RunRecord) -> None:
         """Index a run that has begun to wait."""
         if self._waiting is not None:
             self._waiting.add(record)
+            self._line_ranks.line_changed(line_of(record.spec))
 
     def unlist_waiting(self, record: RunRecord) -> None:
         """Take a run that waits no more out of the index."""
         if self._waiting is not None:
             self._waiting.remove(record)
+            self._line_ranks.line_changed(line_of(record.spec))
 
     def _hold(self, holdings: Holdings, run: str, slots: Slots) -> None:
         holdings.add_slots(self.runs[run].spec.owner, self._sized(slots))
@@ -649,6 +666,7 @@ class State:
     def add_node(self, node: Node, *, free: int) -> None:
         """Place ``node``, with ``free`` slots, into the topology; done in bulk by ``refresh``."""
         self.ends_cache = Ends()
+        self.ranks_changed()
         self._pending_nodes[node.name] = node
         self._pending_free[node.name] = free
 
@@ -704,7 +722,8 @@ class State:
         return found
 
     def use_changed(self, owner: str) -> None:
-        """Note that ``owner`` may now cross a threshold at another time than it would have."""
+        """Note that ``owner`` has another use, and may cross a threshold at another time."""
+        self._line_ranks.owner_changed(owner)
         if self._crossings is not None:
             self._crossings.touch(owner)
 
@@ -715,11 +734,13 @@ class State:
         else:
             self.reports[owner] = record
         self._soft = None
+        self.ranks_changed()
         self.use_changed(owner)
 
     def uses_changed(self) -> None:
         """Forget when owners may cross thresholds: what counts as their use has changed."""
         self._crossings = None
+        self.ranks_changed()
 
     @property
     def soft(self) -> Soft:
@@ -778,6 +799,7 @@ class State:
         self.family_cache = {}
         self._openings = None
         self._soft = None
+        self.ranks_changed()
 
     def holds_due(self) -> list[tuple[int, str]]:
         """Return the heap of renewals, built on first use so that a replay does not pay for it.

@@ -15,6 +15,7 @@ from quorate.model.events import ConflictDeferred, NodeStatus, Tier
 from quorate.model.expected_ends import Ends
 from quorate.model.holdings import Holdings
 from quorate.model.island import Island, IslandKey
+from quorate.model.line_ranks import LineRanks
 from quorate.model.meters import Meter, NodeMeter
 from quorate.model.records import (
     AnnouncedConflict,
@@ -347,6 +348,11 @@ class StateView(Protocol):
     @property
     def waiting(self) -> Waiting:
         """The waiting runs by line and by shape."""
+        ...
+
+    @property
+    def line_ranks(self) -> LineRanks:
+        """The lines of waiting runs by their ranks, as far as they were asked for."""
         ...
 
     @property

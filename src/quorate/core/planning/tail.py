@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from quorate.core.follow import waits_for_upstream
 from quorate.core.held_back import held_back
-from quorate.core.queue import Queue, Rank
+from quorate.core.queue import Queue, ranked_lines
+from quorate.model.line_ranks import Rank
 from quorate.model.records import RunRecord
 from quorate.model.waiting import Line, Place, Shape
 
@@ -38,8 +39,10 @@ def start_beyond(walk: Walk) -> None:
 
 def _fill_beyond(walk: Walk) -> None:
     """Start the first few runs beyond the depth on spares that others keep idle."""
-    lines = walk.view.waiting.lines.items()
-    queue = Queue((((o, f), p, places.places) for (p, o, f), places in lines), walk.scores)
+    view = walk.view
+    lines = view.waiting.lines
+    ranked = ranked_lines(view, walk.scribe.now_ms)
+    queue = Queue(ranked, lambda line: lines[line].places, walk.scores)
     unseen = (name for name in queue.turns() if not walk.has_seen(name))
     for name in islice(unseen, FILLS_MAX):
         walk.try_beyond(walk.view.runs[name])

@@ -37,7 +37,7 @@ from quorate.core.planning.profile import Profile
 from quorate.core.planning.room import only_slice, room_beside
 from quorate.core.planning.search import Lack, Searcher
 from quorate.core.planning.tail import start_beyond
-from quorate.core.queue import Queue, Scores, in_turn
+from quorate.core.queue import Queue, Scores, in_turn, ranked_lines
 from quorate.core.quota import HARD, waiting
 from quorate.core.scribe import Scribe
 from quorate.core.starts import write_start
@@ -218,14 +218,7 @@ class Walk:
             pin = self.pins.get(promise.made.run) if promise.by_conflict else None
             if pin is not None and promise.conflict and pin.start_ms <= self.scribe.now_ms:
                 self._visit(self.view.runs[promise.made.run])
-        late = self._followers()
-        queue = Queue(
-            (
-                ((owner, flavors), pool, late.get((pool, owner, flavors), places.places))
-                for (pool, owner, flavors), places in self.view.waiting.lines.items()
-            ),
-            self.scores,
-        )
+        queue = self._queue()
         self._close_full(queue)
         for name in queue.turns():
             self._visit(self.view.runs[name])
@@ -237,6 +230,15 @@ class Walk:
         for event in tuple(self.scribe.events):
             if isinstance(event, RunSubmitted | RunRequeued):
                 self._told(event.run if isinstance(event, RunRequeued) else event.run.name)
+
+    def _queue(self) -> Queue:
+        """Return the waiting runs, to be called up."""
+        late, lines = self._followers(), self.view.waiting.lines
+        ranked = ranked_lines(self.view, self.scribe.now_ms)
+        if late:
+            ranked = [(rank, late.get(line, [first])[0], line) for rank, first, line in ranked]
+            ranked.sort()
+        return Queue(ranked, lambda line: late.get(line) or lines[line].places, self.scores)
 
     def _followers(self) -> dict[Line, list[Place]]:
         """Return the lines in which runs follow others, those in the places that they have now.
