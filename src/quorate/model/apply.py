@@ -483,6 +483,7 @@ def _run_ended(state: State, event: e.RunEnded) -> None:
         leave_running(state, run, event)
     if run.spec.malleable is not None:
         state.growable.pop(event.run, None)
+    state.unlist_cut(event.run)
     run.ended_ms = event.at_ms
     if event.note:
         run.note = event.note

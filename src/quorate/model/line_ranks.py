@@ -48,6 +48,11 @@ class LineRanks:
         """Return a layer over this one, in which changes are noted apart."""
         return LineRanks(self)
 
+    @property
+    def last_asked_ms(self) -> int:
+        """When the order was last asked for, here or below; -1 where it never was."""
+        return self.asked_ms if self.below is None else self.below.last_asked_ms
+
     def owner_changed(self, owner: str) -> None:
         """Note that the rank of ``owner`` may be another."""
         self.owners.add(owner)

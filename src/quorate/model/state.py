@@ -63,6 +63,7 @@ class State:
     __slots__ = (
         "_below",
         "_crossings",
+        "_cut_runs",
         "_domains",
         "_followers",
         "_holdings",
@@ -154,6 +155,7 @@ class State:
         self.queued: Table[str, int] = Table()
         self._queued_counts: Table[tuple[str, str], int] = Table()
         self._followers: Table[str, None] = Table()
+        self._cut_runs: Table[str, None] = Table()
         self.parked: Table[str, dict[str, None]] = Table()
         self.meters: Table[tuple[str, str], Meter] = Table()
         self.metered: Table[str, None] = Table()
@@ -277,6 +279,10 @@ class State:
             self.list_lease(name, lease)
         for name in self.queued:
             self.count_queued(self.runs[name].spec)
+        for name in {*self.pending, *(lease.fact.run for lease in self.leases.values())}:
+            record = self.runs[name]
+            if record.cut_by or record.steps_cut_by:
+                self._cut_runs[name] = None
         for name in self.in_rounds:
             record = self.runs[name]
             if record.spec.follow is not None and record.phase is Phase.PENDING:
@@ -293,6 +299,22 @@ class State:
         """Those that are tried and follow others."""
         self._index_leases()
         return self._followers
+
+    @property
+    def cut_runs(self) -> Table[str, None]:
+        """The runs that a conflict has cut, or steps of them, and that are not over."""
+        self._index_leases()
+        return self._cut_runs
+
+    def list_cut(self, run: str) -> None:
+        """Note that a conflict has cut ``run``, or steps of it."""
+        if self.leases_indexed:
+            self._cut_runs[run] = None
+
+    def unlist_cut(self, run: str) -> None:
+        """Note that ``run`` is over."""
+        if self._cut_runs:
+            self._cut_runs.pop(run, None)
 
     def list_lease(self, name: str, lease: Lease) -> None:
         """Add ``lease`` to the indexes by node, owner and payer."""
@@ -938,6 +960,7 @@ _TABLES = (
     "queued",
     "_queued_counts",
     "_followers",
+    "_cut_runs",
     "parked",
     "meters",
     "metered",

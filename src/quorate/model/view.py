@@ -288,6 +288,11 @@ class StateView(Protocol):
         ...
 
     @property
+    def cut_runs(self) -> Mapping[str, None]:
+        """The runs that a conflict has cut, or steps of them, and that are not over."""
+        ...
+
+    @property
     def parked(self) -> Mapping[str, Mapping[str, None]]:
         """Pending runs that wait for a hard quota, by the owner whose it is."""
         ...

@@ -188,6 +188,12 @@ class Searcher:
                 return True
         return False
 
+    def is_any_free(self, pool: str, flavors: Iterable[str], gpus: int) -> bool:
+        """Return whether as many GPUs are free now of one of ``flavors``, the plan aside."""
+        return any(
+            sum(free for _, _, free in self._open_rooms(pool, flavor)) >= gpus for flavor in flavors
+        )
+
     def _free_now(self, run: Run, flavor: str, least: int, duration_ms: int) -> list[int]:
         """Return how many GPUs domains leave ``run`` for a while; nothing if it is too little."""
         rooms = self._open_rooms(run.pool, flavor)
