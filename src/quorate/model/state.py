@@ -40,6 +40,7 @@ from quorate.model.records import (
     TokenRecord,
     UnwipedNode,
 )
+from quorate.model.room_index import RoomIndex
 from quorate.model.selector import matches
 from quorate.model.specs import (
     DEFAULT_POOL,
@@ -121,6 +122,7 @@ class State:
         "reports",
         "requests",
         "reservations",
+        "room_index",
         "round_sizes",
         "rounds",
         "runs",
@@ -189,6 +191,7 @@ class State:
         self._crossings: Crossings | None = None
         self.family_cache: dict[tuple[str, str], Family] = {}
         self.ends_cache = Ends()
+        self.room_index = RoomIndex()
         self._waiting: Waiting | None = None
         self._line_ranks = LineRanks()
         # Leases that a trial has taken away; never any in the owned state.
@@ -221,6 +224,7 @@ class State:
         # Shared until a budget or owner changes in the overlay, which then gets its own (apply.py).
         over.family_cache = self.family_cache
         over.ends_cache = self.ends_cache.layer()
+        over.room_index = self.room_index.layer()
         over._waiting = self.waiting.layer()  # noqa: SLF001
         over._line_ranks = self._line_ranks.layer()  # noqa: SLF001
         over.lifted = self.lifted
@@ -641,6 +645,7 @@ class State:
     def _own_island(self, key: IslandKey) -> Island:
         """Return the island under ``key`` for changing, and remember that its count will change."""
         island = self.islands.own(key)
+        self.room_index.island_changed(key)
         if not island.stale:
             island.stale = True
             self._stale.append((key, island.gpus_free))
@@ -648,7 +653,7 @@ class State:
 
     def mark_node(self, name: str, status: NodeStatus) -> None:
         """Note the status of a node, and offer or withhold its slots accordingly."""
-        self.ends_cache = Ends()
+        self.ends_changed()
         record = self.nodes[name]
         island = self._own_island(record.island)
         if status is NodeStatus.READY:
@@ -661,7 +666,7 @@ class State:
 
     def set_apart(self, name: str, unwiped: UnwipedNode) -> None:
         """Withhold a node from all but a claim, until it has been wiped after it."""
-        self.ends_cache = Ends()
+        self.ends_changed()
         self.unwiped[name] = unwiped
         self.hold_slots(unwiped.claim, ((name, 0),))
         record = self.nodes[name]
@@ -669,7 +674,7 @@ class State:
 
     def give_back(self, name: str) -> None:
         """Let a node that was wiped be used by anybody, if it is ready."""
-        self.ends_cache = Ends()
+        self.ends_changed()
         self.drop_slots(self.unwiped.pop(name).claim, ((name, 0),))
         record = self.nodes[name]
         if name not in self.node_status:
@@ -687,7 +692,7 @@ class State:
 
     def add_node(self, node: Node, *, free: int) -> None:
         """Place ``node``, with ``free`` slots, into the topology; done in bulk by ``refresh``."""
-        self.ends_cache = Ends()
+        self.ends_changed()
         self.ranks_changed()
         self._pending_nodes[node.name] = node
         self._pending_free[node.name] = free
@@ -806,15 +811,18 @@ class State:
         return self._openings[at] if at < len(self._openings) else None
 
     def ends_changed(self) -> None:
-        """Forget what was found out about expected ends."""
+        """Forget what was found out about expected ends, and about rooms by them."""
         self.ends_cache = Ends()
+        self.room_index = RoomIndex()
 
     def end_changed(self, lease: Lease) -> None:
         """Forget what was found out about expected ends that ``lease`` has part in."""
-        ends = self.ends_cache
-        if ends.islands or ends.payers or ends.below is not None:
+        ends, index = self.ends_cache, self.room_index
+        if ends.islands or ends.payers or ends.below is not None or index.bounds:
             islands = {self._nodes[node].island for node, _ in lease.fact.slots}
             ends.drop(islands, lease.fact.payer)
+            for key in islands:
+                index.island_changed(key)
 
     def budgets_changed(self) -> None:
         """Forget what was derived from budgets and owners."""

@@ -35,6 +35,7 @@ from quorate.model.records import (
     TokenRecord,
     UnwipedNode,
 )
+from quorate.model.room_index import RoomIndex
 from quorate.model.specs import (
     Budget,
     CapId,
@@ -363,6 +364,11 @@ class StateView(Protocol):
     @property
     def ends_cache(self) -> Ends:
         """Expected ends found so far; what a lease has part in is dropped when it changes."""
+        ...
+
+    @property
+    def room_index(self) -> RoomIndex:
+        """Where runs may go, and when leases leave enough there, as far as it was asked for."""
         ...
 
     @property

@@ -10,33 +10,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 from msgspec import Struct
 
 from quorate.core.planning.profile import Profile
-from quorate.core.planning.resource import Resource
-from quorate.core.purse import Place
+from quorate.core.planning.resource import FOREVER_MS
 from quorate.model.island import IslandKey
-
-Bound = tuple[int, int]
-"""(instant before which a domain has not enough, number of the domain)."""
-
-
-class Domain(Struct, frozen=True, gc=False):
-    """A domain that a run may use, and its room."""
-
-    key: IslandKey
-    place: Place
-    room: Resource
-    nodes_gpus: int
-
-
-class Site(Struct, frozen=True, gc=False):
-    """Domains that a run may use, in the order of their keys; ``number`` tells sites apart."""
-
-    number: int
-    domains: tuple[Domain, ...]
+from quorate.model.room_index import Bound, Domain, Site
 
 
 class Parts(Struct, frozen=True, gc=False):
@@ -81,7 +62,7 @@ class FirstRoom:
         best, looked_at = (before_ms, -1), list[Bound]()
         while bounds and (bounds[0] < best or bounds[0][0] < from_ms):
             bound_ms, number = heappop(bounds)
-            room = domains[number].room
+            room = self._profile.room(domains[number].key)
             at_ms = room.earliest(gpus, least_ms, max(bound_ms, now_ms))
             if at_ms is None:
                 continue
@@ -100,44 +81,58 @@ class FirstRoom:
 
     def in_any(
         self, site: Site, parts: Parts, duration_ms: int, from_ms: int, before_ms: int
-    ) -> int | None:
+    ) -> tuple[int, list[Domain]] | None:
         """Return the first instant before ``before_ms`` at which domains hold ``parts`` together.
 
-        Each domain counts for as many parts as it was last seen to hold, and is looked at again
-        when it holds more: so they never hold more than is counted. Where that is enough, all are
-        counted again.
+        And all domains that hold any then, in their order. Each domain counts for as many parts as
+        it was last seen to hold, and is looked at again when it holds more: so they never hold more
+        than is counted. Where that is enough, all are counted again.
         """
         least_gpus = parts.gpus + parts.extra
         heap = self._bounds(site, least_gpus, duration_ms).copy()
         from_ms, known = self._found_before(site, parts, duration_ms, from_ms)
         if from_ms >= before_ms:
             return None
-        domains, held, total, at_ms = site.domains, dict[int, int](), 0, from_ms
-        while heap and heap[0][0] < before_ms:
-            bound_ms, number = heappop(heap)
-            at_ms = max(bound_ms, at_ms)
-            room, count = domains[number].room, held.get(number, 0)
+        domains, room_of = site.domains, self._profile.room
+        held, total, at_ms = dict[int, int](), 0, from_ms
+        while True:
+            next_ms = heap[0][0] if heap else FOREVER_MS
+            if total >= parts.count and next_ms > at_ms:
+                total = self._counted_again(site, parts, duration_ms, at_ms, held, heap)
+                if total < parts.count:
+                    continue
+                if known is not None:
+                    known[parts.count] = (at_ms, duration_ms)
+                return at_ms, [domains[number] for number in sorted(held) if held[number]]
+            if next_ms >= before_ms:
+                return None
+            _, number = heappop(heap)
+            at_ms = max(next_ms, at_ms)
+            room, count = room_of(domains[number].key), held.get(number, 0)
             more_ms = room.earliest(count * parts.gpus + least_gpus, duration_ms, at_ms)
             if more_ms is None:
                 continue
             heappush(heap, (more_ms, number))
-            if more_ms > at_ms:
-                continue
+            if more_ms == at_ms:
+                held[number] = parts.held_in(room.least(at_ms, at_ms + duration_ms))
+                total += held[number] - count
+
+    def _counted_again(  # noqa: PLR0913, PLR0917 - what is counted, and what was
+        self,
+        site: Site,
+        parts: Parts,
+        duration_ms: int,
+        at_ms: int,
+        held: dict[int, int],
+        heap: list[Bound],
+    ) -> int:
+        """Return how many parts are held at ``at_ms``; domains that hold fewer are watched."""
+        for number, count in held.items():
+            room = self._profile.room(site.domains[number].key)
             held[number] = parts.held_in(room.least(at_ms, at_ms + duration_ms))
-            total += held[number] - count
-            if total < parts.count:
-                continue
-            for other, count in held.items():
-                free = domains[other].room.least(at_ms, at_ms + duration_ms)
-                if parts.held_in(free) < count:
-                    held[other] = parts.held_in(free)
-                    heappush(heap, (at_ms, other))
-            total = sum(held.values())
-            if total >= parts.count:
-                if known is not None:
-                    known[parts.count] = (at_ms, duration_ms)
-                return at_ms
-        return None
+            if held[number] < count:
+                heappush(heap, (at_ms, number))
+        return sum(held.values())
 
     def _found_before(
         self, site: Site, parts: Parts, duration_ms: int, from_ms: int
@@ -160,26 +155,27 @@ class FirstRoom:
         key = (self._profile.era, site.number, gpus, duration_ms.bit_length())
         known = self._near.get(key)
         if known is None:
-            known = self._near[key] = self._left_alone(site, gpus).copy()
+            known = self._near[key] = self.left_alone(site, gpus).copy()
         return known
 
-    def _left_alone(self, site: Site, gpus: int) -> list[Bound]:
-        """Return when domains have ``gpus`` if the plan takes nothing, as a heap."""
+    def left_alone(self, site: Site, gpus: int) -> list[Bound]:
+        """Return when domains have ``gpus`` at the earliest if nothing is planned, as a heap."""
         known = self._alone.get((site.number, gpus))
         if known is None:
-            now_ms, known = self._profile.now_ms, list[Bound]()
-            for number, domain in enumerate(site.domains):
-                room = domain.room
-                short = gpus - room.free_now
-                if short <= 0:
-                    known.append((now_ms, number))
-                    continue
-                back = bisect_left(room.gained, short)
-                if back < len(room.ends_ms):
-                    known.append((max(now_ms, room.ends_ms[back]), number))
-            heapify(known)
-            self._alone[site.number, gpus] = known
+            profile = self._profile
+            known = self._alone[site.number, gpus] = profile.view.room_index.bounds_of(
+                site, gpus, profile.now_ms, self._bound_ms
+            )
         return known
+
+    def _bound_ms(self, key: IslandKey, gpus: int) -> int | None:
+        """Return when a domain has ``gpus`` if nothing is planned; None: never."""
+        room = self._profile.room(key)
+        short = gpus - room.free_now
+        if short <= 0:
+            return 0
+        back = bisect_left(room.gained, short)
+        return room.ends_ms[back] if back < len(room.ends_ms) else None
 
 
 def _octave_ms(duration_ms: int) -> int:

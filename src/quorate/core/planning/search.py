@@ -10,7 +10,7 @@ quota of nodes that are shared), the start is tried in the state expected then.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from msgspec import Struct
@@ -23,7 +23,7 @@ from quorate.core.layout import PackRequest, pack_request
 from quorate.core.payment import pay
 from quorate.core.planning.accounts import ExpectedAccounts
 from quorate.core.planning.entry import Entry, shares_of
-from quorate.core.planning.first_room import Domain, FirstRoom, Parts, Site, parts_of
+from quorate.core.planning.first_room import FirstRoom, Parts, parts_of
 from quorate.core.planning.profile import Need, Profile
 from quorate.core.planning.resource import FOREVER_MS, Resource
 from quorate.core.planning.room import would_start
@@ -31,9 +31,11 @@ from quorate.core.purse import CoverRequest, Demand, Leg, Place, Purse, is_open,
 from quorate.core.spread import Item, items_of
 from quorate.core.steps import Steps
 from quorate.model.events import Slice, Tier
+from quorate.model.island import IslandKey
+from quorate.model.room_index import Domain, Site
 from quorate.model.selector import RACK, Selector, contradicts, matches, names_label
 from quorate.model.specs import EnvelopeId, Run
-from quorate.model.view import Payers
+from quorate.model.view import Payers, StateView
 from quorate.model.words import Word
 
 T = TypeVar("T")
@@ -59,7 +61,6 @@ class Sites(Struct, frozen=True, gc=False):
     everywhere: Site
     by_payers: tuple[tuple[Payers, Site], ...]
     """The domains with the same payers together."""
-    node_sizes: frozenset[int]
 
     @property
     def sets(self) -> Iterator[tuple[Domain, ...]]:
@@ -109,11 +110,8 @@ class Searcher:
 
     __slots__ = (
         "_asks",
-        "_domains",
         "_open",
         "_rooms",
-        "_served",
-        "_site_count",
         "has_executor",
         "profile",
     )
@@ -122,11 +120,8 @@ class Searcher:
         self.profile = profile
         self.has_executor = has_executor
         self._asks: dict[tuple[str, str, int], Ask] = {}
-        self._open: dict[tuple[str, str], list[tuple[dict[str, str], Resource, int]]] = {}
-        self._domains: dict[tuple[str, str, Selector], tuple[Domain, ...]] = {}
-        self._served: dict[tuple[object, ...], tuple[tuple[tuple[int, ...], Site], ...]] = {}
+        self._open: dict[tuple[str, str], list[tuple[Mapping[str, str], Resource, int]]] = {}
         self._rooms = FirstRoom(profile)
-        self._site_count = 0
 
     def find(self, run: Run, from_ms: int, steps: Steps | None = None) -> Entry | None:
         """Return the earliest start of ``run`` from ``from_ms`` on; None if there is none.
@@ -206,19 +201,32 @@ class Searcher:
             if not contradicts(run.selector, labels)
         ]
 
-    def _open_rooms(self, pool: str, flavor: str) -> list[tuple[dict[str, str], Resource, int]]:
+    def _open_rooms(self, pool: str, flavor: str) -> list[tuple[Mapping[str, str], Resource, int]]:
         """Return (labels, room, GPUs) of the domains that have anything free now, the plan aside.
 
         In a full fleet these are few.
         """
         known = self._open.get((pool, flavor))
         if known is None:
-            view, now_ms = self.profile.view, self.profile.now_ms
-            known = self._open[pool, flavor] = [
-                (view.island(key).labels, room, free)
-                for key in view.domains(pool, flavor).keys
-                if (free := (room := self.profile.room(key)).unplanned(now_ms)) > 0
-            ]
+            now_ms, site = self.profile.now_ms, self._whole_site(pool, flavor)
+            known = self._open[pool, flavor] = []
+            for at_ms, number in self._rooms.left_alone(site, 1):
+                if at_ms <= now_ms:
+                    domain = site.domains[number]
+                    room = self.profile.room(domain.key)
+                    known.append((domain.labels, room, room.unplanned(now_ms)))
+        return known
+
+    def _whole_site(self, pool: str, flavor: str) -> Site:
+        """Return all domains of a flavor."""
+        view = self.profile.view
+        index, kept = view.domains(pool, flavor), view.room_index.base.kept
+        known: Site | None = kept.get((pool, flavor))
+        if known is None:
+            islands = [view.island(key) for key in index.keys]
+            domains = [Domain(each.key, each.labels, max(each.sizes)) for each in islands]
+            sizes = {size for each in islands for size in each.sizes}
+            known = kept[pool, flavor] = view.room_index.site(domains, sizes)
         return known
 
     def next_change_ms(self, run: Run, after_ms: int) -> int | None:
@@ -249,12 +257,23 @@ class Searcher:
         purse = Purse(view, replace(ask.cover, asked_ms=None), ask.phases[-1])
         if sum(purse.room(key, tier) for key, tier in purse.payers) < ask.gpus:
             return Lack.FUNDS
-        domains = [d for d in ask.sites.everywhere.domains if d.room.free_now > 0]
-        placement = _filled(ask, domains, [domain.room.free_now for domain in domains])
+        domains, free = self._free_in(ask)
+        placement = _filled(ask, domains, free)
         if placement is None:
             return Lack.ROOM
         paid = pay(purse, _demands(placement), Steps(FIND_STEPS_MAX))
         return Lack.FUNDS if paid is None else Lack.NOTHING
+
+    def _free_in(self, ask: Ask) -> tuple[list[Domain], list[int]]:
+        """Return the domains that have anything free now, in their order, and how much it is."""
+        now_ms, site, found = self.profile.now_ms, ask.sites.everywhere, list[Domain]()
+        free = []
+        for _, number in sorted(b for b in self._rooms.left_alone(site, 1) if b[0] <= now_ms):
+            gpus = self.profile.room(site.domains[number].key).free_now
+            if gpus > 0:
+                found.append(site.domains[number])
+                free.append(gpus)
+        return found, free
 
     def ask(self, run: Run, flavor: str, width: int) -> Ask:
         """Return what a start of ``run`` in ``flavor`` at ``width`` asks for."""
@@ -274,7 +293,7 @@ class Searcher:
         racks = names_label(run.selector, RACK) or names_racks(view, phases[-1])
         sites = self._sites(run, flavor, phases[-1], racks=racks)
         spares = request.spares_per_group
-        takes_whole = racks or (request.whole_nodes and len(sites.node_sizes) > 1)
+        takes_whole = racks or (request.whole_nodes and len(sites.everywhere.node_sizes) > 1)
         bounded = any(
             view.owners[name].quota.nodes_max is not None
             for name in view.holdings.bounds_of(run.owner)
@@ -302,56 +321,16 @@ class Searcher:
         """Return the domains that ``run`` may use, by who pays there."""
         view = self.profile.view
         lines = tuple(view.envelopes[key].spec.selector for key, _ in payers)
+        view.domains(run.pool, flavor)  # What was added is in its place from here on.
+        kept = view.room_index.base.kept
         key = (run.pool, flavor, run.selector, lines, racks)
-        served = self._served.get(key)
+        served = kept.get(key)
         if served is None:
-            served = self._served[key] = self._find_served(run, flavor, lines, racks=racks)
-        sets = [(tuple(payers[at] for at in paying), site) for paying, site in served[1:]]
-        return Sites(served[0][1], tuple(sets), frozenset(served[0][0]))
-
-    def _find_served(
-        self, run: Run, flavor: str, lines: Sequence[Selector], *, racks: bool
-    ) -> tuple[tuple[tuple[int, ...], Site], ...]:
-        """Return all domains where one of ``lines`` pays, with the sizes of nodes there.
-
-        Then those where the same lines do, with the numbers of these.
-        """
-        served, sizes = dict[tuple[int, ...], list[Domain]](), set[int]()
-        everywhere = []
-        for domain in self._domains_of(run, flavor):
-            labels = domain.place.labels
-            paying = tuple(
-                number
-                for number, line in enumerate(lines)
-                if (not contradicts(line, labels) if racks else matches(line, labels))
-            )
-            if paying:
-                everywhere.append(domain)
-                served.setdefault(paying, []).append(domain)
-                sizes.update(self.profile.view.island(domain.key).sizes)
-        whole = self._site(everywhere)
-        if len(served) == 1:
-            return (tuple(sizes), whole), *((paying, whole) for paying in served)
-        return (tuple(sizes), whole), *((each, self._site(at)) for each, at in served.items())
-
-    def _site(self, domains: Iterable[Domain]) -> Site:
-        self._site_count += 1
-        return Site(self._site_count, tuple(domains))
-
-    def _domains_of(self, run: Run, flavor: str) -> tuple[Domain, ...]:
-        """Return the domains that the selector of ``run`` allows, in the order of their keys."""
-        key = (run.pool, flavor, run.selector)
-        known = self._domains.get(key)
-        if known is None:
-            view, found = self.profile.view, list[Domain]()
-            for island_key in view.domains(run.pool, flavor).keys:
-                island = view.island(island_key)
-                if not contradicts(run.selector, island.labels):
-                    place = Place(island_key.domain, island.labels)
-                    room = self.profile.room(island_key)
-                    found.append(Domain(island_key, place, room, max(island.sizes)))
-            known = self._domains[key] = tuple(found)
-        return known
+            served = kept[key] = _served(view, run, flavor, lines, racks=racks)
+        everywhere, sets = served
+        return Sites(
+            everywhere, tuple((tuple(payers[at] for at in paying), site) for paying, site in sets)
+        )
 
     # --- When ---
 
@@ -378,7 +357,7 @@ class Searcher:
         self, ask: Ask, from_ms: int, steps: Steps, before_ms: int
     ) -> tuple[int, Placement, Sequence[Leg]] | None:
         """Return the first start in one domain; ties by the domain's key."""
-        duration_ms, best = ask.cover.duration_ms, None
+        duration_ms, best, room_of = ask.cover.duration_ms, None, self.profile.room
         for payers, site in ask.sites.by_payers:
             paid_at: dict[int, tuple[int, Sequence[Leg]] | None] = {}
 
@@ -401,7 +380,7 @@ class Searcher:
                     then_ms = _earliest(self._quotas(ask, placement), duration_ms, paid[0])
                     if then_ms is None or then_ms == at_ms:
                         return then_ms
-                    found = domain.room.earliest(ask.gpus, duration_ms, then_ms)
+                    found = room_of(domain.key).earliest(ask.gpus, duration_ms, then_ms)
                     if found is None or found >= before_ms:
                         return None
                     at_ms = found
@@ -437,13 +416,14 @@ class Searcher:
         quotas = self.profile.quotas(ask.run.owner)
         at_ms = from_ms
         while steps.spend():
-            room_ms = self._rooms.in_any(site, ask.parts, duration_ms, at_ms, before_ms)
-            if room_ms is None:
+            found = self._rooms.in_any(site, ask.parts, duration_ms, at_ms, before_ms)
+            if found is None:
                 return None
-            fitting = self._fits(ask, room_ms, steps)
+            room_ms, domains = found
+            fitting = self._fits_in(ask, domains, room_ms, steps)
             if fitting is not None:
                 return (room_ms, *fitting)
-            demands = [(site.domains[0].place, ask.gpus)]
+            demands = [(_place(site.domains[0]), ask.gpus)]
             paid = self._paid_from(ask, payers, demands, room_ms, steps)
             if paid is None:
                 return None
@@ -463,9 +443,10 @@ class Searcher:
         duration_ms, site = ask.cover.duration_ms, ask.sites.everywhere
         if before_ms <= from_ms:
             return None
-        first_ms = self._rooms.in_any(site, ask.parts, duration_ms, from_ms, before_ms)
-        if first_ms is None:
+        first = self._rooms.in_any(site, ask.parts, duration_ms, from_ms, before_ms)
+        if first is None:
             return None
+        first_ms = first[0]
         resources = self._resources(ask)
         critical = _critical(resources, duration_ms, first_ms)
         critical += self._windows(ask, first_ms)
@@ -517,7 +498,7 @@ class Searcher:
         return [at_ms for at_ms in found if at_ms > after_ms]
 
     def _resources(self, ask: Ask) -> list[Resource]:
-        found = [domain.room for domain in ask.sites.everywhere.domains]
+        found = [self.profile.room(domain.key) for domain in ask.sites.everywhere.domains]
         found += self._payer_resources(ask.phases[-1])
         found += self.profile.quotas(ask.run.owner)
         return found
@@ -536,17 +517,41 @@ class Searcher:
 
     def _fits(self, ask: Ask, at_ms: int, steps: Steps) -> tuple[Placement, Sequence[Leg]] | None:
         """Return where ``ask`` goes at ``at_ms`` and who pays, by counting; None if it does not."""
-        until_ms = at_ms + ask.cover.duration_ms
         for domains in ask.sites.sets:
-            for placement in _placements(ask, domains, at_ms, until_ms):
-                if any(q.least(at_ms, until_ms) < n for q, n in self._quotas(ask, placement)):
-                    continue
-                legs = self._pay(ask, _demands(placement), at_ms, steps)
-                if legs is not None:
-                    return placement, legs
-                if len(placement) == 1:
-                    break  # Another domain of the same payers costs them the same.
+            found = self._fits_in(ask, domains, at_ms, steps)
+            if found is not None:
+                return found
         return None
+
+    def _fits_in(
+        self, ask: Ask, domains: Sequence[Domain], at_ms: int, steps: Steps
+    ) -> tuple[Placement, Sequence[Leg]] | None:
+        """Return where in ``domains``, of the same payers, ``ask`` goes at ``at_ms``."""
+        until_ms = at_ms + ask.cover.duration_ms
+        for placement in self._placements(ask, domains, at_ms, until_ms):
+            if any(q.least(at_ms, until_ms) < n for q, n in self._quotas(ask, placement)):
+                continue
+            legs = self._pay(ask, _demands(placement), at_ms, steps)
+            if legs is not None:
+                return placement, legs
+            if len(placement) == 1:
+                break  # Another domain of the same payers costs them the same.
+        return None
+
+    def _placements(
+        self, ask: Ask, domains: Sequence[Domain], from_ms: int, until_ms: int
+    ) -> Iterator[Placement]:
+        """Yield placements by counting: all in one of the domains that hold it, then by key."""
+        free, room_of = [], self.profile.room
+        for domain in domains:
+            left = room_of(domain.key).least(from_ms, until_ms)
+            if left >= ask.gpus:
+                yield ((domain, ask.gpus),)
+            free.append(left)
+        if not ask.in_one and all(left < ask.gpus for left in free):
+            filled = _filled(ask, domains, free)
+            if filled is not None:
+                yield filled
 
     def _pay(
         self, ask: Ask, demands: Sequence[Demand], at_ms: int, steps: Steps
@@ -635,6 +640,42 @@ class Searcher:
         )
 
 
+Served = tuple[Site, list[tuple[tuple[int, ...], Site]]]
+"""Where some of several lines of budgets pay, and where the same of them do, by their numbers."""
+
+
+def _served(
+    view: StateView, run: Run, flavor: str, lines: Sequence[Selector], *, racks: bool
+) -> Served:
+    """Return where ``run`` may go and one of ``lines`` pays."""
+    served: dict[tuple[int, ...], list[Domain]] = {}
+    everywhere, sizes = list[Domain](), dict[IslandKey, Iterable[int]]()
+    for key in view.domains(run.pool, flavor).keys:
+        island = view.island(key)
+        labels = island.labels
+        if contradicts(run.selector, labels):
+            continue
+        paying = tuple(
+            number
+            for number, line in enumerate(lines)
+            if (not contradicts(line, labels) if racks else matches(line, labels))
+        )
+        if paying:
+            domain = Domain(key, labels, max(island.sizes))
+            sizes[key] = island.sizes
+            everywhere.append(domain)
+            served.setdefault(paying, []).append(domain)
+
+    def site(domains: Collection[Domain]) -> Site:
+        there = {size for domain in domains for size in sizes[domain.key]}
+        return view.room_index.site(domains, there)
+
+    whole = site(everywhere)
+    if len(served) == 1:
+        return whole, [(paying, whole) for paying in served]
+    return whole, [(paying, site(domains)) for paying, domains in served.items()]
+
+
 def _nodes_of(placement: Placement, left: int) -> int:
     """Return the fewest nodes that hold ``placement`` when ``left`` GPUs need none."""
     nodes = 0
@@ -646,23 +687,11 @@ def _nodes_of(placement: Placement, left: int) -> int:
 
 
 def _demands(placement: Placement) -> list[Demand]:
-    return [(domain.place, gpus) for domain, gpus in placement]
+    return [(_place(domain), gpus) for domain, gpus in placement]
 
 
-def _placements(
-    ask: Ask, domains: Sequence[Domain], from_ms: int, until_ms: int
-) -> Iterator[Placement]:
-    """Yield placements by counting: all in one of the domains that hold it, then filled by key."""
-    free = []
-    for domain in domains:
-        left = domain.room.least(from_ms, until_ms)
-        if left >= ask.gpus:
-            yield ((domain, ask.gpus),)
-        free.append(left)
-    if not ask.in_one and all(left < ask.gpus for left in free):
-        filled = _filled(ask, domains, free)
-        if filled is not None:
-            yield filled
+def _place(domain: Domain) -> Place:
+    return Place(domain.key.domain, domain.labels)
 
 
 def _holds(request: PackRequest, items: tuple[Item, ...], free: list[int]) -> bool:
