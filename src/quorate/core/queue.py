@@ -12,6 +12,8 @@ from heapq import heappop, heappush
 from types import MappingProxyType
 from typing import Final
 
+from msgspec.structs import replace
+
 from quorate.core.follow import eligible_since_ms
 from quorate.core.score import ONE, STEPS, Terms, deficit, effective, penalty
 from quorate.model import waiting
@@ -28,7 +30,7 @@ Line = tuple[str, tuple[str, ...]]
 Use = tuple[int, int, int]
 """(used until now, used each millisecond, budget) of a budget of hours."""
 _LOG2_E_PPB = 1_442_695_041
-_LASTS_MS: Final = (10 * MINUTE_MS, MINUTE_MS)
+_LASTS_MS: Final = (HOUR_MS, 10 * MINUTE_MS, MINUTE_MS)
 """For how long ranks are kept at the most, if their scores stay in one step meanwhile."""
 
 
@@ -38,12 +40,14 @@ class Scores:
     GPUs that the plan gives to an owner (``plan``) count as its share.
     """
 
-    __slots__ = ("_gpus", "_known", "_now_ms", "_planned", "_versions", "_view")
+    __slots__ = ("_alone", "_gpus", "_known", "_now_ms", "_planned", "_versions", "_view")
 
     def __init__(self, view: StateView, now_ms: int) -> None:
         self._view = view
         self._now_ms = now_ms
         self._known: dict[tuple[str, str], Terms] = {}
+        self._alone: dict[tuple[str, str], tuple[Terms, int]] = {}
+        """The terms as they are without what is planned, and how many GPUs are in use."""
         self._gpus: dict[str, tuple[int, int]] = {}
         self._planned: dict[tuple[str, str], int] = {}
         self._versions: dict[str, int] = {}
@@ -67,7 +71,21 @@ class Scores:
         """Return what makes up the score of ``owner`` in ``flavor``."""
         known = self._known.get((owner, flavor))
         if known is None:
-            known = self._known[owner, flavor] = self._find(owner, flavor)
+            known, used = self._unplanned(owner, flavor)
+            planned = self._planned.get((owner, flavor), 0)
+            if planned:
+                instant = _part(used + planned, self._flavor_gpus(flavor)[0])
+                share = _share(instant, known.decayed, self._view.system)
+                score = known.penalty * deficit(share, known.effective) // ONE
+                known = replace(known, instant=instant, share=share, score=score)
+            self._known[owner, flavor] = known
+        return known
+
+    def _unplanned(self, owner: str, flavor: str) -> tuple[Terms, int]:
+        """Return the terms without what is planned, and how many GPUs are in use."""
+        known = self._alone.get((owner, flavor))
+        if known is None:
+            known = self._alone[owner, flavor] = self._find(owner, flavor)
         return known
 
     def _flavor_gpus(self, flavor: str) -> tuple[int, int]:
@@ -77,15 +95,14 @@ class Scores:
             known = self._gpus[flavor] = self._view.flavor_gpus(flavor)
         return known
 
-    def _find(self, owner: str, flavor: str) -> Terms:
+    def _find(self, owner: str, flavor: str) -> tuple[Terms, int]:
         view, now_ms, system = self._view, self._now_ms, self._view.system
         spec = view.owners.get(owner, Owner(name=owner))
         total, free = self._flavor_gpus(flavor)
         meter = view.meters.get((owner, flavor))
-        gpus = self._planned.get((owner, flavor), 0)
-        decayed = 0
+        gpus = decayed = 0
         if meter is not None:
-            gpus += meter.amount
+            gpus = meter.amount
             decayed = _averaged(meter.recent(now_ms, system.half_life_ms), system)
         instant = _part(gpus, total)
         decayed = decayed // total if total else 0
@@ -96,7 +113,7 @@ class Scores:
         eff = effective(target, ONE if burst is None else _of_ppm(burst), utilisation)
         used = budget_used(view, spec, now_ms)
         left = ONE if used is None else penalty(used)
-        return Terms(
+        terms = Terms(
             used=used,
             penalty=left,
             instant=instant,
@@ -107,6 +124,7 @@ class Scores:
             effective=eff,
             score=left * deficit(share, eff) // ONE,
         )
+        return terms, gpus
 
     def rank(self, line: Line) -> Rank:
         """Return the rank of the runs of ``line``."""
@@ -162,6 +180,8 @@ class Scores:
         Whoever names more flavors can so only lose by it; one that nobody has counts for nothing.
         """
         owner, flavors = line
+        if len(flavors) == 1:
+            return flavors[0], self.of(owner, flavors[0])
         there = [flavor for flavor in flavors if self._flavor_gpus(flavor)[0]]
         found = [(flavor, self.of(owner, flavor)) for flavor in there or flavors[:1]]
         return min(found, key=lambda entry: entry[1].score)

@@ -773,7 +773,7 @@ class State:
     def soft(self) -> Soft:
         """What owners' soft quotas come to together."""
         if self._soft is None:
-            self._soft = Soft.of(self.owners, self.reports)
+            self._soft = Soft.of(self.owners, self.reports, self.owner_budgets)
         return self._soft
 
     def domain_order(self, pool: str, flavor: str) -> list[tuple[int, str]]:

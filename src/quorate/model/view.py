@@ -66,15 +66,23 @@ class Soft(NamedTuple):
 
     ``rest_target_ppm`` is the target share of an owner that states none: an equal part of what the
     others leave. ``budgeted`` are the owners with a budget of hours, in order; ``has_targets`` says
-    that somebody has stated a share.
+    that somebody has stated a share. ``undeclared`` are the owners of budgets that are no more than
+    that, and ``shared_target_ppm`` is the target share if these have an equal part too.
     """
 
     rest_target_ppm: int
     budgeted: tuple[str, ...]
     has_targets: bool
+    undeclared: frozenset[str]
+    shared_target_ppm: int
 
     @classmethod
-    def of(cls, owners: Mapping[str, Owner], reports: Mapping[str, ReportRecord]) -> Soft:
+    def of(
+        cls,
+        owners: Mapping[str, Owner],
+        reports: Mapping[str, ReportRecord],
+        owner_budgets: Mapping[str, tuple[str, ...]],
+    ) -> Soft:
         """Return what the quotas of ``owners`` come to, and what is told of their budgets."""
         shares = [owner.quota.fair_share_target_ppm for owner in owners.values()]
         stated = [share for share in shares if share is not None]
@@ -82,7 +90,9 @@ class Soft(NamedTuple):
         rest = max(0, PPM - sum(stated)) // max(1, others)
         budgeted = {name for name, owner in owners.items() if owner.quota.is_soft}
         budgeted |= {name for name, record in reports.items() if record.answers}
-        return cls(rest, tuple(sorted(budgeted)), bool(stated))
+        undeclared = frozenset(name for name in owner_budgets if name not in owners)
+        shared = max(0, PPM - sum(stated)) // max(1, others + len(undeclared))
+        return cls(rest, tuple(sorted(budgeted)), bool(stated), undeclared, shared)
 
 
 class StateView(Protocol):

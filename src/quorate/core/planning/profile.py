@@ -35,6 +35,7 @@ class Profile:
         "_eras",
         "_lent",
         "_lifted",
+        "_needs",
         "_nodes",
         "_payers",
         "_pledged",
@@ -58,6 +59,7 @@ class Profile:
         self._runs: dict[str, Resource] = {}
         self._nodes: dict[str, Resource] = {}
         self._pledged: dict[IslandKey, list[tuple[int, int, int]]] | None = None
+        self._needs: dict[str, tuple[Entry, list[Need]]] = {}
         self.era = self._eras = 0
         """While it stays the same there is only ever less free."""
         self._lifted: list[tuple[Entry, int]] = []
@@ -371,7 +373,11 @@ class Profile:
 
     def needs(self, entry: Entry) -> list[Need]:
         """Return everything that ``entry`` takes while it runs: room, width of payers, quotas."""
-        return [(resource, amount) for _, _, resource, amount in self.named_needs(entry)]
+        known = self._needs.get(entry.run)
+        if known is None or known[0] is not entry:
+            needs = [(resource, amount) for _, _, resource, amount in self.named_needs(entry)]
+            known = self._needs[entry.run] = (entry, needs)
+        return known[1]
 
     def named_needs(self, entry: Entry) -> list[tuple[str, str, Resource, int]]:
         """Return (kind, name, resource, amount) of everything that ``entry`` takes while it runs.

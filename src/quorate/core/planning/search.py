@@ -152,7 +152,7 @@ class Searcher:
         now_ms, steps = self.profile.now_ms, Steps(FIND_STEPS_MAX)
         least = run.widths()[-1]
         return any(
-            self._fits(self.ask(run, flavor, least), now_ms, steps) is not None
+            self._counted(self.ask(run, flavor, least), now_ms, steps, now_ms + 1) is not None
             for flavor in run.flavors
         )
 
@@ -340,11 +340,7 @@ class Searcher:
         """Return the first start before ``before_ms``, where and paid by whom."""
         at_ms = from_ms
         while at_ms < before_ms and steps.spend():
-            found = (
-                self._in_one_domain(ask, at_ms, steps, before_ms)
-                if ask.in_one
-                else self._spread(ask, at_ms, steps, before_ms)
-            )
+            found = self._counted(ask, at_ms, steps, before_ms)
             if found is None or not ask.is_choosy or self._is_real(ask, found[0]):
                 return found
             later = self._next_change(ask, found[0])
@@ -352,6 +348,14 @@ class Searcher:
                 return None
             at_ms = later
         return None
+
+    def _counted(
+        self, ask: Ask, from_ms: int, steps: Steps, before_ms: int
+    ) -> tuple[int, Placement, Sequence[Leg]] | None:
+        """Return the first start before ``before_ms`` that counting allows."""
+        if ask.in_one:
+            return self._in_one_domain(ask, from_ms, steps, before_ms)
+        return self._spread(ask, from_ms, steps, before_ms)
 
     def _in_one_domain(
         self, ask: Ask, from_ms: int, steps: Steps, before_ms: int

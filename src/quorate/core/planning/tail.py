@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from quorate.core.follow import waits_for_upstream
 from quorate.core.held_back import held_back
-from quorate.core.queue import Queue, ranked_lines
+from quorate.core.queue import Queue
 from quorate.model.line_ranks import Rank
 from quorate.model.waiting import Line, Place, Shape
 
@@ -39,10 +39,8 @@ def start_beyond(walk: Walk) -> None:
 
 def _fill_beyond(walk: Walk) -> None:
     """Start the first few runs beyond the depth on spares that others keep idle."""
-    view = walk.view
-    lines = view.waiting.lines
-    ranked = ranked_lines(view, walk.scribe.now_ms)
-    queue = Queue(ranked, lambda line: lines[line].places, walk.scores)
+    lines = walk.view.waiting.lines
+    queue = Queue(walk.ranked, lambda line: lines[line].places, walk.scores)
     unseen = (name for name in queue.turns() if not walk.has_seen(name))
     for name in islice(unseen, FILLS_MAX):
         walk.try_beyond(walk.view.runs[name])
@@ -72,8 +70,8 @@ class _Tail:
 
     def run(self) -> None:
         """Call lines up by rank; a line is looked into when its head is the first of all."""
-        walk, view = self._walk, self._walk.view
-        ranked, untouched = ranked_lines(view, walk.scribe.now_ms), 0
+        walk = self._walk
+        ranked, untouched = walk.ranked, 0
         heap: list[tuple[Rank, Place, Line, int, bool]] = []
         tries = STARTS_MAX
         for _ in range(LOOKS_MAX):

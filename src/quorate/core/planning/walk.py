@@ -50,6 +50,7 @@ from quorate.model.events import (
     RunRequeued,
     RunSubmitted,
 )
+from quorate.model.line_ranks import Ranked
 from quorate.model.records import ReservationRecord, RunRecord
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Run
@@ -93,6 +94,7 @@ class Walk:
         "entries",
         "pins",
         "profile",
+        "ranked",
         "scores",
         "scribe",
         "search",
@@ -106,6 +108,8 @@ class Walk:
         self.profile = Profile(self.view, scribe.now_ms)
         self.search = Searcher(self.profile, has_executor=scribe.has_executor)
         self.scores = Scores(self.view, scribe.now_ms)
+        self.ranked: list[Ranked] = []
+        """The lines of waiting runs in order, as they stand when nothing is planned."""
         self.pins: dict[str, Entry] = {}
         """The firm places by run."""
         self.entries: dict[str, Entry] = {}
@@ -218,6 +222,7 @@ class Walk:
             pin = self.pins.get(promise.made.run) if promise.by_conflict else None
             if pin is not None and promise.conflict and pin.start_ms <= self.scribe.now_ms:
                 self._visit(self.view.runs[promise.made.run])
+        self.ranked = ranked_lines(self.view, self.scribe.now_ms)
         queue = self._queue()
         self._close_full(queue)
         for name in queue.turns():
@@ -234,7 +239,7 @@ class Walk:
     def _queue(self) -> Queue:
         """Return the waiting runs, to be called up."""
         late, lines = self._followers(), self.view.waiting.lines
-        ranked = ranked_lines(self.view, self.scribe.now_ms)
+        ranked = self.ranked
         if late:
             ranked = [(rank, late.get(line, [first])[0], line) for rank, first, line in ranked]
             ranked.sort()
