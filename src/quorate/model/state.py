@@ -8,7 +8,7 @@ through to the one below and are thrown away together.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from heapq import heapify, heappop, heappush
 from operator import attrgetter
 
@@ -83,6 +83,7 @@ class State:
         "_stale",
         "_waiting",
         "announced",
+        "ask_cache",
         "at_ms",
         "backfilled",
         "barred",
@@ -192,6 +193,7 @@ class State:
         self.family_cache: dict[tuple[str, str], Family] = {}
         self.ends_cache = Ends()
         self.room_index = RoomIndex()
+        self.ask_cache: dict[Hashable, object] = {}
         self._waiting: Waiting | None = None
         self._line_ranks = LineRanks()
         # Leases that a trial has taken away; never any in the owned state.
@@ -223,6 +225,7 @@ class State:
             setattr(over, name, LayeredTable(getattr(self, name)))
         # Shared until a budget or owner changes in the overlay, which then gets its own (apply.py).
         over.family_cache = self.family_cache
+        over.ask_cache = self.ask_cache
         over.ends_cache = self.ends_cache.layer()
         over.room_index = self.room_index.layer()
         over._waiting = self.waiting.layer()  # noqa: SLF001
@@ -814,6 +817,7 @@ class State:
         """Forget what was found out about expected ends, and about rooms by them."""
         self.ends_cache = Ends()
         self.room_index = RoomIndex()
+        self.ask_cache = {}
 
     def end_changed(self, lease: Lease) -> None:
         """Forget what was found out about expected ends that ``lease`` has part in."""
@@ -827,6 +831,7 @@ class State:
     def budgets_changed(self) -> None:
         """Forget what was derived from budgets and owners."""
         self.family_cache = {}
+        self.ask_cache = {}
         self._openings = None
         self._soft = None
         self.ranks_changed()

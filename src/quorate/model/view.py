@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -276,6 +276,14 @@ class StateView(Protocol):
     @property
     def family_cache(self) -> dict[tuple[str, str], Family]:
         """Families found so far, by owner and flavor; dropped when a budget or an owner changes."""
+        ...
+
+    @property
+    def ask_cache(self) -> dict[Hashable, object]:
+        """What planning found out that waiting runs ask for, as long as all that it rests on stays.
+
+        Dropped when a budget, an owner, a pool or a node changes.
+        """
         ...
 
     @property

@@ -42,6 +42,8 @@ T = TypeVar("T")
 
 FIND_STEPS_MAX: Final = 300
 """How long one start is searched for. Overlapping caps make paying hard, and many are planned."""
+ASKS_MAX: Final = 16_384
+"""Of how many runs, flavors and widths is kept what they ask for."""
 ATTEMPT_STEPS: Final = 25
 """How many steps of searching one look at a later instant counts for."""
 
@@ -72,7 +74,10 @@ class Sites(Struct, frozen=True, gc=False):
 
 
 class Ask(Struct, frozen=True, gc=False):
-    """One flavor at one width: what is to be placed, where it may go and who may pay."""
+    """One flavor at one width: what is to be placed, where it may go and who may pay.
+
+    Whenever that is: it is kept from one decision to the next. ``cover`` is as if asked at 0.
+    """
 
     run: Run
     request: PackRequest
@@ -93,12 +98,16 @@ class Ask(Struct, frozen=True, gc=False):
     is_plain: bool
     """Whether the same payers pay everywhere, each for itself: no caps, no loans, no racks."""
 
-    @property
-    def in_one(self) -> bool:
-        """Whether it goes into one domain in any case."""
-        return self.request.one_domain or (
-            len(self.items) == 1 and self.items[0].count == 1 and not self.items[0].divisible
-        )
+    in_one: bool
+    """Whether it goes into one domain in any case."""
+    duration_ms: int
+    lead_ms: int
+    """How long before the end of a payer's window a start has to be."""
+
+    def cover_at(self, at_ms: int, asked_ms: int | None) -> CoverRequest:
+        """Return what a start at ``at_ms``, planned at ``asked_ms``, asks of its payers."""
+        lead_ms = self.lead_ms
+        return replace(self.cover, now_ms=at_ms, outlast_ms=at_ms + lead_ms, asked_ms=asked_ms)
 
 
 Placement = tuple[tuple[Domain, int], ...]
@@ -110,6 +119,7 @@ class Searcher:
 
     __slots__ = (
         "_asks",
+        "_free",
         "_open",
         "_rooms",
         "has_executor",
@@ -119,9 +129,10 @@ class Searcher:
     def __init__(self, profile: Profile, *, has_executor: bool) -> None:
         self.profile = profile
         self.has_executor = has_executor
-        self._asks: dict[tuple[str, str, int], Ask] = {}
+        self._asks = profile.view.ask_cache
         self._open: dict[tuple[str, str], list[tuple[Mapping[str, str], Resource, int]]] = {}
         self._rooms = FirstRoom(profile)
+        self._free: dict[int, tuple[list[Domain], list[int]]] = {}
 
     def find(self, run: Run, from_ms: int, steps: Steps | None = None) -> Entry | None:
         """Return the earliest start of ``run`` from ``from_ms`` on; None if there is none.
@@ -253,42 +264,78 @@ class Searcher:
         return max(lacks, key=list(Lack).index)
 
     def _lacks(self, ask: Ask) -> Lack:
-        view = self.profile.view
-        purse = Purse(view, replace(ask.cover, asked_ms=None), ask.phases[-1])
+        if ask.is_plain:
+            left = self._left_plainly(ask)
+            if left < ask.gpus:
+                return Lack.FUNDS
+            placement = _filled(ask, *self._free_in(ask.sites.everywhere))
+            if placement is None:
+                return Lack.ROOM
+            return Lack.NOTHING if sum(gpus for _, gpus in placement) <= left else Lack.FUNDS
+        purse = Purse(self.profile.view, ask.cover_at(self.profile.now_ms, None), ask.phases[-1])
         if sum(purse.room(key, tier) for key, tier in purse.payers) < ask.gpus:
             return Lack.FUNDS
-        domains, free = self._free_in(ask)
-        placement = _filled(ask, domains, free)
+        placement = _filled(ask, *self._free_in(ask.sites.everywhere))
         if placement is None:
             return Lack.ROOM
         paid = pay(purse, _demands(placement), Steps(FIND_STEPS_MAX))
         return Lack.FUNDS if paid is None else Lack.NOTHING
 
-    def _free_in(self, ask: Ask) -> tuple[list[Domain], list[int]]:
+    def _left_plainly(self, ask: Ask) -> int:
+        """Return how many GPUs payers that share nothing with each other can pay for now."""
+        now_ms, envelopes, left = self.profile.now_ms, self.profile.view.envelopes, 0
+        for key, _ in ask.phases[-1]:
+            account = envelopes[key]
+            spec = account.spec
+            if is_open(spec, now_ms, now_ms + ask.lead_ms, None):
+                hold_ms = min(ask.duration_ms, spec.end_ms - now_ms)
+                by_hours = (spec.gpu_ms_granted - account.committed_gpu_ms) // hold_ms
+                left += max(0, min(account.gpus_left, by_hours))
+        return left
+
+    def _free_in(self, site: Site) -> tuple[list[Domain], list[int]]:
         """Return the domains that have anything free now, in their order, and how much it is."""
-        now_ms, site, found = self.profile.now_ms, ask.sites.everywhere, list[Domain]()
-        free = []
-        for _, number in sorted(b for b in self._rooms.left_alone(site, 1) if b[0] <= now_ms):
-            gpus = self.profile.room(site.domains[number].key).free_now
-            if gpus > 0:
-                found.append(site.domains[number])
-                free.append(gpus)
-        return found, free
+        known = self._free.get(site.number)
+        if known is None:
+            now_ms, domains, free = self.profile.now_ms, list[Domain](), list[int]()
+            open_now = sorted(b for b in self._rooms.left_alone(site, 1) if b[0] <= now_ms)
+            for _, number in open_now:
+                gpus = self.profile.room(site.domains[number].key).free_now
+                if gpus > 0:
+                    domains.append(site.domains[number])
+                    free.append(gpus)
+            known = self._free[site.number] = (domains, free)
+        return known[0], known[1].copy()
+
+    def has_free(self, run: Run) -> bool:
+        """Return whether a start of ``run`` now is not ruled out by what is free, the plan aside.
+
+        Whoever pays; where it is, admission finds nothing.
+        """
+        least = run.widths()[-1]
+        for flavor in run.flavors:
+            if self.is_any_free(run.pool, (flavor,), least):
+                ask = self.ask(run, flavor, least)
+                part = ask.gpus if ask.in_one else ask.parts.gpus + ask.parts.extra
+                if any(free >= part for _, _, free in self._open_rooms(run.pool, flavor)):
+                    return True
+        return False
 
     def ask(self, run: Run, flavor: str, width: int) -> Ask:
         """Return what a start of ``run`` in ``flavor`` at ``width`` asks for."""
-        known = self._asks.get((run.name, flavor, width))
-        if known is None:
-            known = self._asks[run.name, flavor, width] = self._ask(run, flavor, width)
+        key = (run.name, flavor, width, self.has_executor)
+        known = self._asks.get(key)
+        if not isinstance(known, Ask) or known.run is not run:
+            if len(self._asks) >= ASKS_MAX:
+                self._asks.clear()
+            known = self._asks[key] = self._ask(run, flavor, width)
         return known
 
     def _ask(self, run: Run, flavor: str, width: int) -> Ask:
-        view, now_ms = self.profile.view, self.profile.now_ms
+        view = self.profile.view
         pool = view.pools[run.pool]
         request = pack_request(run, pool, flavor, width)
-        cover = cover_request(
-            view, run, flavor, now_ms, has_executor=self.has_executor, asked_ms=now_ms
-        )
+        cover = cover_request(view, run, flavor, 0, has_executor=self.has_executor)
         phases, items = payer_phases(view, cover), items_of(request)
         racks = names_label(run.selector, RACK) or names_racks(view, phases[-1])
         sites = self._sites(run, flavor, phases[-1], racks=racks)
@@ -313,8 +360,12 @@ class Searcher:
             takes_whole or (bounded and not request.whole_nodes),
             len(phases) == 1
             and not racks
-            and len(sites.by_payers) == 1
+            and [payers for payers, _ in sites.by_payers] == [phases[0]]
             and not any(view.envelopes[key].caps for key, _ in phases[0]),
+            request.one_domain
+            or (len(items) == 1 and items[0].count == 1 and not items[0].divisible),
+            cover.duration_ms,
+            cover.outlast_ms,
         )
 
     def _sites(self, run: Run, flavor: str, payers: Payers, *, racks: bool) -> Sites:
@@ -361,7 +412,7 @@ class Searcher:
         self, ask: Ask, from_ms: int, steps: Steps, before_ms: int
     ) -> tuple[int, Placement, Sequence[Leg]] | None:
         """Return the first start in one domain; ties by the domain's key."""
-        duration_ms, best, room_of = ask.cover.duration_ms, None, self.profile.room
+        duration_ms, best, room_of = ask.duration_ms, None, self.profile.room
         for payers, site in ask.sites.by_payers:
             paid_at: dict[int, tuple[int, Sequence[Leg]] | None] = {}
 
@@ -416,7 +467,7 @@ class Searcher:
         self, ask: Ask, from_ms: int, steps: Steps, before_ms: int
     ) -> tuple[int, Placement, Sequence[Leg]] | None:
         """Return the first start of equal parts that the same payers pay for wherever they go."""
-        duration_ms, ((payers, site),) = ask.cover.duration_ms, ask.sites.by_payers
+        duration_ms, ((payers, site),) = ask.duration_ms, ask.sites.by_payers
         quotas = self.profile.quotas(ask.run.owner)
         at_ms = from_ms
         while steps.spend():
@@ -444,7 +495,7 @@ class Searcher:
         self, ask: Ask, from_ms: int, steps: Steps, before_ms: int
     ) -> tuple[int, Placement, Sequence[Leg]] | None:
         """Return the first start over any number of domains, whoever pays where."""
-        duration_ms, site = ask.cover.duration_ms, ask.sites.everywhere
+        duration_ms, site = ask.duration_ms, ask.sites.everywhere
         if before_ms <= from_ms:
             return None
         first = self._rooms.in_any(site, ask.parts, duration_ms, from_ms, before_ms)
@@ -471,7 +522,7 @@ class Searcher:
         if legs is not None:
             return from_ms, legs
         resources = self._payer_resources(payers)
-        critical = _critical(resources, ask.cover.duration_ms, from_ms)
+        critical = _critical(resources, ask.duration_ms, from_ms)
         critical += self._windows(ask, from_ms)
         critical.sort()
         return _first_fitting(
@@ -495,7 +546,7 @@ class Searcher:
     def _windows(self, ask: Ask, after_ms: int) -> list[int]:
         """Return when windows of payers open or become too short, after an instant."""
         found = set()
-        lead_ms = ask.cover.outlast_ms - ask.cover.now_ms
+        lead_ms = ask.lead_ms
         for key, _ in ask.phases[-1]:
             spec = self.profile.view.envelopes[key].spec
             found |= {spec.start_ms, spec.end_ms - max(0, lead_ms)}
@@ -531,7 +582,7 @@ class Searcher:
         self, ask: Ask, domains: Sequence[Domain], at_ms: int, steps: Steps
     ) -> tuple[Placement, Sequence[Leg]] | None:
         """Return where in ``domains``, of the same payers, ``ask`` goes at ``at_ms``."""
-        until_ms = at_ms + ask.cover.duration_ms
+        until_ms = at_ms + ask.duration_ms
         for placement in self._placements(ask, domains, at_ms, until_ms):
             if any(q.least(at_ms, until_ms) < n for q, n in self._quotas(ask, placement)):
                 continue
@@ -563,8 +614,7 @@ class Searcher:
         """Return who pays for ``demands`` from ``at_ms`` on, family first; None if they cannot."""
         if ask.is_plain:
             return self._pay_plainly(ask, demands, at_ms)
-        grace_ms = ask.cover.outlast_ms - ask.cover.now_ms
-        cover = replace(ask.cover, now_ms=at_ms, outlast_ms=at_ms + grace_ms)
+        cover = ask.cover_at(at_ms, self.profile.now_ms)
         accounts = ExpectedAccounts(self.profile, at_ms, at_ms + cover.duration_ms)
         for payers in ask.phases:
             legs = pay(Purse(accounts, cover, payers), demands, steps)
@@ -577,9 +627,8 @@ class Searcher:
 
         Taking the most from each in order is exact then.
         """
-        profile, cover = self.profile, ask.cover
-        outlast_ms = at_ms + cover.outlast_ms - cover.now_ms
-        duration_ms, asked_ms = cover.duration_ms, cover.asked_ms
+        profile, duration_ms = self.profile, ask.duration_ms
+        outlast_ms, asked_ms = at_ms + ask.lead_ms, profile.now_ms
         legs, index, (_, left) = list[Leg](), 0, demands[0]
         for key, tier in ask.sites.by_payers[0][0]:
             account = profile.view.envelopes[key]

@@ -313,9 +313,14 @@ class Walk:
             self._counted(pin)
             self.tell(record, held)
             return
+        is_due = pin.start_ms <= self.scribe.now_ms
+        if not is_due and not self.scribe.view.spares and not self.search.has_free(record.spec):
+            self.pins[pin.run] = self.pins.pop(pin.run)  # In the order in which they are tried.
+            self._counted(pin)
+            self.refuse(record)
+            return
         self._lift_pin(pin)
         self._hold_hours(pin, -1)
-        is_due = pin.start_ms <= self.scribe.now_ms
         until_ms = pin.end_ms if is_due else self._until_ms(record.spec)
         if self.scribe.view.spares or self.search.may_have_room(record.spec, until_ms):
             room = self._room(record, promise.made.reservation)
