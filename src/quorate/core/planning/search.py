@@ -10,7 +10,7 @@ quota of nodes that are shared), the start is tried in the state expected then.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from msgspec import Struct
@@ -24,7 +24,7 @@ from quorate.core.payment import pay
 from quorate.core.planning.accounts import ExpectedAccounts
 from quorate.core.planning.entry import Entry, shares_of
 from quorate.core.planning.first_room import FirstRoom, Parts, parts_of
-from quorate.core.planning.profile import Need, Profile
+from quorate.core.planning.profile import Need, Profile, whole_gpus
 from quorate.core.planning.resource import FOREVER_MS, Resource
 from quorate.core.planning.room import would_start
 from quorate.core.purse import CoverRequest, Demand, Leg, Place, Purse, is_open, names_racks
@@ -130,7 +130,7 @@ class Searcher:
         self.profile = profile
         self.has_executor = has_executor
         self._asks = profile.view.ask_cache
-        self._open: dict[tuple[str, str], list[tuple[Mapping[str, str], Resource, int]]] = {}
+        self._open: dict[tuple[str, str], list[tuple[Domain, Resource]]] = {}
         self._rooms = FirstRoom(profile)
         self._free: dict[int, tuple[list[Domain], list[int]]] = {}
 
@@ -167,26 +167,29 @@ class Searcher:
             for flavor in run.flavors
         )
 
-    def has_room_now(self, run: Run, duration_ms: int) -> bool:
-        """Return whether there is room for ``run`` from now on for a while, whoever pays."""
+    def has_room_now(self, view: StateView, run: Run, duration_ms: int) -> bool:
+        """Return whether ``view`` has room for ``run`` beside the plan for a while, whoever pays.
+
+        It is as the profile's, but for what has started since.
+        """
         pool, least = self.profile.view.pools[run.pool], run.widths()[-1]
         for flavor in run.flavors:
-            free = self._free_now(run, flavor, least, duration_ms)
+            free = self._free_now(view, run, flavor, duration_ms)
             if free:
                 request = pack_request(run, pool, flavor, least)
                 if _holds(request, items_of(request), free):
                     return True
         return False
 
-    def may_have_room(self, run: Run, until_ms: int) -> bool:
-        """Return whether a start of ``run`` now is not ruled out by what is free until then.
+    def may_have_room(self, view: StateView, run: Run, until_ms: int) -> bool:
+        """Return whether a start of ``run`` now is not ruled out by what ``view`` has free.
 
-        Whoever pays: where it is, admission finds nothing.
+        Until then and beside the plan, whoever pays: where it is, admission finds nothing.
         """
         least = run.widths()[-1]
         for flavor in run.flavors:
             ask = self.ask(run, flavor, least)
-            free = self._free_now(run, flavor, least, until_ms - self.profile.now_ms)
+            free = self._free_now(view, run, flavor, until_ms - self.profile.now_ms)
             if ask.in_one:
                 if any(gpus >= ask.gpus for gpus in free):
                     return True
@@ -197,23 +200,25 @@ class Searcher:
     def is_any_free(self, pool: str, flavors: Iterable[str], gpus: int) -> bool:
         """Return whether as many GPUs are free now of one of ``flavors``, the plan aside."""
         return any(
-            sum(free for _, _, free in self._open_rooms(pool, flavor)) >= gpus for flavor in flavors
+            sum(room.free_now for _, room in self._open_rooms(pool, flavor)) >= gpus
+            for flavor in flavors
         )
 
-    def _free_now(self, run: Run, flavor: str, least: int, duration_ms: int) -> list[int]:
-        """Return how many GPUs domains leave ``run`` for a while; nothing if it is too little."""
-        rooms = self._open_rooms(run.pool, flavor)
-        if sum(free for _, _, free in rooms) < least:
-            return []
-        now_ms = self.profile.now_ms
-        return [
-            room.least(now_ms, now_ms + duration_ms)
-            for labels, room, _ in rooms
-            if not contradicts(run.selector, labels)
-        ]
+    def _free_now(self, view: StateView, run: Run, flavor: str, duration_ms: int) -> list[int]:
+        """Return how many GPUs domains of ``view`` leave ``run`` for a while, where they do any."""
+        now_ms, is_whole = self.profile.now_ms, view.pools[run.pool].whole_nodes
+        found = []
+        for domain, room in self._open_rooms(run.pool, flavor):
+            if not contradicts(run.selector, domain.labels):
+                island = view.island(domain.key)
+                free = whole_gpus(island) if is_whole else island.gpus_free
+                gpus = min(free, room.least(now_ms, now_ms + duration_ms))
+                if gpus > 0:
+                    found.append(gpus)
+        return found
 
-    def _open_rooms(self, pool: str, flavor: str) -> list[tuple[Mapping[str, str], Resource, int]]:
-        """Return (labels, room, GPUs) of the domains that have anything free now, the plan aside.
+    def _open_rooms(self, pool: str, flavor: str) -> list[tuple[Domain, Resource]]:
+        """Return the domains that have anything free now, the plan aside, and their rooms.
 
         In a full fleet these are few.
         """
@@ -223,9 +228,9 @@ class Searcher:
             known = self._open[pool, flavor] = []
             for at_ms, number in self._rooms.left_alone(site, 1):
                 if at_ms <= now_ms:
-                    domain = site.domains[number]
-                    room = self.profile.room(domain.key)
-                    known.append((domain.labels, room, room.unplanned(now_ms)))
+                    room = self.profile.room(site.domains[number].key)
+                    if room.free_now > 0:
+                        known.append((site.domains[number], room))
         return known
 
     def _whole_site(self, pool: str, flavor: str) -> Site:
@@ -317,7 +322,7 @@ class Searcher:
             if self.is_any_free(run.pool, (flavor,), least):
                 ask = self.ask(run, flavor, least)
                 part = ask.gpus if ask.in_one else ask.parts.gpus + ask.parts.extra
-                if any(free >= part for _, _, free in self._open_rooms(run.pool, flavor)):
+                if any(room.free_now >= part for _, room in self._open_rooms(run.pool, flavor)):
                     return True
         return False
 

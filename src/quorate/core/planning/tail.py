@@ -66,7 +66,8 @@ class _Tail:
         view = self._walk.view
         example = view.waiting.shaped[shape, next(iter(lines))].places[0][2]
         least_ms = 1 << shape.octave - 1 if shape.octave else 1
-        return self._walk.search.has_room_now(view.runs[example].spec, least_ms)
+        walk, run = self._walk, view.runs[example].spec
+        return walk.search.has_room_now(walk.scribe.view, run, least_ms)
 
     def run(self) -> None:
         """Call lines up by rank; a line is looked into when its head is the first of all."""

@@ -322,7 +322,7 @@ class Walk:
         self._lift_pin(pin)
         self._hold_hours(pin, -1)
         until_ms = pin.end_ms if is_due else self._until_ms(record.spec)
-        if self.scribe.view.spares or self.search.may_have_room(record.spec, until_ms):
+        if self._may_start(record.spec, until_ms):
             room = self._room(record, promise.made.reservation)
             answer = self._admit_due(record, promise, pin) if is_due else None
             if not isinstance(answer, Admitted):
@@ -360,14 +360,14 @@ class Walk:
         entry = self.search.find(run, now_ms)
         refusal: Refusal | None = None
         if entry is not None and entry.start_ms == now_ms:
-            room = self._room(record)
-            answer = self._admit(run, room)
-            if isinstance(answer, Admitted):
-                self._start(record, answer)
-                return
+            if self._may_start(run, self._until_ms(run)):
+                answer = self._admit(run, self._room(record))
+                if isinstance(answer, Admitted):
+                    self._start(record, answer)
+                    return
+                refusal = answer
             # Counting was not enough: what it lacks now it may have when something has changed.
             # What is expected to end at this very instant has not, and may before it is over.
-            refusal = answer
             if not self.search.counts_on_ends_now(run):
                 later_ms = self.search.next_change_ms(run, now_ms)
                 entry = None if later_ms is None else self.search.find(run, later_ms)
@@ -457,6 +457,11 @@ class Walk:
         scribe, run = self.scribe, record.spec
         view = without_hold(scribe, reservation) if reservation else scribe.view
         return room_beside(view, self.profile, run, scribe.now_ms, self._until_ms(run))
+
+    def _may_start(self, run: Run, until_ms: int) -> bool:
+        """Return whether admission may find room for a start now: on spares, or what is free."""
+        view = self.scribe.view
+        return bool(view.spares) or self.search.may_have_room(view, run, until_ms)
 
     def _until_ms(self, run: Run) -> int:
         """Return until when a run that starts now is paid for."""
