@@ -132,7 +132,7 @@ class Searcher:
         self._asks = profile.view.ask_cache
         self._open: dict[tuple[str, str], list[tuple[Domain, Resource]]] = {}
         self._rooms = FirstRoom(profile)
-        self._free: dict[int, tuple[list[Domain], list[int]]] = {}
+        self._free: dict[int, list[Domain]] = {}
 
     def find(self, run: Run, from_ms: int, steps: Steps | None = None) -> Entry | None:
         """Return the earliest start of ``run`` from ``from_ms`` on; None if there is none.
@@ -206,12 +206,10 @@ class Searcher:
 
     def _free_now(self, view: StateView, run: Run, flavor: str, duration_ms: int) -> list[int]:
         """Return how many GPUs domains of ``view`` leave ``run`` for a while, where they do any."""
-        now_ms, is_whole = self.profile.now_ms, view.pools[run.pool].whole_nodes
-        found = []
+        now_ms, found = self.profile.now_ms, list[int]()
         for domain, room in self._open_rooms(run.pool, flavor):
             if not contradicts(run.selector, domain.labels):
-                island = view.island(domain.key)
-                free = whole_gpus(island) if is_whole else island.gpus_free
+                free = _free_gpus(view, domain)
                 gpus = min(free, room.least(now_ms, now_ms + duration_ms))
                 if gpus > 0:
                     found.append(gpus)
@@ -260,35 +258,38 @@ class Searcher:
             for resource in self._resources(self.ask(run, flavor, least))
         )
 
-    def lacks_now(self, run: Run) -> Lack:
-        """Return what ``run`` lacks to start now if nothing were planned, by counting."""
+    def lacks_now(self, view: StateView, run: Run) -> Lack:
+        """Return what ``run`` lacks to start now if nothing were planned, by counting.
+
+        ``view`` is as the profile's, but for what has started since.
+        """
         if any(quota.free_now < 1 for quota in self.profile.quotas(run.owner)):
             return Lack.QUOTA
         least = run.widths()[-1]
-        lacks = [self._lacks(self.ask(run, flavor, least)) for flavor in run.flavors]
+        lacks = [self._lacks(view, self.ask(run, flavor, least)) for flavor in run.flavors]
         return max(lacks, key=list(Lack).index)
 
-    def _lacks(self, ask: Ask) -> Lack:
+    def _lacks(self, view: StateView, ask: Ask) -> Lack:
         if ask.is_plain:
-            left = self._left_plainly(ask)
+            left = self._left_plainly(view, ask)
             if left < ask.gpus:
                 return Lack.FUNDS
-            placement = _filled(ask, *self._free_in(ask.sites.everywhere))
+            placement = _filled(ask, *self._free_in(view, ask.sites.everywhere))
             if placement is None:
                 return Lack.ROOM
             return Lack.NOTHING if sum(gpus for _, gpus in placement) <= left else Lack.FUNDS
-        purse = Purse(self.profile.view, ask.cover_at(self.profile.now_ms, None), ask.phases[-1])
+        purse = Purse(view, ask.cover_at(self.profile.now_ms, None), ask.phases[-1])
         if sum(purse.room(key, tier) for key, tier in purse.payers) < ask.gpus:
             return Lack.FUNDS
-        placement = _filled(ask, *self._free_in(ask.sites.everywhere))
+        placement = _filled(ask, *self._free_in(view, ask.sites.everywhere))
         if placement is None:
             return Lack.ROOM
         paid = pay(purse, _demands(placement), Steps(FIND_STEPS_MAX))
         return Lack.FUNDS if paid is None else Lack.NOTHING
 
-    def _left_plainly(self, ask: Ask) -> int:
+    def _left_plainly(self, view: StateView, ask: Ask) -> int:
         """Return how many GPUs payers that share nothing with each other can pay for now."""
-        now_ms, envelopes, left = self.profile.now_ms, self.profile.view.envelopes, 0
+        now_ms, envelopes, left = self.profile.now_ms, view.envelopes, 0
         for key, _ in ask.phases[-1]:
             account = envelopes[key]
             spec = account.spec
@@ -298,19 +299,18 @@ class Searcher:
                 left += max(0, min(account.gpus_left, by_hours))
         return left
 
-    def _free_in(self, site: Site) -> tuple[list[Domain], list[int]]:
-        """Return the domains that have anything free now, in their order, and how much it is."""
+    def _free_in(self, view: StateView, site: Site) -> tuple[list[Domain], list[int]]:
+        """Return the domains that have anything free in ``view``, in order, and how much it is."""
         known = self._free.get(site.number)
         if known is None:
-            now_ms, domains, free = self.profile.now_ms, list[Domain](), list[int]()
+            now_ms, known = self.profile.now_ms, list[Domain]()
             open_now = sorted(b for b in self._rooms.left_alone(site, 1) if b[0] <= now_ms)
             for _, number in open_now:
-                gpus = self.profile.room(site.domains[number].key).free_now
-                if gpus > 0:
-                    domains.append(site.domains[number])
-                    free.append(gpus)
-            known = self._free[site.number] = (domains, free)
-        return known[0], known[1].copy()
+                if self.profile.room(site.domains[number].key).free_now > 0:
+                    known.append(site.domains[number])
+            self._free[site.number] = known
+        free = [_free_gpus(view, domain) for domain in known]
+        return [d for d, gpus in zip(known, free, strict=True) if gpus], [g for g in free if g]
 
     def has_free(self, run: Run) -> bool:
         """Return whether a start of ``run`` now is not ruled out by what is free, the plan aside.
@@ -742,6 +742,12 @@ def _nodes_of(placement: Placement, left: int) -> int:
         left -= own
         nodes += -(-(gpus - own) // domain.nodes_gpus)
     return nodes
+
+
+def _free_gpus(view: StateView, domain: Domain) -> int:
+    """Return how many GPUs of a domain are free, of whole nodes where its pool gives those."""
+    island = view.island(domain.key)
+    return whole_gpus(island) if view.pools[domain.key.pool].whole_nodes else island.gpus_free
 
 
 def _demands(placement: Placement) -> list[Demand]:

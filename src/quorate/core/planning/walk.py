@@ -542,8 +542,8 @@ class Walk:
 
     def refuse(self, record: RunRecord) -> None:
         """Write why a run waits, if that is news; found out anew only where it may be."""
-        known = record.refusal
-        if known is None or self.search.lacks_now(record.spec) is not _LACKS.get(known.code):
+        known, view = record.refusal, self.scribe.view
+        if known is None or self.search.lacks_now(view, record.spec) is not _LACKS.get(known.code):
             self.tell(record, self._why(record))
 
     def tell(self, record: RunRecord, refusal: Refusal) -> None:
