@@ -286,7 +286,8 @@ class State:
             self.list_lease(name, lease)
         for name in self.queued:
             self.count_queued(self.runs[name].spec)
-        for name in {*self.pending, *(lease.fact.run for lease in self.leases.values())}:
+        running = {lease.fact.run for lease in self.leases.values()}
+        for name in {*self.pending, *self.in_rounds, *running}:
             record = self.runs[name]
             if record.cut_by or record.steps_cut_by:
                 self._cut_runs[name] = None
