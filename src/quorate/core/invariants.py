@@ -360,14 +360,14 @@ def _crossings(view: StateView) -> Iterator[Violation]:
 
 def _ends(view: StateView) -> Iterator[Violation]:
     """Yield expected ends that are remembered otherwise than the leases have them: I8."""
-    known, fresh = view.ends_cache, view.overlay()
+    cache, fresh = view.ends_cache, view.overlay()
     fresh.ends_changed()
-    profile = Profile(fresh, 0)
-    for key, (ends, _) in known.islands.items():
-        if ends != profile.island_ends(key):
+    known, found = Profile(view, 0), Profile(fresh, 0)
+    for key in tuple(cache.islands.found):
+        if known.island_ends(key) != found.island_ends(key):
             yield Violation("I8", f"ends in {key.domain}", "are not those of its leases")
-    for payer, (ends, _) in known.payers.items():
-        if ends != profile.payer_ends(payer):
+    for payer in tuple(cache.payers.found):
+        if known.payer_ends(payer) != found.payer_ends(payer):
             yield Violation("I8", f"ends of {payer}", "are not those of its leases")
 
 

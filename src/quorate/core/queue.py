@@ -250,10 +250,12 @@ def ranked_lines(view: StateView, now_ms: int) -> list[Ranked]:
     """
     scores = Scores(view, now_ms)
 
-    def rank(line: waiting.Line) -> Lasting:
-        return scores.lasting(line[1:])
-
-    return view.line_ranks.in_order(view.waiting, now_ms, rank)
+    return view.line_ranks.in_order(
+        view.waiting,
+        now_ms,
+        lambda line: scores.rank(line[1:]),
+        lambda line: scores.lasting(line[1:]),
+    )
 
 
 def in_turn(view: StateView, names: Iterable[str], scores: Scores) -> Iterator[str]:

@@ -62,9 +62,16 @@ class LineRanks:
         self.lines.add(line)
 
     def in_order(
-        self, waiting: Waiting, now_ms: int, rank: Callable[[Line], Lasting]
+        self,
+        waiting: Waiting,
+        now_ms: int,
+        rank: Callable[[Line], Rank],
+        lasting: Callable[[Line], Lasting],
     ) -> list[Ranked]:
-        """Return every line of ``waiting`` in order, ranked at ``now_ms``."""
+        """Return every line of ``waiting`` in order, ranked at ``now_ms``.
+
+        What is kept is asked for with how long it lasts.
+        """
         base, above = self, list[LineRanks]()
         while base.below is not None:
             above.append(base)
@@ -73,21 +80,21 @@ class LineRanks:
         owners = {owner for layer in above for owner in layer.owners}
         if owners:
             changed.update(line for line in waiting.lines if line[1] in owners)
-        base.bring_up_to(waiting, now_ms, rank, changed)
+        base.bring_up_to(waiting, now_ms, lasting, changed)
         if not changed:
             return base.order.copy()
         found = [each for each in base.order if each[2] not in changed]
         for line in changed:
             places = waiting.lines.get(line)
             if places is not None:
-                insort(found, (rank(line)[0], places.places[0], line))
+                insort(found, (rank(line), places.places[0], line))
         return found
 
     def bring_up_to(
         self,
         waiting: Waiting,
         now_ms: int,
-        rank: Callable[[Line], Lasting],
+        lasting: Callable[[Line], Lasting],
         elsewhere: set[Line],
     ) -> None:
         """Rank the lines anew whose rank may be another; not those that changed ``elsewhere``."""
@@ -105,7 +112,7 @@ class LineRanks:
         self.asked_ms = now_ms
         for line in lines:
             if line not in elsewhere:
-                self._rank(line, waiting, rank)
+                self._rank(line, waiting, lasting)
         if len(self.ends) > 2 * len(self.known) + _OUTDATED_MAX:
             self.ends = [(at_ms, line) for line, at_ms in self.until.items()]
             heapify(self.ends)
@@ -117,7 +124,7 @@ class LineRanks:
             if self.until.get(line) == at_ms:
                 yield line
 
-    def _rank(self, line: Line, waiting: Waiting, rank: Callable[[Line], Lasting]) -> None:
+    def _rank(self, line: Line, waiting: Waiting, lasting: Callable[[Line], Lasting]) -> None:
         known = self.known.pop(line, None)
         if known is not None:
             del self.order[bisect_left(self.order, known)]
@@ -125,7 +132,7 @@ class LineRanks:
         places = waiting.lines.get(line)
         if places is None:
             return
-        found, until_ms = rank(line)
+        found, until_ms = lasting(line)
         self.known[line] = ranked = (found, places.places[0], line)
         insort(self.order, ranked)
         self.until[line] = until_ms

@@ -823,9 +823,9 @@ class State:
     def end_changed(self, lease: Lease) -> None:
         """Forget what was found out about expected ends that ``lease`` has part in."""
         ends, index = self.ends_cache, self.room_index
-        if ends.islands or ends.payers or ends.below is not None or index.bounds:
+        if ends.is_asked or index.bounds:
             islands = {self._nodes[node].island for node, _ in lease.fact.slots}
-            ends.drop(islands, lease.fact.payer)
+            ends.change(islands, lease.fact.payer, lease.fact.lease)
             for key in islands:
                 index.island_changed(key)
 

@@ -105,33 +105,39 @@ class Profile:
         return self._told(self._said_of(key)[0])
 
     def _said_of(self, key: IslandKey) -> Kept:
-        cache = self.view.ends_cache
-        kept = cache.island(key)
-        if kept is None:
+        known = self.view.ends_cache.islands.get(key)
+        if known is not None and not known[1]:
+            return known[0]
+        if known is None:
             said = self._said_ends(key)
-            kept = (said, curve_of((at_ms, gpus) for at_ms, gpus, _ in said))
-            cache.keep_island(key, kept)
+        else:
+            (said, _), changed = known
+            said = [end for end in said if end[2] not in changed]
+            for name in changed:
+                said.extend(self._said_by(name, key))
+            said.sort()
+        kept = (said, curve_of((at_ms, gpus) for at_ms, gpus, _ in said))
+        self.view.ends_cache.islands.keep(key, kept)
         return kept
+
+    def _said_by(self, name: str, key: IslandKey) -> Iterator[End]:
+        """Yield what a lease, if it is still open, will give back on the nodes of an island."""
+        view, lease = self.view, self.view.leases.get(name)
+        if lease is None:
+            return
+        for node, mask in lease.fact.slots:
+            # What ends on a node that is given no work becomes free for no run.
+            is_used = node not in view.node_status and node not in view.unwiped
+            if is_used and view.nodes[node].island == key:
+                yield said_end_ms(view, lease), mask.bit_count(), name
 
     def _said_ends(self, key: IslandKey) -> list[End]:
         view = self.view
-        found: list[End] = []
         if key.domain not in view.domains(key.pool, key.flavor).numbers:
-            return found
-        by_node, leases, status = view.node_leases, view.leases, view.node_status
-        for node in view.island(key).nodes:
-            held = by_node.get(node.name)
-            # What ends on a node that is given no work becomes free for no run.
-            if not held or node.name in status or node.name in view.unwiped:
-                continue
-            for name in held:
-                lease = leases[name]
-                slots, gpus = lease.fact.slots, lease.gpus
-                if len(slots) > 1:
-                    gpus = sum(m.bit_count() for n, m in slots if n == node.name)
-                found.append((said_end_ms(view, lease), gpus, name))
-        found.sort()
-        return found
+            return []
+        held = (view.node_leases.get(node.name, ()) for node in view.island(key).nodes)
+        names = dict.fromkeys(name for names in held for name in names)
+        return sorted(end for name in names for end in self._said_by(name, key))
 
     def _told(self, said: list[End]) -> list[End]:
         """Return ``said`` as it is expected now: what is overdue is expected later."""
@@ -250,13 +256,21 @@ class Profile:
         return self._told(self._paid_by(key)[0])
 
     def _paid_by(self, key: EnvelopeId) -> Kept:
-        view, cache = self.view, self.view.ends_cache
-        kept = cache.payer(key)
-        if kept is None:
-            found = [(name, view.leases[name]) for name in view.payer_leases.get(key, ())]
-            said = sorted((said_end_ms(view, lease), lease.gpus, name) for name, lease in found)
-            kept = (said, curve_of((at_ms, gpus) for at_ms, gpus, _ in said))
-            cache.keep_payer(key, kept)
+        view = self.view
+        known = view.ends_cache.payers.get(key)
+        if known is not None and not known[1]:
+            return known[0]
+        names: Iterable[str] = view.payer_leases.get(key, ())
+        said: list[End] = []
+        if known is not None:
+            names = [name for name in known[1] if name in names]
+            said = [end for end in known[0][0] if end[2] not in known[1]]
+        for name in names:
+            lease = view.leases[name]
+            said.append((said_end_ms(view, lease), lease.gpus, name))
+        said.sort()
+        kept = (said, curve_of((at_ms, gpus) for at_ms, gpus, _ in said))
+        view.ends_cache.payers.keep(key, kept)
         return kept
 
     def _payer_curve(self, key: EnvelopeId) -> Curve:

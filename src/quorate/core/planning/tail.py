@@ -47,16 +47,19 @@ def _fill_beyond(walk: Walk) -> None:
 
 
 class _Tail:
-    __slots__ = ("_at", "_hopeless", "_lines", "_walk", "shapes")
+    __slots__ = ("_asked", "_at", "_hopeless", "_lines", "_walk", "shapes")
 
     def __init__(self, walk: Walk) -> None:
         self._walk = walk
         self._at: dict[tuple[Shape, Line], int] = {}
+        self._asked: dict[Shape, int] = {}
+        """How many runs had started when room for a shape was last looked for."""
         self._hopeless: set[tuple[Shape, Line]] = set()
         waiting = walk.view.waiting
         self.shapes: dict[Shape, None] = {
             shape: None for shape, lines in waiting.shapes.items() if self._has_room(shape, lines)
         }
+        self._asked.update(dict.fromkeys(self.shapes, walk.started))
         self._lines = {shape: waiting.shapes[shape] for shape in self.shapes}
 
     def _has_room(self, shape: Shape, lines: Iterable[Line]) -> bool:
@@ -125,9 +128,11 @@ class _Tail:
             walk.view, name, walk.scribe.now_ms
         ):
             return 0
-        if not self._has_room(shape, (line,)):
-            del self.shapes[shape]
-            return 0
+        if self._asked.get(shape) != walk.started:
+            if not self._has_room(shape, (line,)):
+                del self.shapes[shape]
+                return 0
+            self._asked[shape] = walk.started
         if not walk.search.fits_now(record.spec):
             # What its payers or quotas lack it lacks for all of its owner's that are like it.
             self._hopeless.add(key)

@@ -507,6 +507,11 @@ class Walk:
         """Return whether ``run`` was looked at in this walk."""
         return run in self._seen
 
+    @property
+    def started(self) -> int:
+        """How many runs have started in this walk."""
+        return len(self._started_runs)
+
     def has_started(self, run: str) -> bool:
         """Return whether ``run`` started in this walk."""
         return run in self._started_runs
