@@ -28,7 +28,7 @@ from quorate.core.purse import (
 )
 from quorate.core.quota import Headroom, too_many_runs
 from quorate.core.shortfall import explain_uncovered
-from quorate.core.slices import best_slice, no_placement
+from quorate.core.slices import best_slice, is_enough, no_placement
 from quorate.core.spread import Spread, demands_of, spreads
 from quorate.core.steps import Steps
 from quorate.core.yard import Yard, Yards
@@ -331,13 +331,19 @@ def _refusal_of(view: StateView, attempt: _Attempt, steps: Steps) -> Refusal:
     request = attempt.request
     if steps.exhausted:
         return Refusal(code=RefusalCode.SEARCH_LIMIT, wanted=request.gpus)
-    yards = list(attempt.yards.most_free())
-    if not yards:
-        return no_placement(request, yards)
     purse = Purse(view, attempt.cover, attempt.phases[-1])
     lines = {view.envelopes[key].spec.selector for key, _ in purse.payers}
-    places = {yard.domain: _paid_place(lines, yard) for yard in yards}
-    served = [yard for yard in yards if places[yard.domain] is not None]
+    served, places, is_any = list[Yard](), dict[str, Place](), False
+    for yard in attempt.yards.most_free():
+        is_any = True
+        place = _paid_place(lines, yard)
+        if place is not None:
+            served.append(yard)
+            places[yard.domain] = place
+            if is_enough(request, served):
+                break
+    if not is_any:
+        return no_placement(request, served)
     if not served:
         return Refusal(
             code=RefusalCode.NO_ENVELOPE,
@@ -352,7 +358,7 @@ def _least_short(
     purse: Purse,
     attempt: _Attempt,
     served: Sequence[Yard],
-    places: Mapping[str, Place | None],
+    places: Mapping[str, Place],
     steps: Steps,
 ) -> Refusal:
     """Return what is short: money first, then room, and the other where both are.
@@ -361,7 +367,7 @@ def _least_short(
     somebody may pay for this run at all, in ``places``: room elsewhere is of no use to it.
     """
     parts, _ = best_slice(attempt.request, served)
-    demands = [(place, part.wanted) for part in parts if (place := places[part.domain])]
+    demands = [(places[part.domain], part.wanted) for part in parts]
     no_room = no_placement(attempt.request, served)
     lacks_room = any(part.deficit for part in parts)
     if pay(purse, demands, steps) is None:
