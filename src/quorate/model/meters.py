@@ -20,6 +20,8 @@ ONE: Final = 1 << 40
 """What is halved is counted in parts of this."""
 _HALF_ROOTS: Final = 32
 """How often the square root of a half is taken: as many binary digits has an exponent."""
+_ROUNDED: Final = 24
+"""To how many binary digits what fades is known at the least."""
 
 
 Told = tuple[int, int, int, list[int], list[int]]
@@ -235,17 +237,25 @@ class Meter:
     ) -> tuple[int, int] | None:
         """Return the least and the most that ``recent`` is from one instant to another.
 
-        Bounds, that is, for instants of one hour; None where none are known.
+        Bounds, that is, for instants of one hour; None where none are known. In between it bends no
+        more than what is used and what fades do in that time.
         """
         faded, before = self._faded_by(from_ms, half_life_ms)
-        used, span_ms = self._until(from_ms) - before, from_ms % HOUR_MS
-        later_ms = span_ms + until_ms - from_ms
-        if later_ms > HOUR_MS or faded < 0 or used < 0 or self.amount < 0:
+        used, span_ms = self._until(from_ms) - before, until_ms - from_ms
+        if from_ms % HOUR_MS + span_ms > HOUR_MS or faded < 0 or used < 0 or self.amount < 0:
             return None
-        more = used + self.amount * (until_ms - from_ms)
-        least = faded * halved(later_ms, half_life_ms) + used * halved(later_ms // 2, half_life_ms)
-        most = faded * halved(span_ms, half_life_ms) + more * halved(span_ms // 2, half_life_ms)
-        return least // ONE, most // ONE
+        most = faded + used + self.amount * span_ms
+        bends = self.amount * span_ms * span_ms // (10 * half_life_ms)
+        bends += most * span_ms * span_ms // (16 * half_life_ms * half_life_ms)
+        bends += (most >> _ROUNDED) + 2
+        ends = [
+            faded * halved(at_ms, half_life_ms) + more * halved(at_ms // 2, half_life_ms)
+            for at_ms, more in (
+                (from_ms % HOUR_MS, used),
+                (from_ms % HOUR_MS + span_ms, used + self.amount * span_ms),
+            )
+        ]
+        return min(ends) // ONE - bends, max(ends) // ONE + bends
 
     def _looked_back(self, half_life_ms: int) -> int:
         """Return what was used before this hour, as it counts when it begins."""

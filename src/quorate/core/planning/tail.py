@@ -47,11 +47,12 @@ def _fill_beyond(walk: Walk) -> None:
 
 
 class _Tail:
-    __slots__ = ("_asked", "_at", "_hopeless", "_lines", "_walk", "shapes")
+    __slots__ = ("_asked", "_at", "_hopeless", "_in_line", "_lines", "_walk", "shapes")
 
     def __init__(self, walk: Walk) -> None:
         self._walk = walk
         self._at: dict[tuple[Shape, Line], int] = {}
+        self._in_line: dict[Line, list[Shape]] = {}
         self._asked: dict[Shape, int] = {}
         """How many runs had started when room for a shape was last looked for."""
         self._hopeless: set[tuple[Shape, Line]] = set()
@@ -105,24 +106,33 @@ class _Tail:
 
     def _first(self, line: Line) -> tuple[Place, Shape] | None:
         """Return the first run of ``line`` of a shape that fits, which was not tried yet."""
-        shaped, best = self._walk.view.waiting.shaped, None
-        for shape in self.shapes:
-            if line not in self._lines[shape]:
-                continue
+        walk, best = self._walk, None
+        for shape in self._shapes_of(line):
             key = (shape, line)
-            if key in self._hopeless:
+            if shape not in self.shapes or key in self._hopeless:
                 continue
-            places, at = shaped[key].places, self._at.get(key, 0)
+            places, at = walk.view.waiting.shaped[key].places, self._at.get(key, 0)
+            while at < len(places) and walk.has_seen(places[at][2]):
+                at += 1
+            self._at[key] = at
             if at < len(places) and (best is None or places[at] < best[0]):
                 best = (places[at], shape)
         return best
+
+    def _shapes_of(self, line: Line) -> list[Shape]:
+        """Return the shapes in ``line`` that fitted at first."""
+        known = self._in_line.get(line)
+        if known is None:
+            known = [shape for shape, lines in self._lines.items() if line in lines]
+            self._in_line[line] = known
+        return known
 
     def _try(self, name: str, shape: Shape, line: Line) -> int:
         """Try to start a run; return how many tries that took."""
         walk, key = self._walk, (shape, line)
         self._at[key] = self._at.get(key, 0) + 1
         record = walk.view.runs[name]
-        if walk.has_seen(name) or record.spec.sensitive:
+        if record.spec.sensitive:
             return 0
         if waits_for_upstream(walk.view, record.spec) or held_back(
             walk.view, name, walk.scribe.now_ms
