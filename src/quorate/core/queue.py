@@ -330,4 +330,13 @@ class Queue:
 
 def queue_order(view: StateView, now_ms: int) -> list[str]:
     """Return the waiting runs in the order in which they stand now."""
-    return list(in_turn(view, view.pending, Scores(view, now_ms)))
+    scores, found = Scores(view, now_ms), list[tuple[Rank, Place]]()
+    for line, places in view.waiting.lines.items():
+        rank = scores.rank(line[1:])
+        for place in places.places:
+            record = view.runs[place[2]]
+            if record.spec.follow is not None:
+                place = (eligible_since_ms(view, record) or place[0], *place[1:])  # noqa: PLW2901
+            found.append((rank, place))
+    found.sort()
+    return [place[2] for _, place in found]
