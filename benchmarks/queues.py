@@ -7,6 +7,7 @@ for each of them would take an hour.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
@@ -59,12 +60,12 @@ class Busy:
         return decision, took
 
     def forget(self) -> None:
-        """Forget what is kept between decisions: expected ends and the index of the queue."""
+        """Forget what is kept between decisions: ends, rooms, what runs ask for, and the queue."""
         self.state.ends_changed()
         self.state.forget_waiting()
 
-    def next_run(self, *, width: int | None = None) -> Run:
-        """Return one more run, of any owner and width."""
+    def next_run(self, *, width: int | None = None, minutes: int | None = None) -> Run:
+        """Return one more run, of any owner and, unless they are given, width and duration."""
         self.made += 1
         gpus = self.chance.choice(WIDTHS) if width is None else width
         return Run(
@@ -76,14 +77,17 @@ class Busy:
             pool="default",
             group_gpus=min(gpus, 64),
             checkpoint_ms=GRACE_MS,
-            expected_duration_ms=self.chance.randrange(20, 24 * 60) * MINUTE_MS,
+            expected_duration_ms=(minutes or self.chance.randrange(20, 24 * 60)) * MINUTE_MS,
         )
 
     def ending(self) -> str:
-        """Return the run that ends next: one of those that end soonest."""
-        live = [name for name in self.running if self.state.runs[name].leases]
-        self.running = live
-        return self.chance.choice(live)
+        """Return the run that ends next: any of those that run."""
+        while True:
+            place = self.chance.randrange(len(self.running))
+            self.running[place], self.running[-1] = self.running[-1], self.running[place]
+            name = self.running.pop()
+            if self.state.runs[name].leases:
+                return name
 
 
 def busy(  # noqa: PLR0913 - the size of everything
@@ -115,6 +119,9 @@ def busy(  # noqa: PLR0913 - the size of everything
                 RunRefused(at_ms=at_ms, actor="bench", run=run.name, refusal=refusal),
             ],
         )
+    # As after a replay: the cycle collector does not walk what is there to stay.
+    gc.collect()
+    gc.freeze()
     return found
 
 

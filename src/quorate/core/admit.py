@@ -7,7 +7,7 @@ if any placement can be paid, one is found. docs/adr/0008-admission.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,14 +28,14 @@ from quorate.core.purse import (
 )
 from quorate.core.quota import Headroom, too_many_runs
 from quorate.core.shortfall import explain_uncovered
-from quorate.core.slices import best_slice, no_placement
+from quorate.core.slices import best_slice, is_enough, no_placement
 from quorate.core.spread import Spread, demands_of, spreads
 from quorate.core.steps import Steps
 from quorate.core.yard import Yard, Yards
 from quorate.model.events import Tier
 from quorate.model.records import Lease, RunRecord
 from quorate.model.refusal import Refusal, RefusalCode
-from quorate.model.selector import CLUSTER, DOMAIN, REGION, selector_of
+from quorate.model.selector import CLUSTER, DOMAIN, REGION, Selector, matches, selector_of
 from quorate.model.specs import Run
 from quorate.model.view import Payers, StateView
 
@@ -331,11 +331,19 @@ def _refusal_of(view: StateView, attempt: _Attempt, steps: Steps) -> Refusal:
     request = attempt.request
     if steps.exhausted:
         return Refusal(code=RefusalCode.SEARCH_LIMIT, wanted=request.gpus)
-    yards = list(attempt.yards.most_free())
-    if not yards:
-        return no_placement(request, yards)
     purse = Purse(view, attempt.cover, attempt.phases[-1])
-    served = [yard for yard in yards if _paid_place(purse, yard) is not None]
+    lines = {view.envelopes[key].spec.selector for key, _ in purse.payers}
+    served, places, is_any = list[Yard](), dict[str, Place](), False
+    for yard in attempt.yards.most_free():
+        is_any = True
+        place = _paid_place(lines, yard)
+        if place is not None:
+            served.append(yard)
+            places[yard.domain] = place
+            if is_enough(request, served):
+                break
+    if not is_any:
+        return no_placement(request, served)
     if not served:
         return Refusal(
             code=RefusalCode.NO_ENVELOPE,
@@ -343,18 +351,23 @@ def _refusal_of(view: StateView, attempt: _Attempt, steps: Steps) -> Refusal:
             wanted=request.gpus,
             short=request.gpus,
         )
-    return _least_short(purse, attempt, served, steps)
+    return _least_short(purse, attempt, served, places, steps)
 
 
-def _least_short(purse: Purse, attempt: _Attempt, served: Sequence[Yard], steps: Steps) -> Refusal:
+def _least_short(
+    purse: Purse,
+    attempt: _Attempt,
+    served: Sequence[Yard],
+    places: Mapping[str, Place],
+    steps: Steps,
+) -> Refusal:
     """Return what is short: money first, then room, and the other where both are.
 
     It is measured against the slice with the least deficit among ``served``, the domains where
-    somebody may pay for this run at all: room elsewhere is of no use to it.
+    somebody may pay for this run at all, in ``places``: room elsewhere is of no use to it.
     """
     parts, _ = best_slice(attempt.request, served)
-    places = {yard.domain: _paid_place(purse, yard) for yard in served}
-    demands = [(place, part.wanted) for part in parts if (place := places[part.domain])]
+    demands = [(places[part.domain], part.wanted) for part in parts]
     no_room = no_placement(attempt.request, served)
     lacks_room = any(part.deficit for part in parts)
     if pay(purse, demands, steps) is None:
@@ -365,9 +378,9 @@ def _least_short(purse: Purse, attempt: _Attempt, served: Sequence[Yard], steps:
     return no_room
 
 
-def _paid_place(purse: Purse, yard: Yard) -> Place | None:
-    """Return the first place of ``yard`` where somebody may pay."""
+def _paid_place(lines: Iterable[Selector], yard: Yard) -> Place | None:
+    """Return the first place of ``yard`` where one of ``lines`` of budgets pays."""
     for lot in yard.lots:
-        if any(purse.pays_at(key, lot.place.labels) for key, _ in purse.payers):
+        if any(matches(line, lot.place.labels) for line in lines):
             return lot.place
     return None

@@ -6,6 +6,7 @@ command is decided, because runs that wait longer are tried first and may take w
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Final
 
 from quorate.core.admit import Admitted, admit, cover_request
@@ -67,8 +68,12 @@ class _Search:
         self.trials = Trials(view, now_ms, DRY_RUNS_MAX)
         self.gpus = gpus_needed_max(settled, run)
         self.attempts = 1 + len(settled.pending)
-        seq = settled.runs[run.name].seq
-        self.gpus_ahead = sum(
+
+    @cached_property
+    def gpus_ahead(self) -> int:
+        """The most GPUs that runs which were submitted before can take; looks at all of them."""
+        settled, seq = self.settled, self.settled.runs[self.run.name].seq
+        return sum(
             gpus_needed_max(settled, settled.runs[name].spec)
             for name, ahead in settled.pending.items()
             if ahead < seq

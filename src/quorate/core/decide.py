@@ -46,7 +46,7 @@ from quorate.core.elastic import shrink_run
 from quorate.core.failure import drain_node, mark_node, settle_spares
 from quorate.core.follow import fail_followers
 from quorate.core.lifecycle import complete_run, grant_claim
-from quorate.core.planning.give_out import give_out, stirs
+from quorate.core.planning.give_out import give_out, stirs, turned_away
 from quorate.core.quota import refuses_ever_so
 from quorate.core.reports import fall_back, report_budget
 from quorate.core.requests import kept, repeated
@@ -60,6 +60,7 @@ from quorate.core.tokens import issue_token, revoke_token
 from quorate.model.events import (
     EndReason,
     Outcome,
+    RunRefused,
     RunSubmitted,
 )
 from quorate.model.records import TERMINAL, Phase, RunRecord
@@ -215,7 +216,9 @@ def _confirm(scribe: Scribe, command: Confirm | ConfirmAll) -> Decision:
     return Decision()
 
 
-def _submit(scribe: Scribe, command: Submit) -> Decision:  # noqa: C901 - how a run comes in
+def _submit(  # noqa: C901, PLR0911 - how a run comes in
+    scribe: Scribe, command: Submit
+) -> Decision:
     run = command.run
     known = scribe.view.runs.get(run.name)
     if known is not None and known.spec == run:
@@ -234,6 +237,12 @@ def _submit(scribe: Scribe, command: Submit) -> Decision:  # noqa: C901 - how a 
     submitted = RunSubmitted(at_ms=scribe.now_ms, actor=scribe.actor, run=run)
     if run.rounds is not None:
         return _submit_to_rounds(scribe, submitted)
+    refusal = None if run.sensitive else turned_away(scribe, run)
+    if refusal is not None:
+        refused = RunRefused(at_ms=scribe.now_ms, actor=scribe.actor, run=run.name, refusal=refusal)
+        scribe.write(submitted)
+        scribe.write(refused)
+        return Decision(tuple(scribe.events), changes=(("Run", run.name, Change.SUBMITTED),))
     trial = Scribe(view, now_ms=scribe.now_ms, actor=scribe.actor, has_executor=scribe.has_executor)
     trial.write(submitted)
     if run.sensitive:

@@ -85,13 +85,14 @@ def funded_gpus(view: StateView, owner: str, pool: str, now_ms: int) -> int:
         index = view.domains(pool, flavor)
         if not index.keys:
             continue
-        labels = [view.island(key).labels for key in index.keys]
         width = 0
         for key, _ in family_payers(view, owner, flavor):
             account = view.envelopes[key]
             line = account.spec
             if not account.retired and line.start_ms <= now_ms < line.end_ms:
-                is_here = any(not contradicts(line.selector, each) for each in labels)
+                is_here = any(
+                    not contradicts(line.selector, view.island(each).labels) for each in index.keys
+                )
                 width += line.concurrency if is_here else 0
         gpus += min(width, index.gpus_total)
     return gpus

@@ -7,8 +7,6 @@ long enough to do with the room what it was made for.
 
 from __future__ import annotations
 
-from itertools import chain
-
 from quorate.model.events import ConflictCause
 from quorate.model.records import RunRecord
 from quorate.model.refusal import Refusal, RefusalCode
@@ -47,7 +45,11 @@ def held_back(view: StateView, run: str, now_ms: int) -> Refusal | None:
 
 def release_due_ms(view: StateView, after_ms: int) -> int | None:
     """Return when the next run that is held back may start or grow, after ``after_ms``."""
-    starts = (held_until_ms(view, view.runs[name]) for name in view.queued)
-    growth = (growth_held_until_ms(view, view.runs[name]) for name in view.growable)
-    found = (at_ms for at_ms in chain(starts, growth) if at_ms is not None and at_ms > after_ms)
-    return min(found, default=None)
+    found = []
+    for name in view.cut_runs:
+        record = view.runs[name]
+        if name in view.queued:
+            found.append(held_until_ms(view, record))
+        if name in view.growable:
+            found.append(growth_held_until_ms(view, record))
+    return min((at_ms for at_ms in found if at_ms is not None and at_ms > after_ms), default=None)

@@ -15,6 +15,7 @@ from typing import Final
 from quorate.core.claim_audit import check_claims
 from quorate.core.planning.profile import Profile
 from quorate.core.pledge_audit import check_pledges
+from quorate.core.queue import ranked_lines
 from quorate.core.round_audit import check_rounds
 from quorate.core.shape import Violation, check_shape
 from quorate.model.amounts import DAY_MS
@@ -328,6 +329,22 @@ def _tenancy(view: StateView) -> Iterator[Violation]:
     followers = {run.name for run in tried if run.follow is not None}
     if counts != dict(view.queued_counts) or followers != set(view.followers):
         yield Violation("I8", "queue", "is not what is counted of it")
+    yield from _kept_of_queue(view)
+
+
+def _kept_of_queue(view: StateView) -> Iterator[Violation]:
+    """Yield that ranks or cut runs are remembered otherwise than they are: I8."""
+    fresh, now_ms = view.overlay(), max(view.at_ms, view.line_ranks.last_asked_ms)
+    fresh.ranks_changed()
+    if ranked_lines(view, now_ms) != ranked_lines(fresh, now_ms):
+        yield Violation("I8", "queue", "does not stand in the order of its ranks")
+    cut = {
+        name
+        for name, record in view.runs.items()
+        if (record.cut_by or record.steps_cut_by) and record.phase not in TERMINAL
+    }
+    if cut != set(view.cut_runs):
+        yield Violation("I8", "cut runs", "are not those that a conflict has cut")
 
 
 def _crossings(view: StateView) -> Iterator[Violation]:
@@ -343,14 +360,14 @@ def _crossings(view: StateView) -> Iterator[Violation]:
 
 def _ends(view: StateView) -> Iterator[Violation]:
     """Yield expected ends that are remembered otherwise than the leases have them: I8."""
-    known, fresh = view.ends_cache, view.overlay()
+    cache, fresh = view.ends_cache, view.overlay()
     fresh.ends_changed()
-    profile = Profile(fresh, 0)
-    for key, (ends, _) in known.islands.items():
-        if ends != profile.island_ends(key):
+    known, found = Profile(view, 0), Profile(fresh, 0)
+    for key in tuple(cache.islands.found):
+        if known.island_ends(key) != found.island_ends(key):
             yield Violation("I8", f"ends in {key.domain}", "are not those of its leases")
-    for payer, (ends, _) in known.payers.items():
-        if ends != profile.payer_ends(payer):
+    for payer in tuple(cache.payers.found):
+        if known.payer_ends(payer) != found.payer_ends(payer):
             yield Violation("I8", f"ends of {payer}", "are not those of its leases")
 
 

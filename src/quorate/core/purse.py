@@ -15,7 +15,7 @@ from msgspec import Struct
 from quorate.model.events import Tier
 from quorate.model.records import CapAccount, EnvelopeAccount
 from quorate.model.selector import RACK, matches, names_label
-from quorate.model.specs import CapId, EnvelopeId, Sharing, envelope_id
+from quorate.model.specs import CapId, Envelope, EnvelopeId, Sharing, envelope_id
 from quorate.model.view import Family, Payers, StateView
 
 
@@ -139,6 +139,18 @@ def sponsor_payers(view: StateView, request: CoverRequest) -> Payers:
     )
 
 
+def is_open(spec: Envelope, at_ms: int, outlast_ms: int, asked_ms: int | None) -> bool:
+    """Return whether an envelope may pay for a start at ``at_ms``, which is asked for then or now.
+
+    See ``CoverRequest``.
+    """
+    lasts = max(at_ms, outlast_ms) < spec.end_ms
+    if not lasts or spec.allow_admission:
+        return lasts
+    foreseen = asked_ms is None or spec.start_ms <= asked_ms or spec.allow_reservations
+    return spec.start_ms <= at_ms and foreseen
+
+
 class Accounts(Protocol):
     """The accounts that a purse reads: those of a view, or as they are expected at an instant."""
 
@@ -182,13 +194,8 @@ class Purse:
 
     def is_open(self, account: EnvelopeAccount) -> bool:
         """Return whether ``account`` may pay for a start now."""
-        now, spec = self.request.now_ms, account.spec
-        lasts = max(now, self.request.outlast_ms) < spec.end_ms
-        if not lasts or spec.allow_admission:
-            return lasts
-        asked = self.request.asked_ms
-        foreseen = asked is None or spec.start_ms <= asked or spec.allow_reservations
-        return spec.start_ms <= now and foreseen
+        request = self.request
+        return is_open(account.spec, request.now_ms, request.outlast_ms, request.asked_ms)
 
     def room(self, key: EnvelopeId, tier: Tier) -> int:
         """Return how many more GPUs the envelope can pay, after what this decision takes."""

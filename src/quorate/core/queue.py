@@ -7,25 +7,31 @@ with room for all, all start.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from heapq import heapify, heappop, heappush
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
+from types import MappingProxyType
+from typing import Final
+
+from msgspec.structs import replace
 
 from quorate.core.follow import eligible_since_ms
-from quorate.core.score import ONE, Terms, deficit, effective, penalty
-from quorate.model.amounts import DAY_MS, PPM
+from quorate.core.score import ONE, STEPS, Terms, deficit, effective, penalty
+from quorate.model import waiting
+from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS, PPM
 from quorate.model.crossings import Counted, counted, metered
+from quorate.model.line_ranks import Lasting, Rank, Ranked
 from quorate.model.records import RunRecord
-from quorate.model.specs import Owner
+from quorate.model.specs import Owner, System
 from quorate.model.view import StateView
 from quorate.model.waiting import Place
 
 Line = tuple[str, tuple[str, ...]]
 """(owner, flavors): runs of one line have one score."""
-Rank = tuple[bool, int]
-"""(over budget, step of the score, negative): the least goes first."""
 Use = tuple[int, int, int]
 """(used until now, used each millisecond, budget) of a budget of hours."""
 _LOG2_E_PPB = 1_442_695_041
+_LASTS_MS: Final = (HOUR_MS, 10 * MINUTE_MS, MINUTE_MS)
+"""For how long ranks are kept at the most, if their scores stay in one step meanwhile."""
 
 
 class Scores:
@@ -34,12 +40,14 @@ class Scores:
     GPUs that the plan gives to an owner (``plan``) count as its share.
     """
 
-    __slots__ = ("_gpus", "_known", "_now_ms", "_planned", "_versions", "_view")
+    __slots__ = ("_alone", "_gpus", "_known", "_now_ms", "_planned", "_versions", "_view")
 
     def __init__(self, view: StateView, now_ms: int) -> None:
         self._view = view
         self._now_ms = now_ms
         self._known: dict[tuple[str, str], Terms] = {}
+        self._alone: dict[tuple[str, str], tuple[Terms, int]] = {}
+        """The terms as they are without what is planned, and how many GPUs are in use."""
         self._gpus: dict[str, tuple[int, int]] = {}
         self._planned: dict[tuple[str, str], int] = {}
         self._versions: dict[str, int] = {}
@@ -51,6 +59,10 @@ class Scores:
         self._versions[owner] = self._versions.get(owner, 0) + 1
         self._known.pop(whose, None)
 
+    def versions(self) -> dict[str, int]:
+        """Return how often something was planned for each owner for which anything was."""
+        return self._versions.copy()
+
     def version(self, owner: str) -> int:
         """Return how often something was planned for ``owner``."""
         return self._versions.get(owner, 0)
@@ -59,7 +71,21 @@ class Scores:
         """Return what makes up the score of ``owner`` in ``flavor``."""
         known = self._known.get((owner, flavor))
         if known is None:
-            known = self._known[owner, flavor] = self._find(owner, flavor)
+            known, used = self._unplanned(owner, flavor)
+            planned = self._planned.get((owner, flavor), 0)
+            if planned:
+                instant = _part(used + planned, self._flavor_gpus(flavor)[0])
+                share = _share(instant, known.decayed, self._view.system)
+                score = known.penalty * deficit(share, known.effective) // ONE
+                known = replace(known, instant=instant, share=share, score=score)
+            self._known[owner, flavor] = known
+        return known
+
+    def _unplanned(self, owner: str, flavor: str) -> tuple[Terms, int]:
+        """Return the terms without what is planned, and how many GPUs are in use."""
+        known = self._alone.get((owner, flavor))
+        if known is None:
+            known = self._alone[owner, flavor] = self._find(owner, flavor)
         return known
 
     def _flavor_gpus(self, flavor: str) -> tuple[int, int]:
@@ -69,29 +95,25 @@ class Scores:
             known = self._gpus[flavor] = self._view.flavor_gpus(flavor)
         return known
 
-    def _find(self, owner: str, flavor: str) -> Terms:
+    def _find(self, owner: str, flavor: str) -> tuple[Terms, int]:
         view, now_ms, system = self._view, self._now_ms, self._view.system
         spec = view.owners.get(owner, Owner(name=owner))
         total, free = self._flavor_gpus(flavor)
         meter = view.meters.get((owner, flavor))
-        gpus = self._planned.get((owner, flavor), 0)
-        decayed = 0
+        gpus = decayed = 0
         if meter is not None:
-            gpus += meter.amount
-            half_life_ms = system.half_life_ms
-            recent = meter.recent(now_ms, half_life_ms)
-            decayed = recent * ONE // (half_life_ms * _LOG2_E_PPB // 1_000_000_000)
+            gpus = meter.amount
+            decayed = _averaged(meter.recent(now_ms, system.half_life_ms), system)
         instant = _part(gpus, total)
         decayed = decayed // total if total else 0
-        weight = system.instant_weight_ppm
-        share = (instant * weight + decayed * (PPM - weight)) // PPM
+        share = _share(instant, decayed, system)
         target = _of_ppm(target_ppm(view, spec))
         burst = spec.quota.burst_allowance_ppm
         utilisation = _part(total - free, total)
         eff = effective(target, ONE if burst is None else _of_ppm(burst), utilisation)
         used = budget_used(view, spec, now_ms)
         left = ONE if used is None else penalty(used)
-        return Terms(
+        terms = Terms(
             used=used,
             penalty=left,
             instant=instant,
@@ -102,11 +124,55 @@ class Scores:
             effective=eff,
             score=left * deficit(share, eff) // ONE,
         )
+        return terms, gpus
 
     def rank(self, line: Line) -> Rank:
         """Return the rank of the runs of ``line``."""
         _, terms = self.worst(line)
         return terms.is_over, -terms.step
+
+    def lasting(self, line: Line) -> Lasting:
+        """Return the rank of the runs of ``line``, and an instant before which it stays so.
+
+        As long as nothing happens to their owner.
+        """
+        rank, now_ms = self.rank(line), self._now_ms
+        hour_ends_ms = (now_ms // HOUR_MS + 1) * HOUR_MS
+        for span_ms in _LASTS_MS:
+            until_ms = min(now_ms + span_ms, hour_ends_ms)
+            if self._stays(line, rank, until_ms):
+                return rank, until_ms
+        return rank, now_ms + 1
+
+    def _stays(self, line: Line, rank: Rank, until_ms: int) -> bool:
+        """Return whether ``rank`` certainly holds until then: by bounds of what it is made of."""
+        view, (owner, flavors) = self._view, line
+        spec = view.owners.get(owner, Owner(name=owner))
+        if spec.quota.burst_allowance_ppm is not None:
+            return False  # It depends on how idle the fleet is.
+        for used, each_ms, budget in usage_of(view, spec, self._now_ms):
+            most = used + max(0, each_ms) * (until_ms - self._now_ms)
+            if budget and penalty(most * ONE // budget) != ONE:
+                return False
+        there = [flavor for flavor in flavors if self._flavor_gpus(flavor)[0]] or flavors[:1]
+        bounds = [self._steps_between(owner, flavor, until_ms) for flavor in there]
+        least = min((found[0] for found in bounds), default=0)
+        return least == min((found[1] for found in bounds), default=0) == -rank[1]
+
+    def _steps_between(self, owner: str, flavor: str, until_ms: int) -> tuple[int, int]:
+        """Return between which steps the score of ``owner`` stays until then; any if unknown."""
+        terms, meter = self.of(owner, flavor), self._view.meters.get((owner, flavor))
+        if meter is None:
+            return terms.step, terms.step
+        system, total = self._view.system, self._flavor_gpus(flavor)[0]
+        bounds = meter.recent_between(self._now_ms, until_ms, system.half_life_ms)
+        if bounds is None or not total:
+            return -1, STEPS
+        shares = [
+            _share(terms.instant, _averaged(each, system) // total, system) for each in bounds
+        ]
+        least, most = (terms.penalty * deficit(share, terms.effective) // ONE for share in shares)
+        return most * STEPS // ONE, least * STEPS // ONE
 
     def worst(self, line: Line) -> tuple[str, Terms]:
         """Return the flavor of ``line`` in which its owner stands worst, and the terms there.
@@ -114,9 +180,22 @@ class Scores:
         Whoever names more flavors can so only lose by it; one that nobody has counts for nothing.
         """
         owner, flavors = line
+        if len(flavors) == 1:
+            return flavors[0], self.of(owner, flavors[0])
         there = [flavor for flavor in flavors if self._flavor_gpus(flavor)[0]]
         found = [(flavor, self.of(owner, flavor)) for flavor in there or flavors[:1]]
         return min(found, key=lambda entry: entry[1].score)
+
+
+def _averaged(recent: int, system: System) -> int:
+    """Return what was used lately, over the time that counts, in parts of ``ONE``."""
+    return recent * ONE // (system.half_life_ms * _LOG2_E_PPB // 1_000_000_000)
+
+
+def _share(instant: int, decayed: int, system: System) -> int:
+    """Return the share that an owner has of a flavor, by what it has and by what it had."""
+    weight = system.instant_weight_ppm
+    return (instant * weight + decayed * (PPM - weight)) // PPM
 
 
 def _part(some: int, whole: int) -> int:
@@ -164,65 +243,100 @@ def line_of(record: RunRecord) -> Line:
     return record.spec.owner, record.spec.flavors
 
 
+def ranked_lines(view: StateView, now_ms: int) -> list[Ranked]:
+    """Return the lines of all waiting runs, the one whose first run is tried first before others.
+
+    Nothing that is planned counts yet.
+    """
+    scores = Scores(view, now_ms)
+
+    return view.line_ranks.in_order(
+        view.waiting,
+        now_ms,
+        lambda line: scores.rank(line[1:]),
+        lambda line: scores.lasting(line[1:]),
+    )
+
+
 def in_turn(view: StateView, names: Iterable[str], scores: Scores) -> Iterator[str]:
     """Yield ``names`` in the order in which they are to be tried.
 
     The caller may plan GPUs for the owner of each (``Scores.plan``) before it asks for the next:
     then that owner stands further back.
     """
-    lines: dict[Line, list[Place]] = {}
+    lines: dict[waiting.Line, list[Place]] = {}
     for name in names:
         record = view.runs[name]
         since_ms = None if record.spec.follow is None else eligible_since_ms(view, record)
         place = (record.submitted_ms if since_ms is None else since_ms, record.seq, name)
-        lines.setdefault(line_of(record), []).append(place)
+        lines.setdefault(("", *line_of(record)), []).append(place)
     for places in lines.values():
         places.sort()
-    return Queue(((line, "", places) for line, places in lines.items()), scores).turns()
+    ranked = sorted((scores.rank(line[1:]), places[0], line) for line, places in lines.items())
+    return Queue(ranked, lines.__getitem__, scores, scores.versions()).turns()
 
 
 class Queue:
     """Lines of runs, each in its order, that are called up by the ranks of their owners.
 
-    Every line is ranked once, and again when something was planned for its owner. Lines of a pool
-    that is closed are passed over.
+    ``ranked`` has the lines in order, as ranked when ``versions`` of what was planned were true:
+    nothing, if not told. A line is ranked again when it is its turn and more was planned for its
+    owner. Lines of a pool that is closed are passed over.
     """
 
-    __slots__ = ("_heap", "_lines", "_next", "_ranked", "_scores", "closed")
+    __slots__ = ("_at", "_heap", "_places", "_ranked", "_scores", "_versions", "closed")
 
-    def __init__(self, lines: Iterable[tuple[Line, str, Sequence[Place]]], scores: Scores) -> None:
+    def __init__(
+        self,
+        ranked: Sequence[Ranked],
+        places: Callable[[waiting.Line], Sequence[Place]],
+        scores: Scores,
+        versions: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         self._scores = scores
-        self._lines = [each for each in lines if each[2]]
-        self._next = [0] * len(self._lines)
-        self._ranked = [scores.version(line[0]) for line, _, _ in self._lines]
-        self._heap: list[tuple[Rank, Place, int]] = [
-            (scores.rank(line), places[0], number)
-            for number, (line, _, places) in enumerate(self._lines)
-        ]
-        heapify(self._heap)
+        self._versions = versions
+        self._ranked = ranked
+        self._places = places
+        self._at: dict[waiting.Line, int] = {}
+        self._heap: list[tuple[Rank, Place, waiting.Line, int]] = []
         self.closed: set[str] = set()
 
     def turns(self) -> Iterator[str]:
         """Yield the runs, the next one to be tried first."""
-        heap, lines, scores = self._heap, self._lines, self._scores
-        while heap:
-            _, place, number = heappop(heap)
-            line, pool, places = lines[number]
-            if pool in self.closed:
+        heap, scores, untouched = self._heap, self._scores, 0
+        ranked = self._ranked
+        while True:
+            if untouched < len(ranked) and (not heap or ranked[untouched] < heap[0][:3]):
+                _, place, line = ranked[untouched]
+                untouched, version = untouched + 1, self._versions.get(line[1], 0)
+            elif heap:
+                _, place, line, version = heappop(heap)
+            else:
+                return
+            if line[0] in self.closed:
                 continue
-            version = scores.version(line[0])
-            if version != self._ranked[number]:
+            planned = scores.version(line[1])
+            if planned != version:
                 # Something was planned for its owner since this was ranked.
-                self._ranked[number] = version
-                heappush(heap, (scores.rank(line), place, number))
+                heappush(heap, (scores.rank(line[1:]), place, line, planned))
                 continue
-            self._next[number] += 1
             yield place[2]
-            if self._next[number] < len(places):
-                self._ranked[number] = scores.version(line[0])
-                heappush(heap, (scores.rank(line), places[self._next[number]], number))
+            places, at = self._places(line), self._at.get(line, 0) + 1
+            self._at[line] = at
+            if at < len(places):
+                planned = scores.version(line[1])
+                heappush(heap, (scores.rank(line[1:]), places[at], line, planned))
 
 
 def queue_order(view: StateView, now_ms: int) -> list[str]:
     """Return the waiting runs in the order in which they stand now."""
-    return list(in_turn(view, view.pending, Scores(view, now_ms)))
+    scores, found = Scores(view, now_ms), list[tuple[Rank, Place]]()
+    for line, places in view.waiting.lines.items():
+        rank = scores.rank(line[1:])
+        for place in places.places:
+            record = view.runs[place[2]]
+            if record.spec.follow is not None:
+                place = (eligible_since_ms(view, record) or place[0], *place[1:])  # noqa: PLW2901
+            found.append((rank, place))
+    found.sort()
+    return [place[2] for _, place in found]

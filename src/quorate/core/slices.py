@@ -72,6 +72,24 @@ def no_placement(request: PackRequest, yards: Sequence[Yard]) -> Refusal:
     )
 
 
+def is_enough(request: PackRequest, yards: Sequence[Yard]) -> bool:
+    """Return whether yards that have no more free than ``yards`` change nothing about the slice.
+
+    ``yards`` are the most free ones, in that order. Where each could hold all of a request if it
+    were empty, each group of it is cheapest in one of the first, and what is divisible goes to what
+    is free and then to the very first.
+    """
+    need = _need(request)
+    if yards[-1].island.gpus_total < need or yards[0].island.gpus_total < need:
+        return False
+    if request.one_domain:
+        return True
+    if any(bundle.groups is None for bundle in request.bundles):
+        return yards[-1].gpus_free <= 0
+    groups = sum(len(bundle.groups or ()) for bundle in request.bundles)
+    return len(yards) >= groups and all(yard.island.gpus_total >= need for yard in yards)
+
+
 def _need(request: PackRequest) -> int:
     spares = request.spares_per_group
     return sum((item.gpus + spares) * item.count for item in items_of(request))

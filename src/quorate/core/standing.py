@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from quorate.core.follow import eligible_since_ms
-from quorate.core.queue import Scores, line_of
+from quorate.core.queue import Line, Scores, line_of
 from quorate.core.score import Terms
 from quorate.model.records import ReportRecord, RunRecord
 from quorate.model.view import StateView
@@ -65,10 +65,17 @@ def standing_of(view: StateView, run: str, queue: Sequence[str], now_ms: int) ->
     owner, (flavor, terms) = record.spec.owner, scores.worst(line_of(record))
     index = queue.index(run)
     ahead: dict[tuple[str, str, Because], int] = {}
+    lines: dict[Line, tuple[str, Because | None]] = {}
+    since_ms = eligible_since_ms(view, record) or record.submitted_ms
     for name in queue[:index]:
         other = view.runs[name]
-        what, _ = scores.worst(line_of(other))
-        key = (other.spec.owner, what, _because(view, scores, other, record))
+        line = line_of(other)
+        known = lines.get(line)
+        if known is None:
+            what, theirs = scores.worst(line)
+            known = lines[line] = (what, _because(theirs, terms))
+        why = known[1] or _because_of_time(view, other, since_ms)
+        key = (line[0], known[0], why)
         ahead[key] = ahead.get(key, 0) + 1
     spec = view.owners.get(owner)
     return Standing(
@@ -87,12 +94,14 @@ def standing_of(view: StateView, run: str, queue: Sequence[str], now_ms: int) ->
     )
 
 
-def _because(view: StateView, scores: Scores, first: RunRecord, then: RunRecord) -> Because:
-    """Return why ``first`` stands ahead of ``then``."""
-    one, other = scores.worst(line_of(first))[1], scores.worst(line_of(then))[1]
+def _because(one: Terms, other: Terms) -> Because | None:
+    """Return why runs with the terms ``one`` stand ahead of others; None where terms do not say."""
     if one.is_over is not other.is_over:
         return Because.WITHIN_BUDGET
-    if one.step != other.step:
-        return Because.SCORE
-    since = [eligible_since_ms(view, each) or each.submitted_ms for each in (first, then)]
-    return Because.WAITS_LONGER if since[0] != since[1] else Because.SUBMITTED_BEFORE
+    return Because.SCORE if one.step != other.step else None
+
+
+def _because_of_time(view: StateView, first: RunRecord, since_ms: int) -> Because:
+    """Return why ``first`` stands ahead of a run in the same step that waits since ``since_ms``."""
+    first_ms = eligible_since_ms(view, first) or first.submitted_ms
+    return Because.WAITS_LONGER if first_ms != since_ms else Because.SUBMITTED_BEFORE

@@ -75,6 +75,7 @@ def _ledger_opened(state: State, event: e.LedgerOpened) -> None:
 def _system_applied(state: State, event: e.SystemApplied) -> None:
     if event.system.budget_period_days != state.system.budget_period_days:
         state.uses_changed()
+    state.ranks_changed()
     state.system = event.system
 
 
@@ -482,6 +483,7 @@ def _run_ended(state: State, event: e.RunEnded) -> None:
         leave_running(state, run, event)
     if run.spec.malleable is not None:
         state.growable.pop(event.run, None)
+    state.unlist_cut(event.run)
     run.ended_ms = event.at_ms
     if event.note:
         run.note = event.note

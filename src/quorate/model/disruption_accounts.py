@@ -25,12 +25,12 @@ def target_share_ppm(view: StateView, owner: str) -> int:
     stated = None if known is None else known.quota.fair_share_target_ppm
     if stated is not None:
         return stated
-    undeclared = {name for name in (*view.owner_budgets, owner) if name not in view.owners}
-    if not undeclared:
-        return view.soft.rest_target_ppm
+    soft = view.soft
+    if known is not None or owner in soft.undeclared:
+        return soft.shared_target_ppm
     targets = [each.quota.fair_share_target_ppm for each in view.owners.values()]
     left_ppm = max(0, PPM - sum(target or 0 for target in targets))
-    return left_ppm // (targets.count(None) + len(undeclared))
+    return left_ppm // (targets.count(None) + len(soft.undeclared) + 1)
 
 
 def filling(view: StateView, owner: str, pool: str) -> int:

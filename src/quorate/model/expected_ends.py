@@ -1,4 +1,4 @@
-"""What was found out about the ends that leases have said; dropped where a lease changes.
+"""What was found out about the ends that leases have said, mended where a lease changes.
 
 An overlay has a layer of its own: what it finds out about something that has not changed in it is
 kept below, for whoever asks next.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from quorate.model.island import IslandKey
 from quorate.model.specs import EnvelopeId
@@ -21,54 +22,67 @@ End = tuple[int, int, str]
 Kept = tuple[list[End], Curve]
 """Ends in order, and the curve that they make."""
 
+K = TypeVar("K")
+
+
+@dataclass(slots=True)
+class EndsBy(Generic[K]):
+    """Ends by island or by payer, and the leases of each that have changed since."""
+
+    found: dict[K, Kept] = field(default_factory=dict)
+    changed: dict[K, set[str]] = field(default_factory=dict)
+    below: EndsBy[K] | None = None
+
+    def get(self, key: K) -> tuple[Kept, set[str]] | None:
+        """Return what is known of ``key``, if anything is, and the leases that changed since."""
+        changed = self.changed.get(key, set())
+        known = self.found.get(key)
+        if known is not None:
+            return known, changed
+        if self.below is None:
+            return None
+        below = self.below.get(key)
+        return None if below is None else (below[0], below[1] | changed)
+
+    def keep(self, key: K, kept: Kept) -> None:
+        """Keep what is true of ``key`` here, as far below as that holds."""
+        if self.below is not None and key not in self.found and key not in self.changed:
+            self.below.keep(key, kept)
+            return
+        self.found[key] = kept
+        if self.below is None:
+            self.changed.pop(key, None)
+        else:
+            self.changed[key] = set()  # What is kept here is not what is true below.
+
+    def change(self, key: K, lease: str) -> None:
+        """Note that a lease, which has or had part in ``key``, has changed."""
+        if self.below is not None or key in self.found:
+            self.changed.setdefault(key, set()).add(lease)
+
+    def layer(self) -> EndsBy[K]:
+        """Return a layer over this one."""
+        return EndsBy(below=self)
+
 
 @dataclass(slots=True)
 class Ends:
     """The ends that leases have said, by island and by payer, in order; told at any instant."""
 
-    islands: dict[IslandKey, Kept] = field(default_factory=dict)
-    payers: dict[EnvelopeId, Kept] = field(default_factory=dict)
-    below: Ends | None = None
-    gone_islands: set[IslandKey] = field(default_factory=set)
-    gone_payers: set[EnvelopeId] = field(default_factory=set)
+    islands: EndsBy[IslandKey] = field(default_factory=EndsBy[IslandKey])
+    payers: EndsBy[EnvelopeId] = field(default_factory=EndsBy[EnvelopeId])
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether anything was asked for, here or below."""
+        return self.islands.below is not None or bool(self.islands.found or self.payers.found)
 
     def layer(self) -> Ends:
-        """Return a layer over this one: what is dropped in it stays here."""
-        return Ends(below=self)
+        """Return a layer over this one: what changes in it stays as it was here."""
+        return Ends(self.islands.layer(), self.payers.layer())
 
-    def island(self, key: IslandKey) -> Kept | None:
-        """Return what is known of an island."""
-        known = self.islands.get(key)
-        if known is None and self.below is not None and key not in self.gone_islands:
-            return self.below.island(key)
-        return known
-
-    def keep_island(self, key: IslandKey, kept: Kept) -> None:
-        """Keep what was found out of an island, as far below as that holds."""
-        if self.below is not None and key not in self.gone_islands:
-            self.below.keep_island(key, kept)
-        else:
-            self.islands[key] = kept
-
-    def payer(self, key: EnvelopeId) -> Kept | None:
-        """Return what is known of a payer."""
-        known = self.payers.get(key)
-        if known is None and self.below is not None and key not in self.gone_payers:
-            return self.below.payer(key)
-        return known
-
-    def keep_payer(self, key: EnvelopeId, kept: Kept) -> None:
-        """Keep what was found out of a payer, as far below as that holds."""
-        if self.below is not None and key not in self.gone_payers:
-            self.below.keep_payer(key, kept)
-        else:
-            self.payers[key] = kept
-
-    def drop(self, islands: Collection[IslandKey], payer: EnvelopeId) -> None:
-        """Forget what a lease of ``payer`` on ``islands``, which has changed, has part in."""
+    def change(self, islands: Collection[IslandKey], payer: EnvelopeId, lease: str) -> None:
+        """Note that a lease of ``payer`` on ``islands`` has changed."""
         for key in islands:
-            self.islands.pop(key, None)
-        self.payers.pop(payer, None)
-        if self.below is not None:
-            self.gone_islands.update(islands)
-            self.gone_payers.add(payer)
+            self.islands.change(key, lease)
+        self.payers.change(payer, lease)

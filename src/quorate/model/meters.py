@@ -20,6 +20,8 @@ ONE: Final = 1 << 40
 """What is halved is counted in parts of this."""
 _HALF_ROOTS: Final = 32
 """How often the square root of a half is taken: as many binary digits has an exponent."""
+_ROUNDED: Final = 24
+"""To how many binary digits what fades is known at the least."""
 
 
 Told = tuple[int, int, int, list[int], list[int]]
@@ -215,15 +217,45 @@ class Meter:
 
     def recent(self, at_ms: int, half_life_ms: int) -> int:
         """Return what was used until ``at_ms``, halved with every half-life since."""
+        faded, before = self._faded_by(at_ms, half_life_ms)
+        span_ms = at_ms % HOUR_MS
+        left = faded * halved(span_ms, half_life_ms)
+        return (left + (self._until(at_ms) - before) * halved(span_ms // 2, half_life_ms)) // ONE
+
+    def _faded_by(self, at_ms: int, half_life_ms: int) -> tuple[int, int]:
+        """Return what was used before the hour of ``at_ms``, as it counts then, and all of it."""
         faded, before = self._looked_back(half_life_ms), self.sums[self.known - 1]
         if at_ms >= self.ends_ms:
             faded = _faded(faded, self._until(self.ends_ms) - before, 1, half_life_ms)
             hours = (at_ms - self.ends_ms) // HOUR_MS
             faded = _faded(faded, self.amount * hours * HOUR_MS, hours, half_life_ms)
             before = self._until(at_ms // HOUR_MS * HOUR_MS)
-        span_ms = at_ms % HOUR_MS
-        left = faded * halved(span_ms, half_life_ms)
-        return (left + (self._until(at_ms) - before) * halved(span_ms // 2, half_life_ms)) // ONE
+        return faded, before
+
+    def recent_between(
+        self, from_ms: int, until_ms: int, half_life_ms: int
+    ) -> tuple[int, int] | None:
+        """Return the least and the most that ``recent`` is from one instant to another.
+
+        Bounds, that is, for instants of one hour; None where none are known. In between it bends no
+        more than what is used and what fades do in that time.
+        """
+        faded, before = self._faded_by(from_ms, half_life_ms)
+        used, span_ms = self._until(from_ms) - before, until_ms - from_ms
+        if from_ms % HOUR_MS + span_ms > HOUR_MS or faded < 0 or used < 0 or self.amount < 0:
+            return None
+        most = faded + used + self.amount * span_ms
+        bends = self.amount * span_ms * span_ms // (10 * half_life_ms)
+        bends += most * span_ms * span_ms // (16 * half_life_ms * half_life_ms)
+        bends += (most >> _ROUNDED) + 2
+        ends = [
+            faded * halved(at_ms, half_life_ms) + more * halved(at_ms // 2, half_life_ms)
+            for at_ms, more in (
+                (from_ms % HOUR_MS, used),
+                (from_ms % HOUR_MS + span_ms, used + self.amount * span_ms),
+            )
+        ]
+        return min(ends) // ONE - bends, max(ends) // ONE + bends
 
     def _looked_back(self, half_life_ms: int) -> int:
         """Return what was used before this hour, as it counts when it begins."""

@@ -8,7 +8,7 @@ through to the one below and are thrown away together.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from heapq import heapify, heappop, heappush
 from operator import attrgetter
 
@@ -19,6 +19,7 @@ from quorate.model.events import ConflictDeferred, NodeStatus, Slots
 from quorate.model.expected_ends import Ends
 from quorate.model.holdings import Holdings
 from quorate.model.island import Island, IslandKey, all_slots
+from quorate.model.line_ranks import LineRanks
 from quorate.model.meters import Meter, NodeMeter
 from quorate.model.records import (
     AnnouncedConflict,
@@ -39,6 +40,7 @@ from quorate.model.records import (
     TokenRecord,
     UnwipedNode,
 )
+from quorate.model.room_index import RoomIndex
 from quorate.model.selector import matches
 from quorate.model.specs import (
     DEFAULT_POOL,
@@ -53,7 +55,7 @@ from quorate.model.specs import (
 )
 from quorate.model.tables import LayeredTable, Table
 from quorate.model.view import Family, Soft
-from quorate.model.waiting import Waiting
+from quorate.model.waiting import Waiting, line_of
 
 
 class State:
@@ -62,11 +64,13 @@ class State:
     __slots__ = (
         "_below",
         "_crossings",
+        "_cut_runs",
         "_domains",
         "_followers",
         "_holdings",
         "_holds_due",
         "_holds_ending",
+        "_line_ranks",
         "_node_leases",
         "_nodes",
         "_openings",
@@ -79,6 +83,7 @@ class State:
         "_stale",
         "_waiting",
         "announced",
+        "ask_cache",
         "at_ms",
         "backfilled",
         "barred",
@@ -118,6 +123,7 @@ class State:
         "reports",
         "requests",
         "reservations",
+        "room_index",
         "round_sizes",
         "rounds",
         "runs",
@@ -152,6 +158,7 @@ class State:
         self.queued: Table[str, int] = Table()
         self._queued_counts: Table[tuple[str, str], int] = Table()
         self._followers: Table[str, None] = Table()
+        self._cut_runs: Table[str, None] = Table()
         self.parked: Table[str, dict[str, None]] = Table()
         self.meters: Table[tuple[str, str], Meter] = Table()
         self.metered: Table[str, None] = Table()
@@ -185,7 +192,10 @@ class State:
         self._crossings: Crossings | None = None
         self.family_cache: dict[tuple[str, str], Family] = {}
         self.ends_cache = Ends()
+        self.room_index = RoomIndex()
+        self.ask_cache: dict[Hashable, object] = {}
         self._waiting: Waiting | None = None
+        self._line_ranks = LineRanks()
         # Leases that a trial has taken away; never any in the owned state.
         self.lifted: dict[str, Lease] = {}
         self._domains: Table[tuple[str, str], DomainIndex] = Table()
@@ -215,8 +225,11 @@ class State:
             setattr(over, name, LayeredTable(getattr(self, name)))
         # Shared until a budget or owner changes in the overlay, which then gets its own (apply.py).
         over.family_cache = self.family_cache
+        over.ask_cache = self.ask_cache
         over.ends_cache = self.ends_cache.layer()
+        over.room_index = self.room_index.layer()
         over._waiting = self.waiting.layer()  # noqa: SLF001
+        over._line_ranks = self._line_ranks.layer()  # noqa: SLF001
         over.lifted = self.lifted
         over._holdings = self.holdings.layer(over.owners)  # noqa: SLF001 - another state, the same class
         over._stale = []  # noqa: SLF001
@@ -273,6 +286,11 @@ class State:
             self.list_lease(name, lease)
         for name in self.queued:
             self.count_queued(self.runs[name].spec)
+        running = {lease.fact.run for lease in self.leases.values()}
+        for name in {*self.pending, *self.in_rounds, *running}:
+            record = self.runs[name]
+            if record.cut_by or record.steps_cut_by:
+                self._cut_runs[name] = None
         for name in self.in_rounds:
             record = self.runs[name]
             if record.spec.follow is not None and record.phase is Phase.PENDING:
@@ -289,6 +307,22 @@ class State:
         """Those that are tried and follow others."""
         self._index_leases()
         return self._followers
+
+    @property
+    def cut_runs(self) -> Table[str, None]:
+        """The runs that a conflict has cut, or steps of them, and that are not over."""
+        self._index_leases()
+        return self._cut_runs
+
+    def list_cut(self, run: str) -> None:
+        """Note that a conflict has cut ``run``, or steps of it."""
+        if self.leases_indexed:
+            self._cut_runs[run] = None
+
+    def unlist_cut(self, run: str) -> None:
+        """Note that ``run`` is over."""
+        if self._cut_runs:
+            self._cut_runs.pop(run, None)
 
     def list_lease(self, name: str, lease: Lease) -> None:
         """Add ``lease`` to the indexes by node, owner and payer."""
@@ -340,19 +374,32 @@ class State:
             self._waiting = Waiting.of(self.runs[name] for name in self.pending)
         return self._waiting
 
+    @property
+    def line_ranks(self) -> LineRanks:
+        """The lines of waiting runs by their ranks."""
+        self._index_leases()  # From then on what owners use is noted here too.
+        return self._line_ranks
+
+    def ranks_changed(self) -> None:
+        """Forget the ranks of all lines: what they are found by has changed."""
+        self._line_ranks = LineRanks()
+
     def forget_waiting(self) -> None:
-        """Forget the index of waiting runs; it is made anew when it is asked for."""
+        """Forget the indexes of waiting runs; they are made anew when they are asked for."""
         self._waiting = None
+        self.ranks_changed()
 
     def list_waiting(self, record: RunRecord) -> None:
         """Index a run that has begun to wait."""
         if self._waiting is not None:
             self._waiting.add(record)
+            self._line_ranks.line_changed(line_of(record.spec))
 
     def unlist_waiting(self, record: RunRecord) -> None:
         """Take a run that waits no more out of the index."""
         if self._waiting is not None:
             self._waiting.remove(record)
+            self._line_ranks.line_changed(line_of(record.spec))
 
     def _hold(self, holdings: Holdings, run: str, slots: Slots) -> None:
         holdings.add_slots(self.runs[run].spec.owner, self._sized(slots))
@@ -602,6 +649,7 @@ class State:
     def _own_island(self, key: IslandKey) -> Island:
         """Return the island under ``key`` for changing, and remember that its count will change."""
         island = self.islands.own(key)
+        self.room_index.island_changed(key)
         if not island.stale:
             island.stale = True
             self._stale.append((key, island.gpus_free))
@@ -609,7 +657,7 @@ class State:
 
     def mark_node(self, name: str, status: NodeStatus) -> None:
         """Note the status of a node, and offer or withhold its slots accordingly."""
-        self.ends_cache = Ends()
+        self.ends_changed()
         record = self.nodes[name]
         island = self._own_island(record.island)
         if status is NodeStatus.READY:
@@ -622,7 +670,7 @@ class State:
 
     def set_apart(self, name: str, unwiped: UnwipedNode) -> None:
         """Withhold a node from all but a claim, until it has been wiped after it."""
-        self.ends_cache = Ends()
+        self.ends_changed()
         self.unwiped[name] = unwiped
         self.hold_slots(unwiped.claim, ((name, 0),))
         record = self.nodes[name]
@@ -630,7 +678,7 @@ class State:
 
     def give_back(self, name: str) -> None:
         """Let a node that was wiped be used by anybody, if it is ready."""
-        self.ends_cache = Ends()
+        self.ends_changed()
         self.drop_slots(self.unwiped.pop(name).claim, ((name, 0),))
         record = self.nodes[name]
         if name not in self.node_status:
@@ -648,7 +696,8 @@ class State:
 
     def add_node(self, node: Node, *, free: int) -> None:
         """Place ``node``, with ``free`` slots, into the topology; done in bulk by ``refresh``."""
-        self.ends_cache = Ends()
+        self.ends_changed()
+        self.ranks_changed()
         self._pending_nodes[node.name] = node
         self._pending_free[node.name] = free
 
@@ -704,7 +753,8 @@ class State:
         return found
 
     def use_changed(self, owner: str) -> None:
-        """Note that ``owner`` may now cross a threshold at another time than it would have."""
+        """Note that ``owner`` has another use, and may cross a threshold at another time."""
+        self._line_ranks.owner_changed(owner)
         if self._crossings is not None:
             self._crossings.touch(owner)
 
@@ -715,17 +765,19 @@ class State:
         else:
             self.reports[owner] = record
         self._soft = None
+        self.ranks_changed()
         self.use_changed(owner)
 
     def uses_changed(self) -> None:
         """Forget when owners may cross thresholds: what counts as their use has changed."""
         self._crossings = None
+        self.ranks_changed()
 
     @property
     def soft(self) -> Soft:
         """What owners' soft quotas come to together."""
         if self._soft is None:
-            self._soft = Soft.of(self.owners, self.reports)
+            self._soft = Soft.of(self.owners, self.reports, self.owner_budgets)
         return self._soft
 
     def domain_order(self, pool: str, flavor: str) -> list[tuple[int, str]]:
@@ -763,21 +815,27 @@ class State:
         return self._openings[at] if at < len(self._openings) else None
 
     def ends_changed(self) -> None:
-        """Forget what was found out about expected ends."""
+        """Forget what was found out about expected ends, and about rooms by them."""
         self.ends_cache = Ends()
+        self.room_index = RoomIndex()
+        self.ask_cache = {}
 
     def end_changed(self, lease: Lease) -> None:
         """Forget what was found out about expected ends that ``lease`` has part in."""
-        ends = self.ends_cache
-        if ends.islands or ends.payers or ends.below is not None:
+        ends, index = self.ends_cache, self.room_index
+        if ends.is_asked or index.bounds:
             islands = {self._nodes[node].island for node, _ in lease.fact.slots}
-            ends.drop(islands, lease.fact.payer)
+            ends.change(islands, lease.fact.payer, lease.fact.lease)
+            for key in islands:
+                index.island_changed(key)
 
     def budgets_changed(self) -> None:
         """Forget what was derived from budgets and owners."""
         self.family_cache = {}
+        self.ask_cache = {}
         self._openings = None
         self._soft = None
+        self.ranks_changed()
 
     def holds_due(self) -> list[tuple[int, str]]:
         """Return the heap of renewals, built on first use so that a replay does not pay for it.
@@ -916,6 +974,7 @@ _TABLES = (
     "queued",
     "_queued_counts",
     "_followers",
+    "_cut_runs",
     "parked",
     "meters",
     "metered",

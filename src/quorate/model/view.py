@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -15,6 +15,7 @@ from quorate.model.events import ConflictDeferred, NodeStatus, Tier
 from quorate.model.expected_ends import Ends
 from quorate.model.holdings import Holdings
 from quorate.model.island import Island, IslandKey
+from quorate.model.line_ranks import LineRanks
 from quorate.model.meters import Meter, NodeMeter
 from quorate.model.records import (
     AnnouncedConflict,
@@ -34,6 +35,7 @@ from quorate.model.records import (
     TokenRecord,
     UnwipedNode,
 )
+from quorate.model.room_index import RoomIndex
 from quorate.model.specs import (
     Budget,
     CapId,
@@ -64,15 +66,23 @@ class Soft(NamedTuple):
 
     ``rest_target_ppm`` is the target share of an owner that states none: an equal part of what the
     others leave. ``budgeted`` are the owners with a budget of hours, in order; ``has_targets`` says
-    that somebody has stated a share.
+    that somebody has stated a share. ``undeclared`` are the owners of budgets that are no more than
+    that, and ``shared_target_ppm`` is the target share if these have an equal part too.
     """
 
     rest_target_ppm: int
     budgeted: tuple[str, ...]
     has_targets: bool
+    undeclared: frozenset[str]
+    shared_target_ppm: int
 
     @classmethod
-    def of(cls, owners: Mapping[str, Owner], reports: Mapping[str, ReportRecord]) -> Soft:
+    def of(
+        cls,
+        owners: Mapping[str, Owner],
+        reports: Mapping[str, ReportRecord],
+        owner_budgets: Mapping[str, tuple[str, ...]],
+    ) -> Soft:
         """Return what the quotas of ``owners`` come to, and what is told of their budgets."""
         shares = [owner.quota.fair_share_target_ppm for owner in owners.values()]
         stated = [share for share in shares if share is not None]
@@ -80,7 +90,9 @@ class Soft(NamedTuple):
         rest = max(0, PPM - sum(stated)) // max(1, others)
         budgeted = {name for name, owner in owners.items() if owner.quota.is_soft}
         budgeted |= {name for name, record in reports.items() if record.answers}
-        return cls(rest, tuple(sorted(budgeted)), bool(stated))
+        undeclared = frozenset(name for name in owner_budgets if name not in owners)
+        shared = max(0, PPM - sum(stated)) // max(1, others + len(undeclared))
+        return cls(rest, tuple(sorted(budgeted)), bool(stated), undeclared, shared)
 
 
 class StateView(Protocol):
@@ -267,6 +279,14 @@ class StateView(Protocol):
         ...
 
     @property
+    def ask_cache(self) -> dict[Hashable, object]:
+        """What planning found out that waiting runs ask for, as long as all that it rests on stays.
+
+        Dropped when a budget, an owner, a pool or a node changes.
+        """
+        ...
+
+    @property
     def owner_versions(self) -> Mapping[str, int]:
         """The sequence of the event that made each owner what it is."""
         ...
@@ -284,6 +304,11 @@ class StateView(Protocol):
     @property
     def followers(self) -> Mapping[str, None]:
         """Those of ``queued`` that follow other runs."""
+        ...
+
+    @property
+    def cut_runs(self) -> Mapping[str, None]:
+        """The runs that a conflict has cut, or steps of them, and that are not over."""
         ...
 
     @property
@@ -350,8 +375,18 @@ class StateView(Protocol):
         ...
 
     @property
+    def line_ranks(self) -> LineRanks:
+        """The lines of waiting runs by their ranks, as far as they were asked for."""
+        ...
+
+    @property
     def ends_cache(self) -> Ends:
         """Expected ends found so far; what a lease has part in is dropped when it changes."""
+        ...
+
+    @property
+    def room_index(self) -> RoomIndex:
+        """Where runs may go, and when leases leave enough there, as far as it was asked for."""
         ...
 
     @property

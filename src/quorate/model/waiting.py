@@ -9,17 +9,30 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from quorate.model.records import RunRecord
+from quorate.model.selector import Selector
 from quorate.model.specs import Run
 from quorate.model.tables import Table
 
 Line = tuple[str, str, tuple[str, ...]]
 """(pool, owner, flavors)."""
-Shape = tuple[object, ...]
-"""(pool, flavors, least width, group, spread, spares, selector, octave of what it declared)."""
 Place = tuple[int, int, str]
 """(since when it waits, sequence, run): the order within a line."""
+
+
+class Shape(NamedTuple):
+    """What decides whether there is room for a run; ``octave`` is of what it declared to take."""
+
+    pool: str
+    flavors: tuple[str, ...]
+    gpus_least: int
+    group_gpus: int | None
+    is_spread: bool
+    spares: int
+    selector: Selector
+    octave: int
 
 
 class Places:
@@ -53,7 +66,7 @@ def line_of(run: Run) -> Line:
 def shape_of(run: Run) -> Shape:
     """Return what decides whether there is room for ``run``."""
     said_ms = run.expected_duration_ms
-    return (
+    return Shape(
         run.pool,
         run.flavors,
         run.widths()[-1],

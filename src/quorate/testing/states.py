@@ -23,13 +23,16 @@ _SPECIAL: Final = frozenset(
         "_below",
         "_crossings",
         "_holdings",
+        "_line_ranks",
         "_soft",
         "_waiting",
+        "ask_cache",
         "ends_cache",
         "family_cache",
         "_holds_due",
         "_holds_ending",
         "_openings",
+        "room_index",
     }
 )
 _INDEXES: Final = frozenset(

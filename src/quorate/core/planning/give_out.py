@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from quorate.core.admit import admit
 from quorate.core.disruption_account import deferrals_due_ms
 from quorate.core.elastic import grow_running
 from quorate.core.failure import settle_spares
 from quorate.core.held_back import release_due_ms
+from quorate.core.layout import pack_request
 from quorate.core.planning.conflict_starts import look_ms
 from quorate.core.planning.overstay import stop_instants_ms, stop_overstayed
 from quorate.core.planning.pins import replan_due_ms
@@ -19,7 +21,11 @@ from quorate.core.planning.walk import Walk
 from quorate.core.round_place import place_granted
 from quorate.core.scribe import Scribe
 from quorate.core.settle import settle_holds
+from quorate.core.spread import items_of
 from quorate.model.events import HoldExtended, StepsCounted, TokenIssued, TokenRevoked
+from quorate.model.refusal import Refusal
+from quorate.model.specs import Run
+from quorate.model.view import StateView
 
 PASSES_MAX: Final = 4
 """How often firm places are looked at again in one decision because some have moved."""
@@ -42,6 +48,49 @@ def give_out(scribe: Scribe) -> None:
         settle_holds(scribe)
     grow_running(scribe, walk.profile, backfill=walk.is_out_of_order)
     place_granted(scribe)
+
+
+def turned_away(scribe: Scribe, run: Run) -> Refusal | None:
+    """Return why ``run``, if it were submitted now, waits, where no walk is needed to know.
+
+    There is no room for it now, whatever is planned, and as many runs as are planned wait in its
+    pool already. It changes nothing for others, and gets its start with the next walk, which is a
+    quarter of the horizon away at the most. None where a walk is needed.
+    """
+    view = scribe.view
+    if run.follow is not None or view.spares or view.holdings.bounds_of(run.owner):
+        return None
+    if _is_due(scribe) or not _is_long(view, run.pool) or _may_fit(view, run):
+        return None
+    answer = admit(view, run, scribe.now_ms, has_executor=scribe.has_executor)
+    return answer if isinstance(answer, Refusal) else None
+
+
+def _is_long(view: StateView, pool: str) -> bool:
+    """Return whether more runs wait in ``pool`` than are planned."""
+    left = view.pools[pool].reservation_depth
+    for (where, _), count in view.queued_counts.items():
+        if where == pool:
+            left -= count
+            if left < 0:
+                return True
+    return False
+
+
+def _may_fit(view: StateView, run: Run) -> bool:
+    """Return whether what is free, planned or not, does not rule a start of ``run`` out."""
+    pool, least = view.pools[run.pool], run.widths()[-1]
+    for flavor in run.flavors:
+        request = pack_request(run, pool, flavor, least)
+        items = items_of(request)
+        spares = request.spares_per_group
+        part = max(1 if item.divisible else item.gpus for item in items) + spares
+        if request.one_domain:
+            part = sum((item.gpus + spares) * item.count for item in items)
+        index = view.domains(run.pool, flavor)
+        if index.gpus_free >= least and index.levels.bit_length() - 1 >= part:
+            return True
+    return False
 
 
 def _standing(scribe: Scribe) -> Walk:

@@ -34,7 +34,7 @@ def replan_due_ms(view: StateView, after_ms: int) -> int | None:
         return None
     horizons = [
         view.pools[pool].firm_horizon_ms
-        for pool, _ in view.queued_counts
+        for pool in {pool for pool, _ in view.queued_counts}
         if view.pools[pool].reservation_depth
     ]
     if not horizons:

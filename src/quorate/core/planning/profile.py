@@ -32,7 +32,10 @@ class Profile:
 
     __slots__ = (
         "_caps",
+        "_eras",
         "_lent",
+        "_lifted",
+        "_needs",
         "_nodes",
         "_payers",
         "_pledged",
@@ -40,6 +43,7 @@ class Profile:
         "_runs",
         "_squeezed",
         "cap_gpu_ms",
+        "era",
         "lent_gpu_ms",
         "now_ms",
         "payer_gpu_ms",
@@ -57,6 +61,11 @@ class Profile:
         self._nodes: dict[str, Resource] = {}
         self._squeezed: dict[str, list[Need]] = {}
         self._pledged: dict[IslandKey, list[tuple[int, int, int]]] | None = None
+        self._needs: dict[str, tuple[Entry, list[Need]]] = {}
+        self.era = self._eras = 0
+        """While it stays the same there is only ever less free."""
+        self._lifted: list[tuple[Entry, int]] = []
+        """What was lifted and not put back, and the era before that."""
         # GPU-hours that entries take which are not held in the accounts yet.
         self.payer_gpu_ms: dict[EnvelopeId, int] = {}
         self.lent_gpu_ms: dict[EnvelopeId, int] = {}
@@ -98,33 +107,39 @@ class Profile:
         return self._told(self._said_of(key)[0])
 
     def _said_of(self, key: IslandKey) -> Kept:
-        cache = self.view.ends_cache
-        kept = cache.island(key)
-        if kept is None:
+        known = self.view.ends_cache.islands.get(key)
+        if known is not None and not known[1]:
+            return known[0]
+        if known is None:
             said = self._said_ends(key)
-            kept = (said, curve_of((at_ms, gpus) for at_ms, gpus, _ in said))
-            cache.keep_island(key, kept)
+        else:
+            (said, _), changed = known
+            said = [end for end in said if end[2] not in changed]
+            for name in changed:
+                said.extend(self._said_by(name, key))
+            said.sort()
+        kept = (said, curve_of((at_ms, gpus) for at_ms, gpus, _ in said))
+        self.view.ends_cache.islands.keep(key, kept)
         return kept
+
+    def _said_by(self, name: str, key: IslandKey) -> Iterator[End]:
+        """Yield what a lease, if it is still open, will give back on the nodes of an island."""
+        view, lease = self.view, self.view.leases.get(name)
+        if lease is None:
+            return
+        for node, mask in lease.fact.slots:
+            # What ends on a node that is given no work becomes free for no run.
+            is_used = node not in view.node_status and node not in view.unwiped
+            if is_used and view.nodes[node].island == key:
+                yield said_end_ms(view, lease), mask.bit_count(), name
 
     def _said_ends(self, key: IslandKey) -> list[End]:
         view = self.view
-        found: list[End] = []
         if key.domain not in view.domains(key.pool, key.flavor).numbers:
-            return found
-        by_node, leases, status = view.node_leases, view.leases, view.node_status
-        for node in view.island(key).nodes:
-            held = by_node.get(node.name)
-            # What ends on a node that is given no work becomes free for no run.
-            if not held or node.name in status or node.name in view.unwiped:
-                continue
-            for name in held:
-                lease = leases[name]
-                slots, gpus = lease.fact.slots, lease.gpus
-                if len(slots) > 1:
-                    gpus = sum(m.bit_count() for n, m in slots if n == node.name)
-                found.append((said_end_ms(view, lease), gpus, name))
-        found.sort()
-        return found
+            return []
+        held = (view.node_leases.get(node.name, ()) for node in view.island(key).nodes)
+        names = dict.fromkeys(name for names in held for name in names)
+        return sorted(end for name in names for end in self._said_by(name, key))
 
     def _told(self, said: list[End]) -> list[End]:
         """Return ``said`` as it is expected now: what is overdue is expected later."""
@@ -243,13 +258,21 @@ class Profile:
         return self._told(self._paid_by(key)[0])
 
     def _paid_by(self, key: EnvelopeId) -> Kept:
-        view, cache = self.view, self.view.ends_cache
-        kept = cache.payer(key)
-        if kept is None:
-            found = [(name, view.leases[name]) for name in view.payer_leases.get(key, ())]
-            said = sorted((said_end_ms(view, lease), lease.gpus, name) for name, lease in found)
-            kept = (said, curve_of((at_ms, gpus) for at_ms, gpus, _ in said))
-            cache.keep_payer(key, kept)
+        view = self.view
+        known = view.ends_cache.payers.get(key)
+        if known is not None and not known[1]:
+            return known[0]
+        names: Iterable[str] = view.payer_leases.get(key, ())
+        said: list[End] = []
+        if known is not None:
+            names = [name for name in known[1] if name in names]
+            said = [end for end in known[0][0] if end[2] not in known[1]]
+        for name in names:
+            lease = view.leases[name]
+            said.append((said_end_ms(view, lease), lease.gpus, name))
+        said.sort()
+        kept = (said, curve_of((at_ms, gpus) for at_ms, gpus, _ in said))
+        view.ends_cache.payers.keep(key, kept)
         return kept
 
     def _payer_curve(self, key: EnvelopeId) -> Curve:
@@ -338,10 +361,15 @@ class Profile:
     def put(self, entry: Entry) -> None:
         """Take what ``entry`` needs, for as long as it does."""
         self._put(entry, 1)
+        if self._lifted and self._lifted[-1][0] is entry:
+            self.era = self._lifted.pop()[1]
 
     def lift(self, entry: Entry) -> None:
-        """Give back what ``entry`` takes."""
+        """Give back what ``entry`` takes; as long as it is not put back a new era lasts."""
         self._put(entry, -1)
+        self._lifted.append((entry, self.era))
+        self._eras += 1
+        self.era = self._eras
 
     def _put(self, entry: Entry, sign: int) -> None:
         for resource, taken in self._takes(entry, sign):
@@ -356,10 +384,12 @@ class Profile:
         """
         if entry.by_conflict and sign < 0:
             return self._squeezed.pop(entry.run)
-        found = [
-            (resource, self.taken(entry, kind, name, amount))
-            for kind, name, resource, amount in self.named_needs(entry)
-        ]
+        found = self.needs(entry)
+        if entry.is_choosy:
+            found = [
+                (resource, self.taken(entry, kind, name, amount))
+                for kind, name, resource, amount in self.named_needs(entry)
+            ]
         if entry.by_conflict:
             span = (entry.start_ms, entry.end_ms)
             found = [(each, max(0, min(amount, each.least(*span)))) for each, amount in found]
@@ -387,7 +417,11 @@ class Profile:
 
     def needs(self, entry: Entry) -> list[Need]:
         """Return everything that ``entry`` needs while it runs: room, width of payers, quotas."""
-        return [(resource, amount) for _, _, resource, amount in self.named_needs(entry)]
+        known = self._needs.get(entry.run)
+        if known is None or known[0] is not entry:
+            needs = [(resource, amount) for _, _, resource, amount in self.named_needs(entry)]
+            known = self._needs[entry.run] = (entry, needs)
+        return known[1]
 
     def named_needs(self, entry: Entry) -> list[tuple[str, str, Resource, int]]:
         """Return (kind, name, resource, amount) of everything that ``entry`` needs while it runs.

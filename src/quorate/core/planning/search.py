@@ -10,7 +10,7 @@ quota of nodes that are shared), the start is tried in the state expected then.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from msgspec import Struct
@@ -23,23 +23,27 @@ from quorate.core.layout import PackRequest, pack_request
 from quorate.core.payment import pay
 from quorate.core.planning.accounts import ExpectedAccounts
 from quorate.core.planning.entry import Entry, shares_of
-from quorate.core.planning.profile import Need, Profile
+from quorate.core.planning.first_room import FirstRoom, Parts, parts_of
+from quorate.core.planning.profile import Need, Profile, whole_gpus
 from quorate.core.planning.resource import FOREVER_MS, Resource
 from quorate.core.planning.room import would_start
-from quorate.core.purse import CoverRequest, Demand, Leg, Place, Purse, names_racks
+from quorate.core.purse import CoverRequest, Demand, Leg, Place, Purse, is_open, names_racks
 from quorate.core.spread import Item, fills_nodes, items_of
 from quorate.core.steps import Steps
 from quorate.model.events import Slice, Tier
 from quorate.model.island import IslandKey
-from quorate.model.selector import RACK, contradicts, matches, names_label
+from quorate.model.room_index import Domain, Site
+from quorate.model.selector import RACK, Selector, contradicts, matches, names_label
 from quorate.model.specs import EnvelopeId, Run
-from quorate.model.view import Payers
+from quorate.model.view import Payers, StateView
 from quorate.model.words import Word
 
 T = TypeVar("T")
 
 FIND_STEPS_MAX: Final = 300
 """How long one start is searched for. Overlapping caps make paying hard, and many are planned."""
+ASKS_MAX: Final = 16_384
+"""Of how many runs, flavors and widths is kept what they ask for."""
 ATTEMPT_STEPS: Final = 25
 """How many steps of searching one look at a later instant counts for."""
 
@@ -53,40 +57,57 @@ class Lack(Word):
     NOTHING = "nothing"
 
 
-class Domain(Struct, frozen=True, gc=False):
-    """A domain that a run may use: its room, and which payers pay there."""
+class Sites(Struct, frozen=True, gc=False):
+    """The domains that a run may use and is paid for in."""
 
-    key: IslandKey
-    place: Place
-    room: Resource
-    payers: Payers
-    nodes_gpus: int
+    everywhere: Site
+    by_payers: tuple[tuple[Payers, Site], ...]
+    """The domains with the same payers together."""
+
+    @property
+    def sets(self) -> Iterator[tuple[Domain, ...]]:
+        """Yield the domains to place a run in: those with the same payers, then all."""
+        for _, site in self.by_payers:
+            yield site.domains
+        if len(self.by_payers) > 1:
+            yield self.everywhere.domains
 
 
 class Ask(Struct, frozen=True, gc=False):
-    """One flavor at one width: what is to be placed, where it may go and who may pay."""
+    """One flavor at one width: what is to be placed, where it may go and who may pay.
+
+    Whenever that is: it is kept from one decision to the next. ``cover`` is as if asked at 0.
+    """
 
     run: Run
     request: PackRequest
     items: tuple[Item, ...]
     cover: CoverRequest
     phases: tuple[Payers, ...]
-    domains: tuple[Domain, ...]
-    sets: tuple[Sequence[Domain], ...]
-    """The domains with the same payers together, then all of them."""
+    sites: Sites
     gpus: int
     """All GPUs of it in one domain, spares included."""
+    parts: Parts
+    """What domains hold together at least when they hold it."""
+    is_parted: bool
+    """Whether domains that hold ``parts`` hold all of it."""
     takes_whole: bool
     """Whether counting GPUs of a domain is not enough: it needs certain racks or node sizes."""
     is_choosy: bool
     """Whether counting is not enough for any reason, so that a start is tried for real."""
+    is_plain: bool
+    """Whether the same payers pay everywhere, each for itself: no caps, no loans, no racks."""
 
-    @property
-    def in_one(self) -> bool:
-        """Whether it goes into one domain in any case."""
-        return self.request.one_domain or (
-            len(self.items) == 1 and self.items[0].count == 1 and not self.items[0].divisible
-        )
+    in_one: bool
+    """Whether it goes into one domain in any case."""
+    duration_ms: int
+    lead_ms: int
+    """How long before the end of a payer's window a start has to be."""
+
+    def cover_at(self, at_ms: int, asked_ms: int | None) -> CoverRequest:
+        """Return what a start at ``at_ms``, planned at ``asked_ms``, asks of its payers."""
+        lead_ms = self.lead_ms
+        return replace(self.cover, now_ms=at_ms, outlast_ms=at_ms + lead_ms, asked_ms=asked_ms)
 
 
 Placement = tuple[tuple[Domain, int], ...]
@@ -96,14 +117,22 @@ Placement = tuple[tuple[Domain, int], ...]
 class Searcher:
     """Finds starts in one profile. Keeps what it has found out about runs that ask for the same."""
 
-    __slots__ = ("_asks", "_open", "_places", "has_executor", "profile")
+    __slots__ = (
+        "_asks",
+        "_free",
+        "_open",
+        "_rooms",
+        "has_executor",
+        "profile",
+    )
 
     def __init__(self, profile: Profile, *, has_executor: bool) -> None:
         self.profile = profile
         self.has_executor = has_executor
-        self._asks: dict[tuple[str, str, int], Ask] = {}
-        self._open: dict[tuple[str, str], list[tuple[dict[str, str], Resource, int]]] = {}
-        self._places: dict[tuple[object, ...], tuple[tuple[Domain, ...], frozenset[int]]] = {}
+        self._asks = profile.view.ask_cache
+        self._open: dict[tuple[str, str], list[tuple[Domain, Resource]]] = {}
+        self._rooms = FirstRoom(profile)
+        self._free: dict[int, list[Domain]] = {}
 
     def find(self, run: Run, from_ms: int, steps: Steps | None = None) -> Entry | None:
         """Return the earliest start of ``run`` from ``from_ms`` on; None if there is none.
@@ -134,44 +163,84 @@ class Searcher:
         now_ms, steps = self.profile.now_ms, Steps(FIND_STEPS_MAX)
         least = run.widths()[-1]
         return any(
-            self._fits(self.ask(run, flavor, least), now_ms, steps) is not None
+            self._counted(self.ask(run, flavor, least), now_ms, steps, now_ms + 1) is not None
             for flavor in run.flavors
         )
 
-    def has_room_now(self, run: Run, duration_ms: int) -> bool:
-        """Return whether there is room for ``run`` from now on for a while, whoever pays."""
-        pool, least, now_ms = (
-            self.profile.view.pools[run.pool],
-            run.widths()[-1],
-            self.profile.now_ms,
-        )
+    def has_room_now(self, view: StateView, run: Run, duration_ms: int) -> bool:
+        """Return whether ``view`` has room for ``run`` beside the plan for a while, whoever pays.
+
+        It is as the profile's, but for what has started since.
+        """
+        pool, least = self.profile.view.pools[run.pool], run.widths()[-1]
         for flavor in run.flavors:
-            rooms = self._open_rooms(run.pool, flavor)
-            if sum(free for _, _, free in rooms) < least:
-                continue
-            request = pack_request(run, pool, flavor, least)
-            free = [
-                room.least(now_ms, now_ms + duration_ms)
-                for labels, room, _ in rooms
-                if not contradicts(run.selector, labels)
-            ]
-            if _holds(request, items_of(request), free):
+            free = self._free_now(view, run, flavor, duration_ms)
+            if free:
+                request = pack_request(run, pool, flavor, least)
+                if _holds(request, items_of(request), free):
+                    return True
+        return False
+
+    def may_have_room(self, view: StateView, run: Run, until_ms: int) -> bool:
+        """Return whether a start of ``run`` now is not ruled out by what ``view`` has free.
+
+        Until then and beside the plan, whoever pays: where it is, admission finds nothing.
+        """
+        least = run.widths()[-1]
+        for flavor in run.flavors:
+            ask = self.ask(run, flavor, least)
+            free = self._free_now(view, run, flavor, until_ms - self.profile.now_ms)
+            if ask.in_one:
+                if any(gpus >= ask.gpus for gpus in free):
+                    return True
+            elif sum(ask.parts.held_in(gpus) for gpus in free) >= ask.parts.count:
                 return True
         return False
 
-    def _open_rooms(self, pool: str, flavor: str) -> list[tuple[dict[str, str], Resource, int]]:
-        """Return (labels, room, GPUs) of the domains that have anything free now.
+    def is_any_free(self, pool: str, flavors: Iterable[str], gpus: int) -> bool:
+        """Return whether as many GPUs are free now of one of ``flavors``, the plan aside."""
+        return any(
+            sum(room.free_now for _, room in self._open_rooms(pool, flavor)) >= gpus
+            for flavor in flavors
+        )
 
-        As of when it was first asked in this walk: there is only ever less.
+    def _free_now(self, view: StateView, run: Run, flavor: str, duration_ms: int) -> list[int]:
+        """Return how many GPUs domains of ``view`` leave ``run`` for a while, where they do any."""
+        now_ms, found = self.profile.now_ms, list[int]()
+        for domain, room in self._open_rooms(run.pool, flavor):
+            if not contradicts(run.selector, domain.labels):
+                free = _free_gpus(view, domain)
+                gpus = min(free, room.least(now_ms, now_ms + duration_ms))
+                if gpus > 0:
+                    found.append(gpus)
+        return found
+
+    def _open_rooms(self, pool: str, flavor: str) -> list[tuple[Domain, Resource]]:
+        """Return the domains that have anything free now, the plan aside, and their rooms.
+
+        In a full fleet these are few.
         """
         known = self._open.get((pool, flavor))
         if known is None:
-            view, now_ms = self.profile.view, self.profile.now_ms
-            known = self._open[pool, flavor] = [
-                (view.island(key).labels, room, free)
-                for key in view.domains(pool, flavor).keys
-                if (free := (room := self.profile.room(key)).value(now_ms)) > 0
-            ]
+            now_ms, site = self.profile.now_ms, self._whole_site(pool, flavor)
+            known = self._open[pool, flavor] = []
+            for at_ms, number in self._rooms.left_alone(site, 1):
+                if at_ms <= now_ms:
+                    room = self.profile.room(site.domains[number].key)
+                    if room.free_now > 0:
+                        known.append((site.domains[number], room))
+        return known
+
+    def _whole_site(self, pool: str, flavor: str) -> Site:
+        """Return all domains of a flavor."""
+        view = self.profile.view
+        index, kept = view.domains(pool, flavor), view.room_index.base.kept
+        known: Site | None = kept.get((pool, flavor))
+        if known is None:
+            islands = [view.island(key) for key in index.keys]
+            domains = [Domain(each.key, each.labels, max(each.sizes)) for each in islands]
+            sizes = {size for each in islands for size in each.sizes}
+            known = kept[pool, flavor] = view.room_index.site(domains, sizes)
         return known
 
     def next_change_ms(self, run: Run, after_ms: int) -> int | None:
@@ -189,46 +258,96 @@ class Searcher:
             for resource in self._resources(self.ask(run, flavor, least))
         )
 
-    def lacks_now(self, run: Run) -> Lack:
-        """Return what ``run`` lacks to start now if nothing were planned, by counting."""
+    def lacks_now(self, view: StateView, run: Run) -> Lack:
+        """Return what ``run`` lacks to start now if nothing were planned, by counting.
+
+        ``view`` is as the profile's, but for what has started since.
+        """
         if any(quota.free_now < 1 for quota in self.profile.quotas(run.owner)):
             return Lack.QUOTA
         least = run.widths()[-1]
-        lacks = [self._lacks(self.ask(run, flavor, least)) for flavor in run.flavors]
+        lacks = [self._lacks(view, self.ask(run, flavor, least)) for flavor in run.flavors]
         return max(lacks, key=list(Lack).index)
 
-    def _lacks(self, ask: Ask) -> Lack:
-        view = self.profile.view
-        purse = Purse(view, replace(ask.cover, asked_ms=None), ask.phases[-1])
+    def _lacks(self, view: StateView, ask: Ask) -> Lack:
+        if ask.is_plain:
+            left = self._left_plainly(view, ask)
+            if left < ask.gpus:
+                return Lack.FUNDS
+            placement = _filled(ask, *self._free_in(view, ask.sites.everywhere))
+            if placement is None:
+                return Lack.ROOM
+            return Lack.NOTHING if sum(gpus for _, gpus in placement) <= left else Lack.FUNDS
+        purse = Purse(view, ask.cover_at(self.profile.now_ms, None), ask.phases[-1])
         if sum(purse.room(key, tier) for key, tier in purse.payers) < ask.gpus:
             return Lack.FUNDS
-        free = [domain.room.free_now for domain in ask.domains]
-        placement = _filled(ask, ask.domains, free)
+        placement = _filled(ask, *self._free_in(view, ask.sites.everywhere))
         if placement is None:
             return Lack.ROOM
         paid = pay(purse, _demands(placement), Steps(FIND_STEPS_MAX))
         return Lack.FUNDS if paid is None else Lack.NOTHING
 
+    def _left_plainly(self, view: StateView, ask: Ask) -> int:
+        """Return how many GPUs payers that share nothing with each other can pay for now."""
+        now_ms, envelopes, left = self.profile.now_ms, view.envelopes, 0
+        for key, _ in ask.phases[-1]:
+            account = envelopes[key]
+            spec = account.spec
+            if is_open(spec, now_ms, now_ms + ask.lead_ms, None):
+                hold_ms = min(ask.duration_ms, spec.end_ms - now_ms)
+                by_hours = (spec.gpu_ms_granted - account.committed_gpu_ms) // hold_ms
+                left += max(0, min(account.gpus_left, by_hours))
+        return left
+
+    def _free_in(self, view: StateView, site: Site) -> tuple[list[Domain], list[int]]:
+        """Return the domains that have anything free in ``view``, in order, and how much it is."""
+        known = self._free.get(site.number)
+        if known is None:
+            now_ms, known = self.profile.now_ms, list[Domain]()
+            open_now = sorted(b for b in self._rooms.left_alone(site, 1) if b[0] <= now_ms)
+            for _, number in open_now:
+                if self.profile.room(site.domains[number].key).free_now > 0:
+                    known.append(site.domains[number])
+            self._free[site.number] = known
+        free = [_free_gpus(view, domain) for domain in known]
+        return [d for d, gpus in zip(known, free, strict=True) if gpus], [g for g in free if g]
+
+    def has_free(self, run: Run) -> bool:
+        """Return whether a start of ``run`` now is not ruled out by what is free, the plan aside.
+
+        Whoever pays; where it is, admission finds nothing.
+        """
+        least = run.widths()[-1]
+        for flavor in run.flavors:
+            if self.is_any_free(run.pool, (flavor,), least):
+                ask = self.ask(run, flavor, least)
+                part = ask.gpus if ask.in_one else ask.parts.gpus + ask.parts.extra
+                if any(room.free_now >= part for _, room in self._open_rooms(run.pool, flavor)):
+                    return True
+        return False
+
     def ask(self, run: Run, flavor: str, width: int) -> Ask:
         """Return what a start of ``run`` in ``flavor`` at ``width`` asks for."""
-        known = self._asks.get((run.name, flavor, width))
-        if known is None:
-            known = self._asks[run.name, flavor, width] = self._ask(run, flavor, width)
+        key = (run.name, flavor, width, self.has_executor)
+        known = self._asks.get(key)
+        if not isinstance(known, Ask) or known.run is not run:
+            if len(self._asks) >= ASKS_MAX:
+                self._asks.clear()
+            known = self._asks[key] = self._ask(run, flavor, width)
         return known
 
     def _ask(self, run: Run, flavor: str, width: int) -> Ask:
-        view, now_ms = self.profile.view, self.profile.now_ms
+        view = self.profile.view
         pool = view.pools[run.pool]
         request = pack_request(run, pool, flavor, width)
-        cover = cover_request(
-            view, run, flavor, now_ms, has_executor=self.has_executor, asked_ms=now_ms
-        )
+        cover = cover_request(view, run, flavor, 0, has_executor=self.has_executor)
         phases, items = payer_phases(view, cover), items_of(request)
         racks = names_label(run.selector, RACK) or names_racks(view, phases[-1])
-        domains, sizes = self._domains(run, flavor, phases[-1], racks=racks)
+        sites = self._sites(run, flavor, phases[-1], racks=racks)
         spares = request.spares_per_group
+        sizes = sites.everywhere.node_sizes
         if request.whole_nodes and not fills_nodes(items, spares, sizes):
-            domains = ()
+            sites = Sites(view.room_index.site((), ()), ())
         takes_whole = racks or (request.whole_nodes and len(sizes) > 1)
         # A part of a divisible item fills nodes only together with its spares.
         in_parts = request.whole_nodes and spares > 0 and any(item.divisible for item in items)
@@ -236,45 +355,43 @@ class Searcher:
             view.owners[name].quota.nodes_max is not None
             for name in view.holdings.bounds_of(run.owner)
         )
+        parts, is_parted = parts_of([(i.gpus, i.count, i.divisible) for i in items], spares)
         return Ask(
             run,
             request,
             items,
             cover,
             phases,
-            domains,
-            _alike(domains),
+            sites,
             sum((item.gpus + spares) * item.count for item in items),
+            parts,
+            is_parted,
             takes_whole,
             takes_whole or in_parts or (bounded and not request.whole_nodes),
+            len(phases) == 1
+            and not racks
+            and [payers for payers, _ in sites.by_payers] == [phases[0]]
+            and not any(view.envelopes[key].caps for key, _ in phases[0]),
+            request.one_domain
+            or (len(items) == 1 and items[0].count == 1 and not items[0].divisible),
+            cover.duration_ms,
+            cover.outlast_ms,
         )
 
-    def _domains(
-        self, run: Run, flavor: str, payers: Payers, *, racks: bool
-    ) -> tuple[tuple[Domain, ...], frozenset[int]]:
-        """Return the domains that ``run`` may use and is paid for in, and their node sizes."""
-        key = (run.pool, flavor, run.selector, payers)
-        known = self._places.get(key)
-        if known is None:
-            view, found, sizes = self.profile.view, list[Domain](), set[int]()
-            lines = [(payer, view.envelopes[payer[0]].spec.selector) for payer in payers]
-            for island_key in sorted(view.domains(run.pool, flavor).keys):
-                island = view.island(island_key)
-                labels = island.labels
-                if contradicts(run.selector, labels):
-                    continue
-                paying = tuple(
-                    payer
-                    for payer, line in lines
-                    if (not contradicts(line, labels) if racks else matches(line, labels))
-                )
-                if paying:
-                    sizes.update(island.sizes)
-                    place = Place(island_key.domain, labels)
-                    room = self.profile.room(island_key)
-                    found.append(Domain(island_key, place, room, paying, max(island.sizes)))
-            known = self._places[key] = (tuple(found), frozenset(sizes))
-        return known
+    def _sites(self, run: Run, flavor: str, payers: Payers, *, racks: bool) -> Sites:
+        """Return the domains that ``run`` may use, by who pays there."""
+        view = self.profile.view
+        lines = tuple(view.envelopes[key].spec.selector for key, _ in payers)
+        view.domains(run.pool, flavor)  # What was added is in its place from here on.
+        kept = view.room_index.base.kept
+        key = (run.pool, flavor, run.selector, lines, racks)
+        served = kept.get(key)
+        if served is None:
+            served = kept[key] = _served(view, run, flavor, lines, racks=racks)
+        everywhere, sets = served
+        return Sites(
+            everywhere, tuple((tuple(payers[at] for at in paying), site) for paying, site in sets)
+        )
 
     # --- When ---
 
@@ -282,15 +399,9 @@ class Searcher:
         self, ask: Ask, from_ms: int, steps: Steps, before_ms: int
     ) -> tuple[int, Placement, Sequence[Leg]] | None:
         """Return the first start before ``before_ms``, where and paid by whom."""
-        if not ask.domains:
-            return None
         at_ms = from_ms
         while at_ms < before_ms and steps.spend():
-            found = (
-                self._in_one_domain(ask, at_ms, steps, before_ms)
-                if ask.in_one
-                else self._spread(ask, at_ms, steps, before_ms)
-            )
+            found = self._counted(ask, at_ms, steps, before_ms)
             if found is None or not ask.is_choosy or self._is_real(ask, *found[:2]):
                 return found
             later = self._next_change(ask, found[0])
@@ -299,32 +410,54 @@ class Searcher:
             at_ms = later
         return None
 
+    def _counted(
+        self, ask: Ask, from_ms: int, steps: Steps, before_ms: int
+    ) -> tuple[int, Placement, Sequence[Leg]] | None:
+        """Return the first start before ``before_ms`` that counting allows."""
+        if ask.in_one:
+            return self._in_one_domain(ask, from_ms, steps, before_ms)
+        return self._spread(ask, from_ms, steps, before_ms)
+
     def _in_one_domain(
         self, ask: Ask, from_ms: int, steps: Steps, before_ms: int
     ) -> tuple[int, Placement, Sequence[Leg]] | None:
         """Return the first start in one domain; ties by the domain's key."""
-        duration_ms, best_ms, best = ask.cover.duration_ms, before_ms, None
-        for domain in ask.domains:
-            room = domain.room
-            at_ms: int | None = from_ms
-            while at_ms is not None:
-                at_ms = room.earliest(ask.gpus, duration_ms, at_ms)
-                if at_ms is None or at_ms >= best_ms:
-                    break
+        duration_ms, best, room_of = ask.duration_ms, None, self.profile.room
+        for payers, site in ask.sites.by_payers:
+            paid_at: dict[int, tuple[int, Sequence[Leg]] | None] = {}
+
+            def ready_ms(
+                domain: Domain,
+                at_ms: int,
+                payers: Payers = payers,
+                before_ms: int = before_ms,
+                paid_at: dict[int, tuple[int, Sequence[Leg]] | None] = paid_at,
+            ) -> int | None:
+                """Return when room, money and quotas hold together, from ``at_ms`` on."""
                 placement = ((domain, ask.gpus),)
-                paid = self._paid_from(ask, placement, at_ms, steps)
-                if paid is None:
-                    break
-                ready_ms = _earliest(self._quotas(ask, placement), duration_ms, paid[0])
-                if ready_ms is None:
-                    break
-                if ready_ms == at_ms:
-                    best_ms, best = at_ms, (at_ms, placement, paid[1])
-                    break
-                at_ms = ready_ms
-            if best_ms == from_ms:
-                break
-        return best
+                while True:
+                    if at_ms not in paid_at:
+                        demands = _demands(placement)
+                        paid_at[at_ms] = self._paid_from(ask, payers, demands, at_ms, steps)
+                    paid = paid_at[at_ms]
+                    if paid is None:
+                        return None
+                    then_ms = _earliest(self._quotas(ask, placement), duration_ms, paid[0])
+                    if then_ms is None or then_ms == at_ms:
+                        return then_ms
+                    found = room_of(domain.key).earliest(ask.gpus, duration_ms, then_ms)
+                    if found is None or found >= before_ms:
+                        return None
+                    at_ms = found
+
+            found = self._rooms.in_one(site, ask.gpus, duration_ms, from_ms, before_ms, ready_ms)
+            if found is not None and (
+                best is None or (found[0], found[1].key) < (best[0], best[1].key)
+            ):
+                paid = paid_at[found[0]]
+                assert paid is not None, found
+                best, before_ms = (*found, paid[1]), found[0] + 1
+        return None if best is None else (best[0], ((best[1], ask.gpus),), best[2])
 
     def _spread(
         self, ask: Ask, from_ms: int, steps: Steps, before_ms: int
@@ -333,33 +466,73 @@ class Searcher:
 
         In one domain it may start, too, and spread it is looked for before that only.
         """
+        if ask.is_parted and len(ask.sites.by_payers) == 1:
+            return self._parted(ask, from_ms, steps, before_ms)
         single = self._in_one_domain(ask, from_ms, steps, before_ms)
         stop_ms = before_ms if single is None else single[0]
-        if stop_ms <= from_ms:
-            return single
+        found = self._spread_anyhow(ask, from_ms, steps, stop_ms)
+        return single if found is None else found
+
+    def _parted(
+        self, ask: Ask, from_ms: int, steps: Steps, before_ms: int
+    ) -> tuple[int, Placement, Sequence[Leg]] | None:
+        """Return the first start of equal parts that the same payers pay for wherever they go."""
+        duration_ms, ((payers, site),) = ask.duration_ms, ask.sites.by_payers
+        quotas = self.profile.quotas(ask.run.owner)
+        at_ms = from_ms
+        while steps.spend():
+            found = self._rooms.in_any(site, ask.parts, duration_ms, at_ms, before_ms)
+            if found is None:
+                return None
+            room_ms, domains = found
+            fitting = self._fits_in(ask, domains, room_ms, steps)
+            if fitting is not None:
+                return (room_ms, *fitting)
+            demands = [(_place(site.domains[0]), ask.gpus)]
+            paid = self._paid_from(ask, payers, demands, room_ms, steps)
+            if paid is None:
+                return None
+            ready_ms = _earliest([(quota, 1) for quota in quotas], duration_ms, paid[0])
+            if ready_ms is None or ready_ms >= before_ms:
+                return None
+            if ready_ms == room_ms:
+                # It may be short of spares' money, or of nodes for some placements.
+                return self._spread_anyhow(ask, room_ms, steps, before_ms)
+            at_ms = ready_ms
+        return None
+
+    def _spread_anyhow(
+        self, ask: Ask, from_ms: int, steps: Steps, before_ms: int
+    ) -> tuple[int, Placement, Sequence[Leg]] | None:
+        """Return the first start over any number of domains, whoever pays where."""
+        duration_ms, site = ask.duration_ms, ask.sites.everywhere
+        if before_ms <= from_ms:
+            return None
+        first = self._rooms.in_any(site, ask.parts, duration_ms, from_ms, before_ms)
+        if first is None:
+            return None
+        first_ms = first[0]
         resources = self._resources(ask)
-        critical = _critical(resources, ask.cover.duration_ms, from_ms)
-        critical += self._windows(ask, from_ms)
-        critical = sorted(at_ms for at_ms in critical if at_ms < stop_ms)
-        last_ms = min(_last_end_ms(resources), stop_ms - 1)
+        critical = _critical(resources, duration_ms, first_ms)
+        critical += self._windows(ask, first_ms)
+        critical = sorted(at_ms for at_ms in critical if at_ms < before_ms)
+        last_ms = min(_last_end_ms(resources), before_ms - 1)
 
         def tried(at_ms: int) -> tuple[Placement, Sequence[Leg]] | None:
             return self._fits(ask, at_ms, steps)
 
-        found = _first_fitting(tried, critical, from_ms, last_ms, steps)
-        return single if found is None else (found[0], *found[1])
+        found = _first_fitting(tried, critical, first_ms, last_ms, steps)
+        return None if found is None else (found[0], *found[1])
 
     def _paid_from(
-        self, ask: Ask, placement: Placement, from_ms: int, steps: Steps
+        self, ask: Ask, payers: Payers, demands: Sequence[Demand], from_ms: int, steps: Steps
     ) -> tuple[int, Sequence[Leg]] | None:
-        """Return the first instant from ``from_ms`` on at which ``placement`` is paid, and how."""
-        demands = _demands(placement)
+        """Return the first instant from ``from_ms`` on at which ``demands`` are paid, and how."""
         legs = self._pay(ask, demands, from_ms, steps)
         if legs is not None:
             return from_ms, legs
-        payers = [payer for domain, _ in placement for payer in domain.payers]
         resources = self._payer_resources(payers)
-        critical = _critical(resources, ask.cover.duration_ms, from_ms)
+        critical = _critical(resources, ask.duration_ms, from_ms)
         critical += self._windows(ask, from_ms)
         critical.sort()
         return _first_fitting(
@@ -383,14 +556,14 @@ class Searcher:
     def _windows(self, ask: Ask, after_ms: int) -> list[int]:
         """Return when windows of payers open or become too short, after an instant."""
         found = set()
-        lead_ms = ask.cover.outlast_ms - ask.cover.now_ms
+        lead_ms = ask.lead_ms
         for key, _ in ask.phases[-1]:
             spec = self.profile.view.envelopes[key].spec
             found |= {spec.start_ms, spec.end_ms - max(0, lead_ms)}
         return [at_ms for at_ms in found if at_ms > after_ms]
 
     def _resources(self, ask: Ask) -> list[Resource]:
-        found = [domain.room for domain in ask.domains]
+        found = [self.profile.room(domain.key) for domain in ask.sites.everywhere.domains]
         found += self._payer_resources(ask.phases[-1])
         found += self.profile.quotas(ask.run.owner)
         return found
@@ -409,29 +582,85 @@ class Searcher:
 
     def _fits(self, ask: Ask, at_ms: int, steps: Steps) -> tuple[Placement, Sequence[Leg]] | None:
         """Return where ``ask`` goes at ``at_ms`` and who pays, by counting; None if it does not."""
-        until_ms = at_ms + ask.cover.duration_ms
-        for domains in ask.sets:
-            for placement in _placements(ask, domains, at_ms, until_ms):
-                if any(q.least(at_ms, until_ms) < n for q, n in self._quotas(ask, placement)):
-                    continue
-                legs = self._pay(ask, _demands(placement), at_ms, steps)
-                if legs is not None:
-                    return placement, legs
-                if len(placement) == 1:
-                    break  # Another domain of the same payers costs them the same.
+        for domains in ask.sites.sets:
+            found = self._fits_in(ask, domains, at_ms, steps)
+            if found is not None:
+                return found
         return None
+
+    def _fits_in(
+        self, ask: Ask, domains: Sequence[Domain], at_ms: int, steps: Steps
+    ) -> tuple[Placement, Sequence[Leg]] | None:
+        """Return where in ``domains``, of the same payers, ``ask`` goes at ``at_ms``."""
+        until_ms = at_ms + ask.duration_ms
+        for placement in self._placements(ask, domains, at_ms, until_ms):
+            if any(q.least(at_ms, until_ms) < n for q, n in self._quotas(ask, placement)):
+                continue
+            legs = self._pay(ask, _demands(placement), at_ms, steps)
+            if legs is not None:
+                return placement, legs
+            if len(placement) == 1:
+                break  # Another domain of the same payers costs them the same.
+        return None
+
+    def _placements(
+        self, ask: Ask, domains: Sequence[Domain], from_ms: int, until_ms: int
+    ) -> Iterator[Placement]:
+        """Yield placements by counting: all in one of the domains that hold it, then by key."""
+        free, room_of = [], self.profile.room
+        for domain in domains:
+            left = room_of(domain.key).least(from_ms, until_ms)
+            if left >= ask.gpus:
+                yield ((domain, ask.gpus),)
+            free.append(left)
+        if not ask.in_one and all(left < ask.gpus for left in free):
+            filled = _filled(ask, domains, free)
+            if filled is not None:
+                yield filled
 
     def _pay(
         self, ask: Ask, demands: Sequence[Demand], at_ms: int, steps: Steps
     ) -> Sequence[Leg] | None:
         """Return who pays for ``demands`` from ``at_ms`` on, family first; None if they cannot."""
-        grace_ms = ask.cover.outlast_ms - ask.cover.now_ms
-        cover = replace(ask.cover, now_ms=at_ms, outlast_ms=at_ms + grace_ms)
+        if ask.is_plain:
+            return self._pay_plainly(ask, demands, at_ms)
+        cover = ask.cover_at(at_ms, self.profile.now_ms)
         accounts = ExpectedAccounts(self.profile, at_ms, at_ms + cover.duration_ms)
         for payers in ask.phases:
             legs = pay(Purse(accounts, cover, payers), demands, steps)
             if legs is not None:
                 return legs
+        return None
+
+    def _pay_plainly(self, ask: Ask, demands: Sequence[Demand], at_ms: int) -> Sequence[Leg] | None:
+        """Return who pays, where all payers pay everywhere and share nothing with each other.
+
+        Taking the most from each in order is exact then.
+        """
+        profile, duration_ms = self.profile, ask.duration_ms
+        outlast_ms, asked_ms = at_ms + ask.lead_ms, profile.now_ms
+        legs, index, (_, left) = list[Leg](), 0, demands[0]
+        for key, tier in ask.sites.by_payers[0][0]:
+            account = profile.view.envelopes[key]
+            if not is_open(account.spec, at_ms, outlast_ms, asked_ms):
+                continue
+            end_ms = account.spec.end_ms
+            room = profile.payer(key).least(at_ms, max(at_ms + 1, min(at_ms + duration_ms, end_ms)))
+            if room <= 0:
+                continue
+            hold_ms = min(duration_ms, end_ms - at_ms)
+            taken = account.committed_gpu_ms + profile.payer_gpu_ms.get(key, 0)
+            room = min(room, (account.spec.gpu_ms_granted - taken) // hold_ms)
+            while room > 0:
+                gpus = min(left, room)
+                legs.append(Leg(index, key, tier, gpus, hold_ms))
+                left -= gpus
+                room -= gpus
+                if not left:
+                    index += 1
+                    if index == len(demands):
+                        return legs
+                    left = demands[index][1]
         return None
 
     def _quotas(self, ask: Ask, placement: Placement) -> list[Need]:
@@ -455,9 +684,10 @@ class Searcher:
 
         Later than now it takes whole domains, so only those that nothing else is planned for.
         """
-        until_ms = at_ms + ask.cover.duration_ms
+        until_ms = at_ms + ask.duration_ms
         is_planned = ask.takes_whole and at_ms > self.profile.now_ms
-        if is_planned and any(d.room.most_taken(at_ms, until_ms) for d, _ in placement):
+        rooms = (self.profile.room(domain.key) for domain, _ in placement)
+        if is_planned and any(room.most_taken(at_ms, until_ms) for room in rooms):
             return False
         return would_start(self.profile, ask.run, at_ms, has_executor=self.has_executor)
 
@@ -481,6 +711,42 @@ class Searcher:
         )
 
 
+Served = tuple[Site, list[tuple[tuple[int, ...], Site]]]
+"""Where some of several lines of budgets pay, and where the same of them do, by their numbers."""
+
+
+def _served(
+    view: StateView, run: Run, flavor: str, lines: Sequence[Selector], *, racks: bool
+) -> Served:
+    """Return where ``run`` may go and one of ``lines`` pays."""
+    served: dict[tuple[int, ...], list[Domain]] = {}
+    everywhere, sizes = list[Domain](), dict[IslandKey, Iterable[int]]()
+    for key in view.domains(run.pool, flavor).keys:
+        island = view.island(key)
+        labels = island.labels
+        if contradicts(run.selector, labels):
+            continue
+        paying = tuple(
+            number
+            for number, line in enumerate(lines)
+            if (not contradicts(line, labels) if racks else matches(line, labels))
+        )
+        if paying:
+            domain = Domain(key, labels, max(island.sizes))
+            sizes[key] = island.sizes
+            everywhere.append(domain)
+            served.setdefault(paying, []).append(domain)
+
+    def site(domains: Collection[Domain]) -> Site:
+        there = {size for domain in domains for size in sizes[domain.key]}
+        return view.room_index.site(domains, there)
+
+    whole = site(everywhere)
+    if len(served) == 1:
+        return whole, [(paying, whole) for paying in served]
+    return whole, [(paying, site(domains)) for paying, domains in served.items()]
+
+
 def _nodes_of(placement: Placement, left: int) -> int:
     """Return the fewest nodes that hold ``placement`` when ``left`` GPUs need none."""
     nodes = 0
@@ -491,33 +757,18 @@ def _nodes_of(placement: Placement, left: int) -> int:
     return nodes
 
 
+def _free_gpus(view: StateView, domain: Domain) -> int:
+    """Return how many GPUs of a domain are free, of whole nodes where its pool gives those."""
+    island = view.island(domain.key)
+    return whole_gpus(island) if view.pools[domain.key.pool].whole_nodes else island.gpus_free
+
+
 def _demands(placement: Placement) -> list[Demand]:
-    return [(domain.place, gpus) for domain, gpus in placement]
+    return [(_place(domain), gpus) for domain, gpus in placement]
 
 
-def _alike(domains: tuple[Domain, ...]) -> tuple[Sequence[Domain], ...]:
-    """Return the sets of domains to place a run in: those with the same payers, then all."""
-    sets: dict[Payers, list[Domain]] = {}
-    for domain in domains:
-        sets.setdefault(domain.payers, []).append(domain)
-    found: list[Sequence[Domain]] = list(sets.values())
-    return (*found, domains) if len(found) > 1 else tuple(found)
-
-
-def _placements(
-    ask: Ask, domains: Sequence[Domain], from_ms: int, until_ms: int
-) -> Iterator[Placement]:
-    """Yield placements by counting: all in one of the domains that hold it, then filled by key."""
-    free = []
-    for domain in domains:
-        left = domain.room.least(from_ms, until_ms)
-        if left >= ask.gpus:
-            yield ((domain, ask.gpus),)
-        free.append(left)
-    if not ask.in_one and all(left < ask.gpus for left in free):
-        filled = _filled(ask, domains, free)
-        if filled is not None:
-            yield filled
+def _place(domain: Domain) -> Place:
+    return Place(domain.key.domain, domain.labels)
 
 
 def _holds(request: PackRequest, items: tuple[Item, ...], free: list[int]) -> bool:

@@ -6,14 +6,15 @@ by rank; of each only the first run of a shape that fits is looked at.
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from collections.abc import Iterable
+from heapq import heappop, heappush
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from quorate.core.follow import waits_for_upstream
 from quorate.core.held_back import held_back
-from quorate.core.queue import Queue, Rank
-from quorate.model.records import RunRecord
+from quorate.core.queue import Queue
+from quorate.model.line_ranks import Rank
 from quorate.model.waiting import Line, Place, Shape
 
 if TYPE_CHECKING:
@@ -38,92 +39,110 @@ def start_beyond(walk: Walk) -> None:
 
 def _fill_beyond(walk: Walk) -> None:
     """Start the first few runs beyond the depth on spares that others keep idle."""
-    lines = walk.view.waiting.lines.items()
-    queue = Queue((((o, f), p, places.places) for (p, o, f), places in lines), walk.scores)
+    lines = walk.view.waiting.lines
+    queue = Queue(walk.ranked, lambda line: lines[line].places, walk.scores)
     unseen = (name for name in queue.turns() if not walk.has_seen(name))
     for name in islice(unseen, FILLS_MAX):
         walk.try_beyond(walk.view.runs[name])
 
 
 class _Tail:
-    __slots__ = ("_at", "_hopeless", "_walk", "shapes")
+    __slots__ = ("_asked", "_at", "_hopeless", "_in_line", "_lines", "_walk", "shapes")
 
     def __init__(self, walk: Walk) -> None:
         self._walk = walk
         self._at: dict[tuple[Shape, Line], int] = {}
+        self._in_line: dict[Line, list[Shape]] = {}
+        self._asked: dict[Shape, int] = {}
+        """How many runs had started when room for a shape was last looked for."""
         self._hopeless: set[tuple[Shape, Line]] = set()
+        waiting = walk.view.waiting
         self.shapes: dict[Shape, None] = {
-            shape: None
-            for shape, lines in walk.view.waiting.shapes.items()
-            if self._has_room(self._example(shape, next(iter(lines))), shape)
+            shape: None for shape, lines in waiting.shapes.items() if self._has_room(shape, lines)
         }
+        self._asked.update(dict.fromkeys(self.shapes, walk.started))
+        self._lines = {shape: waiting.shapes[shape] for shape in self.shapes}
 
-    def _example(self, shape: Shape, line: Line) -> RunRecord:
-        view = self._walk.view
-        return view.runs[view.waiting.shaped[shape, line].places[0][2]]
-
-    def _has_room(self, record: RunRecord, shape: Shape) -> bool:
+    def _has_room(self, shape: Shape, lines: Iterable[Line]) -> bool:
         """Return whether there is room for a shape, for at least as long as any of it takes."""
-        octave = shape[-1]
-        assert isinstance(octave, int), shape
-        least_ms = 1 << octave - 1 if octave else 1
-        return self._walk.search.has_room_now(record.spec, least_ms)
+        if not self._walk.search.is_any_free(shape.pool, shape.flavors, shape.gpus_least):
+            return False
+        view = self._walk.view
+        example = view.waiting.shaped[shape, next(iter(lines))].places[0][2]
+        least_ms = 1 << shape.octave - 1 if shape.octave else 1
+        walk, run = self._walk, view.runs[example].spec
+        return walk.search.has_room_now(walk.scribe.view, run, least_ms)
 
     def run(self) -> None:
         """Call lines up by rank; a line is looked into when its head is the first of all."""
-        walk, view = self._walk, self._walk.view
-        lines = dict.fromkeys(line for shape in self.shapes for line in view.waiting.shapes[shape])
-        heap: list[tuple[Rank, Place, bool, Line]] = [
-            (walk.scores.rank(line[1:]), view.waiting.lines[line].places[0], False, line)
-            for line in lines
-        ]
-        heapify(heap)
+        walk = self._walk
+        ranked, untouched = walk.ranked, 0
+        heap: list[tuple[Rank, Place, Line, int, bool]] = []
         tries = STARTS_MAX
         for _ in range(LOOKS_MAX):
-            if not heap or not tries or not self.shapes:
+            if not tries or not self.shapes:
                 return
-            rank, place, is_found, line = heappop(heap)
-            now_rank = walk.scores.rank(line[1:])
-            if now_rank != rank:
-                heappush(heap, (now_rank, place, is_found, line))
+            if untouched < len(ranked) and (not heap or ranked[untouched] < heap[0][:3]):
+                rank, place, line = ranked[untouched]
+                untouched, version, is_found = untouched + 1, 0, False
+            elif heap:
+                rank, place, line, version, is_found = heappop(heap)
+            else:
+                return
+            planned = walk.scores.version(line[1])
+            if planned != version:
+                rank = walk.scores.rank(line[1:])
+                heappush(heap, (rank, place, line, planned, is_found))
                 continue
             found = self._first(line)
             if found is None:
                 continue
             first, shape = found
             if not is_found or first != place:
-                heappush(heap, (rank, first, True, line))
+                heappush(heap, (rank, first, line, planned, True))
                 continue
             tries -= self._try(first[2], shape, line)
-            heappush(heap, (rank, place, False, line))
+            heappush(heap, (rank, place, line, planned, False))
 
     def _first(self, line: Line) -> tuple[Place, Shape] | None:
         """Return the first run of ``line`` of a shape that fits, which was not tried yet."""
-        shaped, best = self._walk.view.waiting.shaped, None
-        for shape in self.shapes:
+        walk, best = self._walk, None
+        for shape in self._shapes_of(line):
             key = (shape, line)
-            places = shaped.get(key)
-            if places is None or key in self._hopeless:
+            if shape not in self.shapes or key in self._hopeless:
                 continue
-            at = self._at.get(key, 0)
-            if at < len(places.places) and (best is None or places.places[at] < best[0]):
-                best = (places.places[at], shape)
+            places, at = walk.view.waiting.shaped[key].places, self._at.get(key, 0)
+            while at < len(places) and walk.has_seen(places[at][2]):
+                at += 1
+            self._at[key] = at
+            if at < len(places) and (best is None or places[at] < best[0]):
+                best = (places[at], shape)
         return best
+
+    def _shapes_of(self, line: Line) -> list[Shape]:
+        """Return the shapes in ``line`` that fitted at first."""
+        known = self._in_line.get(line)
+        if known is None:
+            known = [shape for shape, lines in self._lines.items() if line in lines]
+            self._in_line[line] = known
+        return known
 
     def _try(self, name: str, shape: Shape, line: Line) -> int:
         """Try to start a run; return how many tries that took."""
         walk, key = self._walk, (shape, line)
         self._at[key] = self._at.get(key, 0) + 1
         record = walk.view.runs[name]
-        if walk.has_seen(name) or record.spec.sensitive:
+        if record.spec.sensitive:
             return 0
         if waits_for_upstream(walk.view, record.spec) or held_back(
             walk.view, name, walk.scribe.now_ms
         ):
             return 0
-        if not self._has_room(record, shape):
-            del self.shapes[shape]
-            return 0
+        if self._asked.get(shape) != walk.started:
+            if not self._has_room(shape, (line,)):
+                del self.shapes[shape]
+                return 0
+            self._asked[shape] = walk.started
         if not walk.search.fits_now(record.spec):
             # What its payers or quotas lack it lacks for all of its owner's that are like it.
             self._hopeless.add(key)

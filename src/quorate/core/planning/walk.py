@@ -37,7 +37,7 @@ from quorate.core.planning.profile import Profile
 from quorate.core.planning.room import only_slice, room_beside
 from quorate.core.planning.search import Lack, Searcher
 from quorate.core.planning.tail import start_beyond
-from quorate.core.queue import Queue, Scores, in_turn
+from quorate.core.queue import Queue, Scores, in_turn, ranked_lines
 from quorate.core.quota import HARD, waiting
 from quorate.core.scribe import Scribe
 from quorate.core.starts import write_start
@@ -52,6 +52,7 @@ from quorate.model.events import (
     RunRequeued,
     RunSubmitted,
 )
+from quorate.model.line_ranks import Ranked
 from quorate.model.records import ReservationRecord, RunRecord
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Run
@@ -100,6 +101,7 @@ class Walk:
         "has_new_spares",
         "pins",
         "profile",
+        "ranked",
         "scores",
         "scribe",
         "search",
@@ -113,6 +115,8 @@ class Walk:
         self.profile = Profile(self.view, scribe.now_ms)
         self.search = Searcher(self.profile, has_executor=scribe.has_executor)
         self.scores = Scores(self.view, scribe.now_ms)
+        self.ranked: list[Ranked] = []
+        """The lines of waiting runs in order, as they stand when nothing is planned."""
         self.pins: dict[str, Entry] = {}
         """The firm places by run."""
         self.entries: dict[str, Entry] = {}
@@ -237,14 +241,8 @@ class Walk:
             pin = self.pins.get(promise.made.run) if promise.by_conflict else None
             if pin is not None and promise.conflict and pin.start_ms <= self.scribe.now_ms:
                 self._visit(self.view.runs[promise.made.run])
-        late = self._followers()
-        queue = Queue(
-            (
-                ((owner, flavors), pool, late.get((pool, owner, flavors), places.places))
-                for (pool, owner, flavors), places in self.view.waiting.lines.items()
-            ),
-            self.scores,
-        )
+        self.ranked = ranked_lines(self.view, self.scribe.now_ms)
+        queue = self._queue()
         self._close_full(queue)
         for name in queue.turns():
             self._visit(self.view.runs[name])
@@ -256,6 +254,15 @@ class Walk:
         for event in tuple(self.scribe.events):
             if isinstance(event, RunSubmitted | RunRequeued):
                 self._told(event.run if isinstance(event, RunRequeued) else event.run.name)
+
+    def _queue(self) -> Queue:
+        """Return the waiting runs, to be called up."""
+        late, lines = self._followers(), self.view.waiting.lines
+        ranked = self.ranked
+        if late:
+            ranked = [(rank, late.get(line, [first])[0], line) for rank, first, line in ranked]
+            ranked.sort()
+        return Queue(ranked, lambda line: late.get(line) or lines[line].places, self.scores)
 
     def _followers(self) -> dict[Line, list[Place]]:
         """Return the lines in which runs follow others, those in the places that they have now.
@@ -325,18 +332,25 @@ class Walk:
             self._counted(pin)
             self.tell(record, held)
             return
+        is_due = pin.start_ms <= self.scribe.now_ms
+        if not is_due and not self.scribe.view.spares and not self.search.has_free(record.spec):
+            self.pins[pin.run] = self.pins.pop(pin.run)  # In the order in which they are tried.
+            self._counted(pin)
+            self.refuse(record)
+            return
         self._lift_pin(pin)
         self._hold_hours(pin, -1)
-        is_due = pin.start_ms <= self.scribe.now_ms
-        room = self._room(record, promise.made.reservation)
-        answer = self._admit_due(record, promise, pin) if is_due else None
-        if not isinstance(answer, Admitted):
-            answer = self._admit(record.spec, room)
-        if isinstance(answer, Admitted):
-            self._start(record, answer)
-            return
-        if self._fill(record, room, answer):
-            return
+        until_ms = pin.end_ms if is_due else self._until_ms(record.spec)
+        if self._may_start(record.spec, until_ms):
+            room = self._room(record, promise.made.reservation)
+            answer = self._admit_due(record, promise, pin) if is_due else None
+            if not isinstance(answer, Admitted):
+                answer = self._admit(record.spec, room)
+            if isinstance(answer, Admitted):
+                self._start(record, answer)
+                return
+            if self._fill(record, room, answer):
+                return
         is_late = is_due and (promise.planned_start_ms or 0) < self.scribe.now_ms
         waits_for_ends = is_late and self.search.counts_on_ends_now(record.spec)
         if is_late and not promise.by_conflict and not waits_for_ends:
@@ -366,14 +380,14 @@ class Walk:
         entry = self.search.find(run, now_ms)
         refusal: Refusal | None = None
         if entry is not None and entry.start_ms == now_ms:
-            room = self._room(record)
-            answer = self._admit(run, room)
-            if isinstance(answer, Admitted):
-                self._start(record, answer)
-                return
+            if self._may_start(run, self._until_ms(run)):
+                answer = self._admit(run, self._room(record))
+                if isinstance(answer, Admitted):
+                    self._start(record, answer)
+                    return
+                refusal = answer
             # Counting was not enough: what it lacks now it may have when something has changed.
             # What is expected to end at this very instant has not, and may before it is over.
-            refusal = answer
             if entry.is_choosy or not self.search.counts_on_ends_now(run):
                 later_ms = self.search.next_change_ms(run, now_ms)
                 entry = None if later_ms is None else self.search.find(run, later_ms)
@@ -463,8 +477,16 @@ class Walk:
         """Return what is left now for a run, its own hold let go."""
         scribe, run = self.scribe, record.spec
         view = without_hold(scribe.view, reservation) if reservation else scribe.view
-        until_ms = scribe.now_ms + hold_duration_ms(run, self.view.pools[run.pool])
-        return room_beside(view, self.profile, run, scribe.now_ms, until_ms)
+        return room_beside(view, self.profile, run, scribe.now_ms, self._until_ms(run))
+
+    def _may_start(self, run: Run, until_ms: int) -> bool:
+        """Return whether admission may find room for a start now: on spares, or what is free."""
+        view = self.scribe.view
+        return bool(view.spares) or self.search.may_have_room(view, run, until_ms)
+
+    def _until_ms(self, run: Run) -> int:
+        """Return until when a run that starts now is paid for."""
+        return self.scribe.now_ms + hold_duration_ms(run, self.view.pools[run.pool])
 
     def _admit(self, run: Run, room: StateView) -> Admitted | Refusal:
         """Return how ``run`` starts in ``room`` now, or why it cannot."""
@@ -513,6 +535,11 @@ class Walk:
         """Return whether ``run`` was looked at in this walk."""
         return run in self._seen
 
+    @property
+    def started(self) -> int:
+        """How many runs have started in this walk."""
+        return len(self._started_runs)
+
     def has_started(self, run: str) -> bool:
         """Return whether ``run`` started in this walk."""
         return run in self._started_runs
@@ -548,8 +575,8 @@ class Walk:
 
     def refuse(self, record: RunRecord) -> None:
         """Write why a run waits, if that is news; found out anew only where it may be."""
-        known = record.refusal
-        if known is None or self.search.lacks_now(record.spec) is not _LACKS.get(known.code):
+        known, view = record.refusal, self.scribe.view
+        if known is None or self.search.lacks_now(view, record.spec) is not _LACKS.get(known.code):
             self.tell(record, self._why(record))
 
     def tell(self, record: RunRecord, refusal: Refusal) -> None:
