@@ -137,6 +137,9 @@ class Scores:
         As long as nothing happens to their owner.
         """
         rank, now_ms = self.rank(line), self._now_ms
+        quota = self._view.owners.get(line[0], Owner(name=line[0])).quota
+        if quota.burst_allowance_ppm is not None:
+            return rank, now_ms  # It depends on how idle the fleet is, which anything may change.
         hour_ends_ms = (now_ms // HOUR_MS + 1) * HOUR_MS
         for span_ms in _LASTS_MS:
             until_ms = min(now_ms + span_ms, hour_ends_ms)
@@ -148,8 +151,6 @@ class Scores:
         """Return whether ``rank`` certainly holds until then: by bounds of what it is made of."""
         view, (owner, flavors) = self._view, line
         spec = view.owners.get(owner, Owner(name=owner))
-        if spec.quota.burst_allowance_ppm is not None:
-            return False  # It depends on how idle the fleet is.
         for used, each_ms, budget in usage_of(view, spec, self._now_ms):
             most = used + max(0, each_ms) * (until_ms - self._now_ms)
             if budget and penalty(most * ONE // budget) != ONE:
