@@ -5,6 +5,7 @@ from __future__ import annotations
 from quorate.answers.explanation import how_words
 from quorate.answers.kinds_plans import place_text, scope_text, shares_text
 from quorate.answers.moment import Moment
+from quorate.answers.reason_words import bundle_words
 from quorate.answers.words import gpus, hours, until
 from quorate.model.causes import cause_text
 from quorate.model.events import (
@@ -13,6 +14,8 @@ from quorate.model.events import (
     ConflictOutcome,
     ConflictResolved,
     Event,
+    LoanRecalled,
+    RecallWithdrawn,
     ReservationClosed,
     ReservationMade,
     ReservationMoved,
@@ -52,6 +55,13 @@ def plan_lines(  # noqa: PLR0911 - one answer per event
             when = until(event.vacate_ms, now_ms)
             kept = f"room is kept for reservation/{event.reservation}"
             return [f"run/{event.run} has to be gone by {when}: {kept}"]
+        case LoanRecalled():
+            what = f"run/{event.run}: {bundle_words(event.bundle)} is recalled by {event.payer}"
+            when = until(event.due_ms, now_ms)
+            return [f"{what} for run/{event.waiting_run}; it goes on {when}, or with other payers"]
+        case RecallWithdrawn():
+            what = f"run/{event.run}: {bundle_words(event.bundle)}"
+            return [f"{what} goes on: it has payers, and no firm start needs its GPUs"]
         case SpareFilled():
             return [f"run/{event.filler} works on spares of {event.lease} until they are needed"]
         case ConflictDeclared() | ConflictResolved():

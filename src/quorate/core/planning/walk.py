@@ -34,6 +34,7 @@ from quorate.core.planning.firm import close_firm, make_firm, move_firm, without
 from quorate.core.planning.overstay import Overstayer, overstayers, relief
 from quorate.core.planning.pins import in_order, pin_of, place_of, stands
 from quorate.core.planning.profile import Profile
+from quorate.core.planning.recall import Planned, plan_recall, write_recall
 from quorate.core.planning.room import only_slice, room_beside
 from quorate.core.planning.search import Lack, Searcher
 from quorate.core.planning.tail import start_beyond
@@ -325,6 +326,8 @@ class Walk:
             self._move_to(promise, later_ms, cause_of(self.profile, pin))
             self.refuse(record)
             return
+        if not is_due and self._recall(record, pin):
+            return
         self._hold_hours(pin, 1)
         self._put_pin(pin)
         self._counted(pin)
@@ -361,23 +364,62 @@ class Walk:
             room = self._room(record)
             if self._fill(record, room, refusal):
                 return
+        if self._recall(record, entry):
+            return
         self._plan(record, entry)
         self.refuse(record)
 
-    def _plan(self, record: RunRecord, entry: Entry | None) -> None:
-        """Put the start of a run in; promise it where it is near, or by a conflict."""
+    def _recall(self, record: RunRecord, natural: Entry | None) -> bool:
+        """Have loans back for a run that waits for nothing else; return whether it waited so.
+
+        It starts at once where other payers take all of them over, and else when their notice is
+        over. ``natural`` is its start without that; nothing of it is put in.
+        """
+        scribe, run, own = self.scribe, record.spec, record.reservation or ""
+        natural_ms = None if natural is None else natural.start_ms
+        planned = Planned(tuple(self.pins), tuple(self.entries.values()))
+        recall = plan_recall(scribe, run, planned, natural_ms, own)
+        if recall is None:
+            return False
+        write_recall(scribe, recall, run.name)
+        self.view = scribe.frozen()
+        self.profile, self.pins = planned.profile(self.view, scribe.now_ms)
+        self.search = Searcher(self.profile, has_executor=scribe.has_executor)
+        record = self.view.runs[run.name]
+        if natural is not None:
+            self._hold_hours(natural, -1)
+        if not recall.told:
+            answer = self._admit(run, self._room(record, own))
+            assert isinstance(answer, Admitted), (run.name, answer)
+            self._start(record, answer)
+            return True
+        entry = self.search.find(run, scribe.now_ms)
+        assert entry is not None, (run.name, recall)
+        objects = dict.fromkeys(("run", loan.run) for loan in recall.told)
+        self._plan(record, entry, MoveCause(MoveCode.LOANS_RECALLED, tuple(objects)))
+        self.refuse(record)
+        return True
+
+    def _plan(
+        self, record: RunRecord, entry: Entry | None, recalled: MoveCause | None = None
+    ) -> None:
+        """Put the start of a run in; promise it where it is near, or by a conflict.
+
+        Where loans were recalled for it, which is then the cause of a move, its start is firm.
+        """
         run = record.spec
         if entry is None:
             self._fruitless[run.owner] = self._fruitless.get(run.owner, 0) + 1
             self._fruitless_runs.add(run.name)
             return
-        by_conflict = self._by_conflict(record, entry.start_ms)
+        by_conflict = None if recalled else self._by_conflict(record, entry.start_ms)
         natural_ms, entry = entry.start_ms, by_conflict or entry
         horizon_ms = self.view.pools[run.pool].firm_horizon_ms
-        is_firm = by_conflict is not None or entry.start_ms <= self.scribe.now_ms + horizon_ms
+        is_near = entry.start_ms <= self.scribe.now_ms + horizon_ms
+        is_firm = is_near or by_conflict is not None or recalled is not None
         blocked = self.view.reservations.get(record.reservation or "")
         if blocked is not None:
-            cause = MoveCause(MoveCode.FOUND_AGAIN)
+            cause = recalled or MoveCause(MoveCode.FOUND_AGAIN)
             move_firm(
                 self.scribe,
                 blocked,
