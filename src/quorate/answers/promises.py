@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from quorate.answers.explanation import how_words
 from quorate.answers.kinds_plans import place_text, scope_text, shares_text
+from quorate.answers.loan_words import loan_lines
 from quorate.answers.moment import Moment
 from quorate.answers.reason_words import bundle_words
 from quorate.answers.words import gpus, hours, until
+from quorate.core.loans import terms_of
 from quorate.model.causes import cause_text
 from quorate.model.events import (
     BackfillNoted,
@@ -43,7 +45,7 @@ def plan_lines(  # noqa: PLR0911 - one answer per event
     now_ms = moment.now_ms
     match event:
         case ReservationMade():
-            return _made(event, now_ms, ask=ask)
+            return _made(event, moment, ask=ask)
         case ReservationMoved():
             return _moved(event, now_ms)
         case ReservationClosed():
@@ -70,7 +72,8 @@ def plan_lines(  # noqa: PLR0911 - one answer per event
             return []
 
 
-def _made(event: ReservationMade, now_ms: int, *, ask: bool) -> list[str]:
+def _made(event: ReservationMade, moment: Moment, *, ask: bool) -> list[str]:
+    now_ms = moment.now_ms
     when, natural_ms = until(event.planned_start_ms, now_ms), event.natural_start_ms
     how = how_words(by_conflict=event.by_conflict)
     lines = [f"run/{event.run} has a firm start {when}, {how}"]
@@ -80,6 +83,8 @@ def _made(event: ReservationMade, now_ms: int, *, ask: bool) -> list[str]:
     lines.append(
         f"  reservation/{event.reservation}: {where}; paid by {shares_text(event.payers, most=4)}"
     )
+    loans = loan_lines(terms_of(moment.view, event.payers), now_ms)
+    lines += [f"  {line}" for line in loans]
     return [*lines, f"  more: quorate plan {event.run}"] if ask else lines
 
 
