@@ -13,7 +13,7 @@ from random import Random
 from typing import Final
 
 from quorate.core.commands import Applied
-from quorate.model.amounts import HOUR_MS, MINUTE_MS
+from quorate.model.amounts import HOUR_MS, MINUTE_MS, SECOND_MS
 from quorate.model.selector import CLUSTER, DOMAIN, RACK, REGION, Selector
 from quorate.model.specs import (
     Budget,
@@ -186,6 +186,7 @@ def _envelope(chance: Random, name: str, flavor: str, gpus: int, until_ms: int) 
             to=chance.choice(((), ("ant", "bee"), ("c*",))),
             concurrency_max=chance.choice((None, 2, 4)),
             gpu_ms_max=chance.choice((None, 8 * HOUR_MS)),
+            recall_notice_ms=_recall_notice_ms(name, end_ms),
         )
     return Envelope(
         name=name,
@@ -200,6 +201,12 @@ def _envelope(chance: Random, name: str, flavor: str, gpus: int, until_ms: int) 
         sharing=chance.choice((Sharing.FAMILY, Sharing.FAMILY, Sharing.NONE)),
         lending=lending,
     )
+
+
+def _recall_notice_ms(name: str, end_ms: int) -> int | None:
+    """Return on which notice an envelope has its loans back; drawn from a stream of its own."""
+    chance = Random(f"{name}/{end_ms}/recall")
+    return chance.choice((None, SECOND_MS, 2 * MINUTE_MS, 15 * MINUTE_MS, 2 * HOUR_MS))
 
 
 def _maze(until_ms: int) -> Budget:
