@@ -36,6 +36,8 @@ def give_out(scribe: Scribe) -> None:
     walk = _standing(scribe)
     if scribe.somebody_waits:
         walk.run()
+        # Work whose grace is as long as the notice of its recall is told to stop at once.
+        stop_recalled(scribe, _firm_places_stand)
         walk.call_due_conflicts()
         # A firm start that was moved may hold less now, which is left to those slow to stop.
         settle_holds(scribe)

@@ -26,7 +26,7 @@ from quorate.core.scribe import Scribe
 from quorate.core.stops import stop_bundle
 from quorate.model.events import EndReason, LoanRecalled, RecallWithdrawn, Tier
 from quorate.model.records import Lease
-from quorate.model.specs import EnvelopeId, Run
+from quorate.model.specs import EnvelopeId, Run, envelope_id
 from quorate.model.view import StateView
 
 
@@ -34,7 +34,8 @@ from quorate.model.view import StateView
 class Loan:
     """A bundle that borrows from envelopes whose owner may have it back at ``due_ms``.
 
-    ``start_ms`` is when the newest of its borrowed leases began.
+    ``start_ms`` is when the newest of its borrowed leases began. ``barred`` are all envelopes of
+    that owner: what is handed to another line of the lender has not come back.
     """
 
     run: str
@@ -43,6 +44,7 @@ class Loan:
     due_ms: int
     start_ms: int
     run_seq: int
+    barred: frozenset[EnvelopeId]
 
 
 def recallable(view: StateView, run: Run, now_ms: int, *, has_executor: bool) -> list[Loan]:
@@ -97,6 +99,11 @@ def _loan(  # noqa: PLR0913, PLR0917 - what, of whom, and from when
         now_ms + max(*notices, *graces, 1),
         max(lease.fact.start_ms for lease in leases),
         view.runs[run].seq,
+        frozenset(
+            envelope_id(name, line.name)
+            for name in view.owner_budgets.get(view.envelopes[payers[0]].owner, ())
+            for line in view.budgets[name].envelopes
+        ),
     )
 
 
@@ -308,8 +315,8 @@ def _keep_width(profile: Profile, view: StateView, loan: Loan, now_ms: int) -> N
 
 def _hand(scribe: Scribe, loan: Loan) -> bool:
     """Hand a loan to other payers than its lender; return whether there are any."""
-    barred = frozenset(loan.payers)
-    return bool(hand_over(scribe, loan.run, loan.bundle, at_ms=scribe.now_ms, barred=barred))
+    at_ms = scribe.now_ms
+    return bool(hand_over(scribe, loan.run, loan.bundle, at_ms=at_ms, barred=loan.barred))
 
 
 def _recalled(
