@@ -170,7 +170,7 @@ class Oracle:
         )
 
     def told(self) -> list[Borrowed]:
-        """Return the loans that are in the way: the newest that do, less those that are needless."""
+        """Return the loans in the way: the newest that will do, less those that are needless."""
         if not self.holds(self.newest):
             return []
         length = next(n for n in range(len(self.newest) + 1) if self.holds(self.newest[:n]))

@@ -38,6 +38,7 @@ from quorate.sim.demand import (
     draw_wishes,
     one_in,
 )
+from quorate.sim.loans import draw_loans
 from quorate.sim.tenancy import draw_soft_quota, draw_tenant_wishes
 
 _FLAVORS: Final = ("H100", "A100")
@@ -83,7 +84,11 @@ def draw_world(chance: Random, size: Size) -> World:
         wishes += draw_tenant_wishes(chance, size, until_ms, arrivals)
         wishes += draw_claim_wishes(chance, size, START_MS, until_ms, nodes)
     in_time = tuple(sorted(wishes, key=lambda wish: wish.at_ms))
-    return World(specs, arrivals, in_time, until_ms, is_honest)
+    # From a stream of its own, so that all else stays as it was drawn without it.
+    loans = Random(f"{chance.getrandbits(64)}/loans")
+    more, borrowed = draw_loans(loans, size, until_ms, is_honest=is_honest)
+    arrivals = tuple(sorted((*arrivals, *borrowed), key=lambda arrival: arrival.at_ms))
+    return World((*specs, *more), arrivals, in_time, until_ms, is_honest)
 
 
 # --- What is there ---
