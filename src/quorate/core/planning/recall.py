@@ -9,7 +9,7 @@ its start is handed to them instead. docs/adr/0025-planning.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from quorate.core.admit import Admitted, admit
@@ -408,8 +408,3 @@ def recall_instants_ms(view: StateView, *, has_executor: bool) -> Iterator[int]:
     for known in view.recalls.values():
         if _leases_of(view, known):
             yield _stop_ms(view, known, has_executor=has_executor)
-
-
-def recalls_of(view: StateView, run: str) -> Mapping[int, LoanRecalled]:
-    """Return the recalls of the bundles of ``run``, by bundle."""
-    return {bundle: known for (name, bundle), known in view.recalls.items() if name == run}
