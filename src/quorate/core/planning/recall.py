@@ -187,14 +187,18 @@ class _Trials:
                 taken.append(loan)
         if not taken or not self._starts_now(trial.view):
             return ()
-        length = _first(len(taken), lambda n: self._starts_now(self._handed(taken[:n]).view))
-        return _needed(taken[:length], lambda some: self._starts_now(self._handed(some).view))
 
-    def _handed(self, loans: Iterable[Loan]) -> Scribe:
+        def starts(some: Sequence[Loan]) -> bool:
+            trial = self._handed(some)
+            return trial is not None and self._starts_now(trial.view)
+
+        length = _first(len(taken), lambda n: starts(taken[:n]))
+        return _needed(taken[:length], starts)
+
+    def _handed(self, loans: Iterable[Loan]) -> Scribe | None:
+        """Return a trial in which ``loans`` are handed over; None where one has no payers."""
         trial = self._trial()
-        for loan in loans:
-            _hand(trial, loan)
-        return trial
+        return trial if all(_hand(trial, loan) for loan in loans) else None
 
     def _starts_now(self, view: StateView) -> bool:
         """Return whether the run really starts now in ``view``, beside all that is planned."""
@@ -229,9 +233,9 @@ class _Trials:
         """
         handed, left = list[Loan](), list(told)
         for loan in told:
-            trial = self._handed(handed)
+            trial = self._handed((*handed, loan))
             rest = [other for other in left if other != loan]
-            if _hand(trial, loan) and self._is_in_time(self._recalled(trial.view, rest), told):
+            if trial is not None and self._is_in_time(self._recalled(trial.view, rest), told):
                 handed.append(loan)
                 left = rest
         return Recall(tuple(handed), tuple(left))
