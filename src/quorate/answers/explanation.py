@@ -8,6 +8,7 @@ from typing import Any
 
 from quorate.answers.contests import ordeal_lines, ordeal_trees
 from quorate.answers.kinds_plans import place_text, reservation_status, shares_text
+from quorate.answers.loan_words import loan_lines, loan_trees
 from quorate.answers.moment import Moment
 from quorate.answers.plan_words import plan_tree, start_words
 from quorate.answers.quota_words import quota_lines, quota_tree
@@ -40,7 +41,7 @@ def explanation_lines(
             f"  the ledger still says {found.recorded_phase}; record the change: quorate tick"
         )
     if found.phase is not Phase.PENDING or found.share:
-        return [*lines, *_cause_lines(found), *ordeals]
+        return [*lines, *_cause_lines(found), *loan_lines(found.loans, now_ms), *ordeals]
     if found.queue_position is not None:
         lines.append(f"  number {found.queue_position} of {found.queue_length} in the queue")
     if found.standing is not None:
@@ -51,7 +52,8 @@ def explanation_lines(
         lines += [f"  {line}" for line in refusal_lines(found.refusal)]
     for quota in found.quotas:
         lines += [f"    {line}" for line in quota_lines(quota)]
-    lines += [*_plan_lines(found, now_ms, moves), *ordeals]
+    lines += _plan_lines(found, now_ms, moves)
+    lines += [*(f"  {line}" for line in loan_lines(found.loans, now_ms)), *ordeals]
     if not found.remedies:
         return [*lines, "no single change that was tried would start it now"]
     lines.append("each of these, tried by dry run, starts it now:")
@@ -169,6 +171,7 @@ def explanation_tree(found: Explanation, moment: Moment, prefix: Sequence[str]) 
             **plan_tree(found.plan.state, _start_ms(found.plan), moment.now_ms),
             "why": found.parked or None,
         },
+        "loans": loan_trees(found.loans),
         "conflicts": ordeal_trees(found.ordeals),
         "remedies": remedy_trees(found.remedies, lambda remedy: commands(remedy, prefix)),
     }

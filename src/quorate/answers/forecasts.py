@@ -14,6 +14,7 @@ from quorate.answers.kinds_plans import (
     shares_tree,
     time_or_none,
 )
+from quorate.answers.loan_words import loan_lines, loan_trees
 from quorate.answers.plan_words import PLAN_WORDS, start_words
 from quorate.answers.table import indented, pairs
 from quorate.answers.words import (
@@ -68,6 +69,7 @@ def forecast_lines(
         lines += [f"  {line}" for line in refusal_lines(found.refusal)]
     if found.payers:
         lines += ["paid by", indented(shares_table(found.payers))]
+        lines += [f"  {line}" for line in loan_lines(found.loans, found.now_ms)]
     lines += _danger_lines(found)
     if found.phase is Phase.PENDING:
         lines += _help_lines(found, prefix, source, show_wide=show_wide)
@@ -114,6 +116,10 @@ def _facts(found: Forecast) -> list[tuple[str, str]]:
         facts.append(("start by", f"{until(likely, now_ms)} (P50); {until(late, now_ms)} (P90)"))
     if found.overdue:
         facts.append(("overdue", names(found.overdue, most=5)))
+    facts += (
+        ("loans back", f"{until(due_ms, now_ms)}: {payer} has recalled what it lent")
+        for payer, due_ms in found.returning
+    )
     if found.queue_position is not None:
         facts.append(("queue", f"number {found.queue_position} of {found.queue_length}"))
     return facts
@@ -272,6 +278,10 @@ def forecast_tree(found: Forecast, prefix: Sequence[str], *, source: str = "") -
         "expectedEnd": time_or_none(found.expected_end_ms),
         "slice": None if found.place is None else place_tree(found.place),
         "payers": shares_tree(found.payers),
+        "loans": loan_trees(found.loans),
+        "returningLoans": [
+            {"envelope": payer, "due": time_text(due_ms)} for payer, due_ms in found.returning
+        ],
         "deficit": found.deficit,
         "scope": None if found.scope is None else place_tree(found.scope),
         "refusal": None

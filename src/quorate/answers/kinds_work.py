@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from quorate.answers import called
 from quorate.answers.kind import Kind, Row, Tree, document, each
 from quorate.answers.kinds_plans import reservation_status, start_text
+from quorate.answers.loan_words import loan_trees
 from quorate.answers.moment import (
     Moment,
     charges_of,
@@ -23,6 +24,7 @@ from quorate.answers.round_forms import lease_bounds, turns
 from quorate.answers.table import Column, right, wide
 from quorate.answers.words import age, hours, names, slots
 from quorate.calc.answers import refusal_tree
+from quorate.core.loans import terms_of_lease
 from quorate.documents import render
 from quorate.documents.times import time_text
 from quorate.model.events import LeaseStarted, Tier, lease_gpus
@@ -285,6 +287,9 @@ def _lease_tree(moment: Moment, name: str) -> Tree:
     if lease.ending is not None:
         status["endReason"] = lease.ending.reason.value
         status["deadline"] = time_text(lease.ending.deadline_ms)
+    if fact.tier is Tier.BORROWED:
+        (terms,) = loan_trees(terms_of_lease(moment.view, lease))
+        status["loan"] = {"recallNotice": terms["recallNotice"], "due": terms["due"]}
     bounds = lease_bounds(moment.view, lease)
     if bounds is not None:
         status["round"] = bounds

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from quorate.answers.notice import Known, NoticeKind, Told
-from quorate.answers.reason_words import ended
+from quorate.answers.reason_words import bundle_words, ended
 from quorate.answers.veil import unnamed
 from quorate.answers.words import gpus, percent, slots
 from quorate.documents.times import time_text
@@ -18,9 +18,11 @@ from quorate.model.events import (
     Event,
     LeaseEnding,
     LeaseStarted,
+    LoanRecalled,
     NodeMarked,
     NodeStatus,
     Outcome,
+    RecallWithdrawn,
     ReservationMoved,
     Role,
     RunEnded,
@@ -38,7 +40,11 @@ NODES_NAMED_MAX: Final = 4
 """How many nodes a text names."""
 _MONEY: Final = (EndReason.BUDGET_EXHAUSTED, EndReason.WINDOW_CLOSED)
 _LOST: Final = (EndReason.FAIL, EndReason.DRAINED)
-_STEPS: Final = {EndReason.OVERSTAYED: "Backfill", EndReason.RECLAIMED_BY_SPARE: "Reclaimed"}
+_STEPS: Final = {
+    EndReason.OVERSTAYED: "Backfill",
+    EndReason.RECLAIMED_BY_SPARE: "Reclaimed",
+    EndReason.RECALLED: "Recalled",
+}
 
 Numbered = tuple[int, Event]
 
@@ -61,6 +67,11 @@ def told_of_runs(numbered: Sequence[Numbered], known: Known) -> Iterator[Told]:
                 yield _threshold(seq, event)
             case ReservationMoved():
                 yield _moved(seq, event, known)
+            case LoanRecalled():
+                yield _recalled(seq, event, known)
+                yield _returning(seq, event, known)
+            case RecallWithdrawn():
+                yield _goes_on(seq, event, known)
             case RunRefused() if event.refusal.code is RefusalCode.WAITING_FOR_QUOTA:
                 yield _parked(seq, event, known)
             case RunEnded(outcome=Outcome.FAILED):
@@ -170,6 +181,53 @@ def _moved(seq: int, event: ReservationMoved, known: Known) -> Told:
             "gpus": event.slice.gpus,
             "cause": cause,
         },
+    )
+
+
+def _recalled(seq: int, event: LoanRecalled, known: Known) -> Told:
+    """Return what the borrower is told; not for which run of its lender."""
+    return Told(
+        seq=seq,
+        kind=NoticeKind.LOAN_RECALLED,
+        **_about(event.run, known),
+        text=(
+            f"{event.payer} has recalled what run/{event.run} borrows: "
+            f"{bundle_words(event.bundle)} goes on until {time_text(event.due_ms)} at the latest, "
+            f"and after that only if others pay for it. Save its work before then. How it stands: "
+            f"quorate plan {event.run}"
+        ),
+        facts={
+            "payer": event.payer,
+            "bundle": event.bundle,
+            "due": time_text(event.due_ms),
+        },
+    )
+
+
+def _returning(seq: int, event: LoanRecalled, known: Known) -> Told:
+    """Return what the lender is told; not which run borrows."""
+    return Told(
+        seq=seq,
+        kind=NoticeKind.LOAN_RETURNING,
+        **_about(event.waiting_run, known),
+        text=(
+            f"{event.payer} has recalled a loan for run/{event.waiting_run}: its GPUs are back at "
+            f"{time_text(event.due_ms)}. When the run starts: quorate plan {event.waiting_run}"
+        ),
+        facts={"payer": event.payer, "due": time_text(event.due_ms)},
+    )
+
+
+def _goes_on(seq: int, event: RecallWithdrawn, known: Known) -> Told:
+    return Told(
+        seq=seq,
+        kind=NoticeKind.RECALL_WITHDRAWN,
+        **_about(event.run, known),
+        text=(
+            f"run/{event.run} was recalled and goes on, {bundle_words(event.bundle)}: it has "
+            f"payers, and no firm start needs its GPUs. Who pays: quorate describe run {event.run}"
+        ),
+        facts={"bundle": event.bundle},
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from quorate.answers.kinds_work import LEASE_COLUMNS, lease_cells
+from quorate.answers.loan_words import loan_lines
 from quorate.answers.moment import Moment, run_width
 from quorate.answers.plan_words import plan_of, start_words
 from quorate.answers.promises import barred_lines, plan_lines
@@ -15,6 +16,7 @@ from quorate.answers.table import indented, table
 from quorate.answers.timeline import said
 from quorate.answers.words import gpus, hours, names, refusal_lines
 from quorate.core.commands import Change, Decision
+from quorate.core.loans import loans_of
 from quorate.documents.times import time_text
 from quorate.ledger.chain import Head
 from quorate.ledger.codec import event_to_json
@@ -260,7 +262,12 @@ def _started(moment: Moment, run: str, facts: Sequence[LeaseStarted]) -> list[st
         grown = sum(lease_gpus(fact.slots) for fact in facts if fact.role is not Role.SPARE)
         width = run_width(moment, moment.view.runs[run])
         head = f"run/{run} grows: from {width - grown} to {counted(width, f'{flavor} GPU')}"
-    return [head, *indented(table(LEASE_COLUMNS, rows)).splitlines()]
+    loans = loan_lines(loans_of(moment.view, moment.view.runs[run]), moment.now_ms)
+    return [
+        head,
+        *indented(table(LEASE_COLUMNS, rows)).splitlines(),
+        *(f"  {line}" for line in loans),
+    ]
 
 
 def recorded_line(head: Head, count: int, blocks: int = 1) -> str:

@@ -26,6 +26,7 @@ from quorate.answers.kinds_plans import (
     scope_text,
 )
 from quorate.answers.kinds_work import LEASE, LEASE_COLUMNS, RUN, ending_text, lease_cells
+from quorate.answers.loan_words import loan_lines
 from quorate.answers.moment import (
     Charge,
     Moment,
@@ -56,6 +57,7 @@ from quorate.answers.words import (
 )
 from quorate.core.contest import ordeals_of
 from quorate.core.expected import declared_end_ms
+from quorate.core.loans import terms_of_lease
 from quorate.core.round_story import next_round_ms, share_words
 from quorate.documents import render, to_yaml
 from quorate.documents.times import time_text
@@ -287,6 +289,9 @@ def lease_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list
         ("Used", f"{used} GPU-hours"),
         ("Held", f"{hours(lease.hold_gpu_ms)} GPU-hours, until {time_text(lease.hold_ends_ms)}"),
     ]
+    facts += (
+        ("Loan", line) for line in loan_lines(terms_of_lease(moment.view, lease), moment.now_ms)
+    )
     if lease.ending is not None:
         facts.append(("Ending", f"{lease.ending.reason}, {time_text(lease.ending.deadline_ms)}"))
     bounds = lease_bounds(moment.view, lease)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from quorate.answers.explanation import how_words
 from quorate.answers.kinds_plans import place_text, scope_text, shares_text
+from quorate.answers.loan_words import loan_lines
 from quorate.answers.moment import Moment
+from quorate.answers.reason_words import bundle_words
 from quorate.answers.words import gpus, hours, until
+from quorate.core.loans import terms_of
 from quorate.model.causes import cause_text
 from quorate.model.events import (
     BackfillNoted,
@@ -13,6 +16,8 @@ from quorate.model.events import (
     ConflictOutcome,
     ConflictResolved,
     Event,
+    LoanRecalled,
+    RecallWithdrawn,
     ReservationClosed,
     ReservationMade,
     ReservationMoved,
@@ -40,7 +45,7 @@ def plan_lines(  # noqa: PLR0911 - one answer per event
     now_ms = moment.now_ms
     match event:
         case ReservationMade():
-            return _made(event, now_ms, ask=ask)
+            return _made(event, moment, ask=ask)
         case ReservationMoved():
             return _moved(event, now_ms)
         case ReservationClosed():
@@ -52,6 +57,13 @@ def plan_lines(  # noqa: PLR0911 - one answer per event
             when = until(event.vacate_ms, now_ms)
             kept = f"room is kept for reservation/{event.reservation}"
             return [f"run/{event.run} has to be gone by {when}: {kept}"]
+        case LoanRecalled():
+            what = f"run/{event.run}: {bundle_words(event.bundle)} is recalled by {event.payer}"
+            when = until(event.due_ms, now_ms)
+            return [f"{what} for run/{event.waiting_run}; it goes on {when}, or with other payers"]
+        case RecallWithdrawn():
+            what = f"run/{event.run}: {bundle_words(event.bundle)}"
+            return [f"{what} goes on: it has payers, and no firm start needs its GPUs"]
         case SpareFilled():
             return [f"run/{event.filler} works on spares of {event.lease} until they are needed"]
         case ConflictDeclared() | ConflictResolved():
@@ -60,7 +72,8 @@ def plan_lines(  # noqa: PLR0911 - one answer per event
             return []
 
 
-def _made(event: ReservationMade, now_ms: int, *, ask: bool) -> list[str]:
+def _made(event: ReservationMade, moment: Moment, *, ask: bool) -> list[str]:
+    now_ms = moment.now_ms
     when, natural_ms = until(event.planned_start_ms, now_ms), event.natural_start_ms
     how = how_words(by_conflict=event.by_conflict)
     lines = [f"run/{event.run} has a firm start {when}, {how}"]
@@ -70,6 +83,8 @@ def _made(event: ReservationMade, now_ms: int, *, ask: bool) -> list[str]:
     lines.append(
         f"  reservation/{event.reservation}: {where}; paid by {shares_text(event.payers, most=4)}"
     )
+    loans = loan_lines(terms_of(moment.view, event.payers), now_ms)
+    lines += [f"  {line}" for line in loans]
     return [*lines, f"  more: quorate plan {event.run}"] if ask else lines
 
 

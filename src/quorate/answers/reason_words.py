@@ -31,7 +31,13 @@ _ENDED: Final[dict[EndReason, str]] = {
     EndReason.WINDOW_CLOSED: "the payer's window ended",
     EndReason.HANDOVER: "another payer goes on",
     EndReason.ROUND_END: "the round is over",
+    EndReason.RECALLED: "its lender has what it lent back",
 }
+
+
+def bundle_words(bundle: int) -> str:
+    """Return a bundle of a run in words: the first is the run itself, others are its steps."""
+    return "all of it" if bundle == 0 else f"its step {bundle}"
 
 
 def began(reason: StartReason) -> str:

@@ -6,7 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, assert_never
 
-from quorate.answers.reason_words import began, ended, lease_stopping, stopping
+from quorate.answers.reason_words import (
+    began,
+    bundle_words,
+    ended,
+    lease_stopping,
+    stopping,
+)
 from quorate.answers.table import Column, right, wide
 from quorate.answers.words import IF_DECLARED, gpus, hours, percent, slots, told_text
 from quorate.documents.times import time_text
@@ -30,6 +36,7 @@ from quorate.model.events import (
     LeaseEnding,
     LeaseStarted,
     LedgerOpened,
+    LoanRecalled,
     LotteryCommitted,
     NodeApplied,
     NodeMarked,
@@ -39,6 +46,7 @@ from quorate.model.events import (
     OwnerRemoved,
     PledgeClosed,
     PoolApplied,
+    RecallWithdrawn,
     RequestKept,
     ReservationClosed,
     ReservationMade,
@@ -98,6 +106,8 @@ def run_of(event: Event) -> str | None:  # noqa: PLR0911 - one answer per kind
             return event.run.name
         case (
             BackfillNoted()
+            | LoanRecalled()
+            | RecallWithdrawn()
             | ReservationMade()
             | ConflictDeferred()
             | RunRefused()
@@ -308,6 +318,8 @@ def _said_of_rounds(event: RoundShared | StepsCounted) -> str:
 def _said_of_plans(  # noqa: C901, PLR0911, PLR0912 - one line per event, nothing else
     event: LotteryCommitted
     | BackfillNoted
+    | LoanRecalled
+    | RecallWithdrawn
     | SpareFilled
     | PledgeClosed
     | ReservationMade
@@ -327,6 +339,13 @@ def _said_of_plans(  # noqa: C901, PLR0911, PLR0912 - one line per event, nothin
                 f"run/{event.run} is in front of reservation/{event.reservation} and has to be "
                 f"gone by {time_text(event.vacate_ms)}"
             )
+        case LoanRecalled():
+            return (
+                f"run/{event.run}: {bundle_words(event.bundle)} recalled by {event.payer} for "
+                f"run/{event.waiting_run}; it goes on until {time_text(event.due_ms)}"
+            )
+        case RecallWithdrawn():
+            return f"run/{event.run}: {bundle_words(event.bundle)} goes on, its recall is withdrawn"
         case SpareFilled():
             return f"lease/{event.lease}, a spare, gives its slots to run/{event.filler}"
         case PledgeClosed():

@@ -23,6 +23,7 @@ from quorate.model.events import (
     Event,
     LeaseEnded,
     LeaseEnding,
+    LoanRecalled,
     MoveCause,
     MoveCode,
     ReservationMoved,
@@ -193,6 +194,9 @@ class Veil:
                 return replace(event, reservation=self.run(event.reservation), runs=shown)
             case BackfillNoted() if self.run(event.reservation) == OTHERS:
                 return replace(event, reservation=OTHERS)
+            case LoanRecalled():
+                run, waiting_run = self.run(event.run), self.run(event.waiting_run)
+                return replace(event, run=run, waiting_run=waiting_run)
             case SpareFilled():
                 lease, filler = self.run(event.lease), self.run(event.filler)
                 if (lease, filler) == (event.lease, event.filler):

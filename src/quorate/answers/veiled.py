@@ -132,10 +132,16 @@ def veiled_effect(found: Effect, veil: Veil) -> tuple[Effect, int]:
         grown=tuple(each for each in found.grown if veil.shows_run(each.run)),
         stopped=shown(found.stopped),
         started=shown(found.started),
+        handed=tuple(each for each in found.handed if veil.shows_run(each.run)),
+        causes=tuple((run, veil.cause(c)) for run, c in found.causes if veil.shows_run(run)),
+        stops=tuple(each for each in found.stops if veil.shows_run(each.run)),
+        risks=tuple(each for each in found.risks if veil.shows_run(each.run)),
+        recalled=tuple(each for each in found.recalled if veil.shows_run(each[0])),
     )
     return told, _size(found) - _size(told)
 
 
 def _size(effect: Effect) -> int:
     parts = (effect.places, effect.starts, effect.shrunk, effect.grown, effect.stopped)
-    return sum(map(len, parts)) + len(effect.started)
+    more = (effect.started, effect.handed, effect.risks, effect.recalled)
+    return sum(map(len, parts)) + sum(map(len, more))

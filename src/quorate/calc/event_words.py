@@ -92,8 +92,10 @@ def told(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per ev
             return _told_of_plans(event)
 
 
-def _told_of_plans(  # noqa: C901, PLR0911 - one line per event, nothing else
+def _told_of_plans(  # noqa: C901, PLR0911, PLR0912 - one line per event, nothing else
     event: e.BackfillNoted
+    | e.LoanRecalled
+    | e.RecallWithdrawn
     | e.SpareFilled
     | e.PledgeClosed
     | e.ReservationMade
@@ -111,6 +113,13 @@ def _told_of_plans(  # noqa: C901, PLR0911 - one line per event, nothing else
                 f"run {event.run} is in front of reservation {event.reservation}, "
                 f"until {time_text(event.vacate_ms)}"
             )
+        case e.LoanRecalled():
+            return (
+                f"run {event.run}, bundle {event.bundle}, is recalled by {event.payer} for run "
+                f"{event.waiting_run}, due {time_text(event.due_ms)}"
+            )
+        case e.RecallWithdrawn():
+            return f"run {event.run}, bundle {event.bundle}, goes on: its recall is withdrawn"
         case e.SpareFilled():
             return f"run {event.filler} fills the spare {event.lease}"
         case e.PledgeClosed():

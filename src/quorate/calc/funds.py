@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from quorate.calc.reading import settle
 from quorate.core.owner_checks import cycle_through
 from quorate.documents import values
+from quorate.documents.budget import recall_notice
 from quorate.documents.place import label_key, label_value
 from quorate.documents.problem import quoted
 from quorate.documents.reader import At, Fields, complete, fields_of, listed, mapped
@@ -45,7 +46,7 @@ _ENVELOPE: Final = frozenset(
     }
 )
 _EARLY: Final = frozenset({"allowReservations", "allowAdmission"})
-_LENDING: Final = frozenset({"allow", "to", "maxConcurrency", "maxGPUHours"})
+_LENDING: Final = frozenset({"allow", "to", "maxConcurrency", "maxGPUHours", "recall"})
 _CAP: Final = frozenset({"name", "flavor", "envelopes", "maxConcurrency", "maxGPUHours"})
 _OWNER: Final = frozenset({"name", "parents"})
 _sharing = values.choice(Sharing)
@@ -247,6 +248,7 @@ def _lending(value: object, at: At) -> Lending | None:
         to=fields.optional("to", _lines, ()),
         concurrency_max=fields.maybe("maxConcurrency", values.count),
         gpu_ms_max=fields.maybe("maxGPUHours", values.gpu_hours),
+        recall_notice_ms=fields.maybe("recall", recall_notice),
     )
 
 

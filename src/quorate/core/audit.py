@@ -28,6 +28,7 @@ from quorate.core.lottery_audit import Lotteries
 from quorate.core.pledge_audit import PledgeBooks
 from quorate.core.promise_audit import Promises
 from quorate.core.quota_audit import Quotas
+from quorate.core.recall_audit import RecallBooks
 from quorate.model.events import (
     BudgetApplied,
     ConflictDeclared,
@@ -95,7 +96,16 @@ def audit(events: Iterable[Event], *, view: StateView | None = None) -> list[Vio
     """
     books, continuity, promises = _Books(), Continuity(), Promises()
     claims, durations = ClaimBooks(), DurationBooks()
-    others = (continuity, PledgeBooks(), Lotteries(), promises, Quotas(), claims, durations)
+    others = (
+        continuity,
+        PledgeBooks(),
+        Lotteries(),
+        promises,
+        Quotas(),
+        claims,
+        durations,
+        RecallBooks(),
+    )
     found: list[Violation] = []
     for event in events:
         found.extend(books.enter(event))

@@ -55,4 +55,7 @@ def payer_phases(view: StateView, request: CoverRequest) -> tuple[Payers, ...]:
     if request.own_only:
         return (tuple((key, tier) for key, tier in family if tier is Tier.OWNED),)
     sponsors = sponsor_payers(view, request)
+    if request.barred:
+        family = tuple(payer for payer in family if payer[0] not in request.barred)
+        sponsors = tuple(payer for payer in sponsors if payer[0] not in request.barred)
     return (family, family + sponsors) if sponsors else (family,)

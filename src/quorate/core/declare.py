@@ -30,6 +30,7 @@ from quorate.model.specs import (
     DEFAULT_POOL,
     Budget,
     Discipline,
+    Envelope,
     Node,
     Owner,
     Pool,
@@ -344,7 +345,17 @@ def _check_budget(view: StateView, budget: Budget, owners: set[str]) -> Iterator
             tried = account.copy()
             tried.spec = kept
             yield from _overdrawn(view, where, tried)
+            yield from _terms_worse(where, account, kept)
     yield from _caps_overdrawn(view, path, budget)
+
+
+def _terms_worse(where: str, account: EnvelopeAccount, kept: Envelope) -> Iterator[Refusal]:
+    """Yield that borrowers would be told of a shorter notice, or of any, after they started."""
+    lent = account.lent_gpus_active
+    had, has = account.spec.lending.recall_notice_ms, kept.lending.recall_notice_ms
+    if lent and has is not None and (had is None or has < had):
+        what = "recall cannot be added" if had is None else "its notice cannot be shortened"
+        yield _in_use(f"{where}.lending.recall.notice", lent, what)
 
 
 def _overdrawn(view: StateView, where: str, account: EnvelopeAccount) -> Iterator[Refusal]:

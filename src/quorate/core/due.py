@@ -13,6 +13,7 @@ from quorate.core.held_back import release_due_ms
 from quorate.core.planning.conflict_starts import look_ms
 from quorate.core.planning.overstay import stop_instants_ms
 from quorate.core.planning.pins import replan_due_ms
+from quorate.core.planning.recall import recall_instants_ms
 from quorate.core.share_out import rounds_due
 from quorate.core.spares import pledges_due_ms
 from quorate.core.thresholds import threshold_due_ms
@@ -89,7 +90,8 @@ def _due_of(lease: Lease, has_executor: bool) -> int:  # noqa: FBT001 - as its c
 def _plan_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None) -> int | None:
     """Return when the first reservation starts or the first bundle has to make room for one.
 
-    Or when the first follower fails, the first pledge on a filled spare lapses, a run that was cut
+    Or when the first bundle that was recalled is told to stop, the first follower fails, the first
+    pledge on a filled spare lapses, a run that was cut
     by hand is let go, an owner's use of a budget crosses a threshold, an owner's disruption account
     covers the conflict that a waiting run would call, or, while any run waits, the next window
     opens or the queue is to be planned again. A reservation that is late and has a conflict open
@@ -99,6 +101,8 @@ def _plan_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None) -
     dues = list(_starts_ms(view, least_ms, has_executor=has_executor))
     stops = stop_instants_ms(view, has_executor=has_executor)
     dues.extend(stop_ms for stop_ms in stops if stop_ms >= least_ms)
+    recalls = recall_instants_ms(view, has_executor=has_executor)
+    dues.extend(max(stop_ms, least_ms) for stop_ms in recalls)
     conflicts = (view.conflicts[name].declared.due_ms for name in view.open_conflicts)
     dues.extend(due_ms for due_ms in conflicts if due_ms >= least_ms)
     seen_ms = view.at_ms if after_ms is None else max(view.at_ms, after_ms)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from quorate.core.holds import expected_ms
 from quorate.model.amounts import HOLD_QUANTUM_MS
+from quorate.model.events import LoanRecalled
 from quorate.model.records import Lease, RunRecord
 from quorate.model.view import StateView
 
@@ -33,10 +34,24 @@ def declared_end_ms(view: StateView, record: RunRecord) -> int:
 def said_end_ms(view: StateView, lease: Lease) -> int:
     """Return when ``lease`` would end if all went as was said, be that past or to come.
 
-    One that is told to stop has its grace, and is expected no later than without that.
+    One that is told to stop has its grace, one that is recalled its notice, and both are expected
+    no later than without that.
     """
     end_ms = declared_end_ms(view, view.runs[lease.fact.run])
-    return end_ms if lease.ending is None else min(end_ms, lease.ending.deadline_ms)
+    if lease.ending is not None:
+        return min(end_ms, lease.ending.deadline_ms)
+    recall = recall_of(view, lease)
+    return end_ms if recall is None else min(end_ms, recall.due_ms)
+
+
+def recall_of(view: StateView, lease: Lease) -> LoanRecalled | None:
+    """Return the recall by which ``lease`` has to go: of its bundle, or of its run's first one."""
+    recalls = view.recalls
+    if not recalls:
+        return None
+    run, bundle = lease.fact.run, lease.fact.bundle
+    found = [known for key in {(run, 0), (run, bundle)} if (known := recalls.get(key)) is not None]
+    return min(found, key=lambda known: known.due_ms, default=None)
 
 
 def run_end_ms(view: StateView, record: RunRecord, now_ms: int) -> int:
@@ -46,13 +61,18 @@ def run_end_ms(view: StateView, record: RunRecord, now_ms: int) -> int:
 
 
 def lease_end_ms(view: StateView, lease: Lease, now_ms: int) -> int:
-    """Return when ``lease`` is expected to end: with its run, or when it was told to stop."""
+    """Return when ``lease`` is expected to end: with its run, or when it was told to go."""
+    recall = None if lease.ending is not None else recall_of(view, lease)
+    if lease.ending is None and recall is None:
+        return run_end_ms(view, view.runs[lease.fact.run], now_ms)
+    said_ms = said_end_ms(view, lease)
+    if said_ms >= now_ms:
+        return said_ms
     if lease.ending is not None:
-        said_ms = said_end_ms(view, lease)
-        if said_ms >= now_ms:
-            return said_ms
         return rung_ms(lease.ending.at_ms, lease.ending.deadline_ms, now_ms)
-    return run_end_ms(view, view.runs[lease.fact.run], now_ms)
+    assert recall is not None, lease
+    overdue_ms = run_end_ms(view, view.runs[lease.fact.run], now_ms)
+    return min(overdue_ms, max(now_ms, recall.due_ms))
 
 
 def is_overdue(view: StateView, record: RunRecord, now_ms: int) -> bool:

@@ -14,6 +14,7 @@ from quorate.core.commands import Tick
 from quorate.core.contest import Ordeal, ordeals_of
 from quorate.core.decide import decide
 from quorate.core.end_remedies import end_remedies
+from quorate.core.loans import LoanTerms, loans_of, terms_of
 from quorate.core.parked import parked_words
 from quorate.core.planning.forecast import Foreseen, Foresight
 from quorate.core.planning.walk import is_news
@@ -46,7 +47,8 @@ class Explanation:
     start is firm. ``plan`` is when it starts, and ``parked`` says why that is not firm.
     ``standing`` is why it has that position, and ``quotas`` are the hard ones in its way.
     ``ordeals`` are the conflicts it entered or was cut by. ``note`` says why it failed. One that
-    shares a pool in rounds has a ``share``, and a refusal whenever it has no GPUs.
+    shares a pool in rounds has a ``share``, and a refusal whenever it has no GPUs. ``loans`` are
+    what it borrows, or will by its plan, with the terms.
     """
 
     run: str
@@ -66,6 +68,7 @@ class Explanation:
     remedies: tuple[Remedy, ...] = ()
     note: str = ""
     share: str = ""
+    loans: tuple[LoanTerms, ...] = ()
 
 
 def explain(view: StateView, run_name: str, now_ms: int) -> Explanation | Refusal:
@@ -92,6 +95,7 @@ def explain(view: StateView, run_name: str, now_ms: int) -> Explanation | Refusa
             since_ms=_since_ms(current),
             ordeals=ordeals,
             note=current.note if current.phase is Phase.FAILED else "",
+            loans=loans_of(settled, current),
         )
     foresight = Foresight.of(settled, now_ms, has_executor=False)
     refusal = foresight.refusal_of(current) or current.refusal
@@ -119,6 +123,7 @@ def explain(view: StateView, run_name: str, now_ms: int) -> Explanation | Refusa
         else parked_words(settled, current.spec, foreseen, now_ms),
         ordeals=ordeals,
         remedies=_remedies(view, settled, current, refusal, now_ms, in_the_way=in_the_way),
+        loans=() if foreseen.entry is None else terms_of(settled, foreseen.entry.shares),
     )
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from quorate.core.admit import cover_request
 from quorate.core.bind import LeaseDraft, bind
 from quorate.core.cover import Covered, plan_cover
@@ -20,11 +22,22 @@ from quorate.core.stops import end_lease
 from quorate.model.apply import apply
 from quorate.model.events import EndReason, LeaseEnded, NodeStatus, Role, Slots, StartReason
 from quorate.model.records import Lease
+from quorate.model.specs import EnvelopeId
 from quorate.model.view import StateView
 
 
-def hand_over(scribe: Scribe, run: str, bundle: int, *, at_ms: int) -> list[str]:
-    """Write the hand-over of a bundle at ``at_ms``; return its new leases, none if nobody pays."""
+def hand_over(
+    scribe: Scribe,
+    run: str,
+    bundle: int,
+    *,
+    at_ms: int,
+    barred: frozenset[EnvelopeId] = frozenset(),
+) -> list[str]:
+    """Write the hand-over of a bundle at ``at_ms``; return its new leases, none if nobody pays.
+
+    The envelopes in ``barred`` pay for none of it.
+    """
     view = scribe.view
     record = view.runs[run]
     if record.spec.sensitive:
@@ -37,7 +50,9 @@ def hand_over(scribe: Scribe, run: str, bundle: int, *, at_ms: int) -> list[str]
     if any(view.node_status.get(n) is NodeStatus.FAILED for le in leases for n, _ in le.fact.slots):
         return []  # It waits for a spare, and nobody new pays for slots that are lost.
     others = [view.leases[n] for n in record.leases if view.leases[n].fact.bundle != bundle]
-    drafts = _repaid(scribe, leases, others, at_ms)
+    if not leases:
+        return []
+    drafts = _repaid(scribe, leases, others, at_ms, barred)
     if drafts is None:
         return []
     for lease in leases:
@@ -49,7 +64,11 @@ def hand_over(scribe: Scribe, run: str, bundle: int, *, at_ms: int) -> list[str]
 
 
 def _repaid(
-    scribe: Scribe, leases: Sequence[Lease], others: Sequence[Lease], at_ms: int
+    scribe: Scribe,
+    leases: Sequence[Lease],
+    others: Sequence[Lease],
+    at_ms: int,
+    barred: frozenset[EnvelopeId],
 ) -> list[LeaseDraft] | None:
     """Return who pays for the slots of ``leases`` from ``at_ms`` on, once they have ended.
 
@@ -75,6 +94,7 @@ def _repaid(
     request = cover_request(
         trial, run, flavor, at_ms, leases=others, has_executor=scribe.has_executor
     )
+    request = replace(request, barred=barred)
     # What is firm for others is theirs: a run that goes on is no reason for them to be late.
     answer = plan_cover(room_left(trial, run, at_ms), request, demands)
     return bind(plan, demands, answer.legs) if isinstance(answer, Covered) else None

@@ -31,6 +31,7 @@ from quorate.core.grounds import (
     waits_for,
 )
 from quorate.core.holds import expected_ms
+from quorate.core.loans import LoanTerms, loans_of, returning, terms_of
 from quorate.core.parked import parked_words
 from quorate.core.planning.entry import Entry
 from quorate.core.planning.forecast import Foresight, PlanState
@@ -42,7 +43,7 @@ from quorate.model.apply import apply_all
 from quorate.model.events import MoveCause, ReservationStatus, Share, Slice
 from quorate.model.records import TERMINAL, Phase, ReservationRecord, RunRecord
 from quorate.model.refusal import Refusal
-from quorate.model.specs import Run
+from quorate.model.specs import EnvelopeId, Run
 from quorate.model.state import State
 from quorate.model.view import StateView
 
@@ -56,7 +57,8 @@ class Forecast:
     ``plan_state`` says what the start is worth, None where nothing is planned.
     ``place`` and ``payers`` are of the planned start, else of the natural one. ``deficit`` and
     ``scope`` are what is short now, where that is least. ``parked`` says why there is no
-    firm one. ``dangers`` are there while it runs.
+    firm one. ``dangers`` are there while it runs. ``loans`` are what it borrows or would borrow,
+    with the terms; ``returning`` is what its owner lent and has recalled for it.
     """
 
     run: Run
@@ -89,6 +91,8 @@ class Forecast:
     remedies: tuple[Remedy, ...] = ()
     contest: Contest | Refusal | None = None
     dangers: tuple[Danger, ...] = ()
+    loans: tuple[LoanTerms, ...] = ()
+    returning: tuple[tuple[EnvelopeId, int], ...] = ()
 
     @property
     def plan_start_ms(self) -> int | None:
@@ -172,6 +176,7 @@ def _told(seen: Seen, view: StateView, record: RunRecord, recorded: Phase | None
             if is_overdue(state, record, now_ms)
             else Confidence.EXPECTED,
             dangers=tuple(dangers_of(seen, record)),
+            loans=loans_of(state, record),
         )
     return _waiting(seen, view, record, recorded)
 
@@ -191,6 +196,7 @@ def _in_rounds(seen: Seen, record: RunRecord, recorded: Phase | None) -> Forecas
         natural_start_ms=None if waits else next_round_ms(state, run.pool, now_ms),
         place=_held_place(state, record),
         payers=_held_shares(state, record),
+        loans=loans_of(state, record),
         refusal=refusal,
     )
 
@@ -241,6 +247,8 @@ def _waiting(seen: Seen, view: StateView, record: RunRecord, recorded: Phase | N
         refusal=foresight.refusal_of(record) or record.refusal,
         remedies=explained.remedies,
         contest=contest_for(seen, promise),
+        loans=terms_of(state, payers),
+        returning=returning(state, run.name),
     )
 
 

@@ -26,7 +26,7 @@ class CoverRequest(Struct, frozen=True, kw_only=True, gc=False):
     ``borrow_gpus_left`` is what the run may still borrow; None means any number. A payer whose
     window ends by ``outlast_ms`` does not pay: it would have to be told to stop at once. A start
     planned at ``asked_ms`` may count on a window that opens later only where reservations may.
-    With ``own_only`` nobody but the owner itself pays.
+    With ``own_only`` nobody but the owner itself pays. ``barred`` envelopes do not pay.
     """
 
     owner: str
@@ -39,6 +39,7 @@ class CoverRequest(Struct, frozen=True, kw_only=True, gc=False):
     outlast_ms: int = 0
     asked_ms: int | None = None
     own_only: bool = False
+    barred: frozenset[EnvelopeId] = frozenset()
 
 
 class Leg(Struct, frozen=True, gc=False):

@@ -16,7 +16,7 @@ from quorate.documents.place import place_selector, refuse_no_selector
 from quorate.documents.problem import quoted
 from quorate.documents.reader import At, Fields, complete, fields_of, listed, refuse_repeats
 from quorate.documents.synonyms import Words, in_own_words
-from quorate.documents.times import time_ms, time_text
+from quorate.documents.times import positive_duration, time_ms, time_text
 from quorate.documents.written import hours_text
 from quorate.model.specs import Budget, Cap, Envelope, Lending, Sharing
 
@@ -41,7 +41,8 @@ _ENVELOPE: Final = frozenset(
     }
 )
 _PRE_ACTIVATION: Final = frozenset({"allowReservations", "allowAdmission"})
-_LENDING: Final = frozenset({"allow", "to", "maxConcurrency", "maxGPUHours"})
+_LENDING: Final = frozenset({"allow", "to", "maxConcurrency", "maxGPUHours", "recall"})
+_RECALL: Final = frozenset({"notice"})
 _CAP: Final = frozenset({"name", "flavor", "envelopes", "maxConcurrency", "maxGPUHours"})
 _SHARING: Final = values.choice(Sharing)
 _ENVELOPE_WORDS: Final[Words] = {
@@ -217,6 +218,19 @@ def _lending(value: object, at: At) -> Lending | None:
         to=fields.optional("to", _borrowers, ()),
         concurrency_max=fields.maybe("maxConcurrency", values.gpus),
         gpu_ms_max=fields.maybe("maxGPUHours", values.gpu_hours),
+        recall_notice_ms=fields.maybe("recall", recall_notice),
+    )
+
+
+def recall_notice(value: object, at: At) -> int | None:
+    """Return the notice with which loans may be recalled, in milliseconds."""
+    fields = fields_of(value, at, _RECALL)
+    if fields is None:
+        return None
+    return fields.required(
+        "notice",
+        positive_duration,
+        remedy="say how long a borrower goes on once its loan is recalled, e.g. notice: 30m",
     )
 
 

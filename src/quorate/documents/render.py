@@ -183,6 +183,7 @@ def _lending(lending: Lending) -> Tree:
         to=list(lending.to),
         maxConcurrency=lending.concurrency_max,
         maxGPUHours=_hours(lending.gpu_ms_max),
+        recall=_set(notice=_duration(lending.recall_notice_ms)),
     )
 
 

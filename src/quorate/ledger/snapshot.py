@@ -23,6 +23,7 @@ from quorate.model.events import (
     ConflictResolved,
     LeaseEnding,
     LeaseStarted,
+    LoanRecalled,
     MoveCause,
     NodeStatus,
     ReservationMade,
@@ -68,7 +69,7 @@ from quorate.model.specs import (
 )
 from quorate.model.state import State
 
-SNAPSHOT_FORMAT: Final = 10
+SNAPSHOT_FORMAT: Final = 11
 """Raised whenever the shape below or the meaning of a counter changes."""
 
 
@@ -185,6 +186,7 @@ class _Snapshot(Struct, array_like=True):
     deferred: dict[str, ConflictDeferred]
     announced: dict[str, AnnouncedConflict]
     barred: dict[str, int]
+    recalls: list[LoanRecalled]
     meters: list[_Meter]
     node_meters: list[_NodeMeter]
     durations: dict[str, bytes]
@@ -263,6 +265,7 @@ def _packed(state: State) -> _Snapshot:
         dict(sorted(state.deferred.items())),
         {name: _sorted_odds(known) for name, known in sorted(state.announced.items())},
         dict(sorted(state.barred.items())),
+        [known for _, known in sorted(state.recalls.items())],
         [_Meter(*key, meter.told()) for key, meter in state.meters.items()],
         [
             _NodeMeter(owner, nodes.meter.told(), dict(sorted(nodes.uses.items())))
@@ -338,6 +341,7 @@ def _restore_plans(state: State, found: _Snapshot) -> None:
     state.deferred.update(found.deferred)
     state.announced.update(found.announced)
     state.barred.update(found.barred)
+    state.recalls.update(((known.run, known.bundle), known) for known in found.recalls)
     for owner, recent in found.durations.items():
         state.durations[owner] = DurationHistory(recent)
     state.thresholds.update(found.thresholds)

@@ -11,7 +11,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from quorate.model import events as e
-from quorate.model.apply_plans import PLANS, hold_money, leave_running, mark_backfill
+from quorate.model.apply_plans import (
+    PLANS,
+    hold_money,
+    leave_running,
+    mark_backfill,
+    recall_settled,
+)
 from quorate.model.apply_requests import REQUESTS
 from quorate.model.apply_rounds import ROUNDS, round_began, round_ended, round_ending
 from quorate.model.crossings import PERCENTS
@@ -38,6 +44,7 @@ _PENDING: Final = Phase.PENDING
 _RUNNING: Final = Phase.RUNNING
 _SPARE: Final = e.Role.SPARE
 _CLAIM: Final = e.Role.CLAIM
+_SHRINK: Final = e.EndReason.SHRINK
 _CANCELLED: Final = e.Outcome.CANCELLED
 _NOT_BY_ITSELF: Final = (None, _CANCELLED)
 _PHASES: Final = {outcome: Phase(outcome) for outcome in e.Outcome}
@@ -428,6 +435,9 @@ def _lease_ended(state: State, event: e.LeaseEnded) -> None:
     account.ended_gpu_ms += used
     account.started_gpu_ms -= gpus * start_ms
     del run.leases[name]
+    # A hand-over or a swap ends a lease that was not told to stop, and the bundle goes on.
+    if state.recalls and (lease.ending is not None or event.reason is _SHRINK):
+        recall_settled(state, run, fact.bundle)
     if fact.role is _SPARE:
         del state.spares[name]
     elif fact.role is _CLAIM:
@@ -479,7 +489,7 @@ def _run_ended(state: State, event: e.RunEnded) -> None:
     # There are very many of these, so nothing is written that is there already.
     if run.stopping is not None:
         run.stopping = None
-    if run.via_conflict or run.backfills:
+    if run.via_conflict or run.backfills or state.recalls:
         leave_running(state, run, event)
     if run.spec.malleable is not None:
         state.growable.pop(event.run, None)

@@ -40,6 +40,34 @@ def mark_backfill(state: State, run: RunRecord, bundle: int) -> None:
         state.backfilled[run.spec.name] = None
 
 
+def _loan_recalled(state: State, event: e.LoanRecalled) -> None:
+    assert (event.run, event.bundle) not in state.recalls, event
+    state.recalls[event.run, event.bundle] = event
+    _ends_changed(state, event.run, event.bundle)
+
+
+def _recall_withdrawn(state: State, event: e.RecallWithdrawn) -> None:
+    del state.recalls[event.run, event.bundle]
+    _ends_changed(state, event.run, event.bundle)
+
+
+def _ends_changed(state: State, run: str, bundle: int) -> None:
+    """Forget when the leases of a bundle were expected to end; without the first all go."""
+    for name in state.runs[run].leases:
+        lease = state.leases[name]
+        if bundle in (0, lease.fact.bundle):
+            state.end_changed(lease)
+
+
+def recall_settled(state: State, run: RunRecord, bundle: int) -> None:
+    """Forget the recall of a bundle of which a lease has just ended for good, if none is left."""
+    key = (run.spec.name, bundle)
+    if key in state.recalls and all(
+        state.leases[name].fact.bundle != bundle for name in run.leases
+    ):
+        del state.recalls[key]
+
+
 def _spare_filled(state: State, event: e.SpareFilled) -> None:
     fact = state.leases[event.lease].fact
     assert event.pledge not in state.pledges, event
@@ -211,11 +239,15 @@ def leave_running(state: State, run: RunRecord, event: e.RunRequeued | e.RunEnde
         state.barred[run.spec.owner] = event.at_ms + pool.pause_ms
     run.via_conflict, run.backfills = "", ()
     state.backfilled.pop(run.spec.name, None)
+    for key in [key for key in state.recalls if key[0] == run.spec.name]:
+        del state.recalls[key]
 
 
 PLANS: Final[dict[type, Callable[[State, Any], None]]] = {
     e.LotteryCommitted: _lottery_committed,
     e.BackfillNoted: _backfill_noted,
+    e.LoanRecalled: _loan_recalled,
+    e.RecallWithdrawn: _recall_withdrawn,
     e.SpareFilled: _spare_filled,
     e.PledgeClosed: _pledge_closed,
     e.ReservationMade: _reservation_made,

@@ -18,6 +18,7 @@ _SENTENCES: Final = {
     MoveCode.POOL_CHANGED: "{objects} changed",
     MoveCode.CONFLICT_CLEARING: "{objects} makes room for it",
     MoveCode.CONFLICT_CALLED_OFF: "no conflict",
+    MoveCode.LOANS_RECALLED: "what its owner lent to {objects} is recalled for it",
     MoveCode.FOUND_AGAIN: "it has a start again",
     MoveCode.AS_RECORDED: "{note}",
 }

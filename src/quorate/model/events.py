@@ -63,6 +63,7 @@ class EndReason(Word):
     WINDOW_CLOSED = "WindowClosed"
     HANDOVER = "Handover"
     ROUND_END = "RoundEnd"
+    RECALLED = "Recalled"
 
 
 class Outcome(Word):
@@ -487,6 +488,27 @@ class BackfillNoted(Fact, frozen=True, tag="backfill-noted/1"):
     reservation: str
 
 
+class LoanRecalled(Fact, frozen=True, tag="loan-recalled/1"):
+    """A bundle that borrows from ``payer`` has to be gone, or be paid by others, at ``due_ms``.
+
+    The lender's own run ``waiting_run`` waits for nothing but what it lent. Until then the bundle
+    goes on as before; its leases end as ``Recalled``.
+    """
+
+    run: str
+    bundle: int
+    payer: EnvelopeId
+    waiting_run: str
+    due_ms: int
+
+
+class RecallWithdrawn(Fact, frozen=True, tag="recall-withdrawn/1"):
+    """A bundle that was recalled goes on: it has payers, and no firm start needs its room."""
+
+    run: str
+    bundle: int
+
+
 class SpareFilled(Fact, frozen=True, tag="spare-filled/1"):
     """A spare's slots were given to ``filler``; its payer keeps room and money for its return.
 
@@ -542,6 +564,8 @@ class MoveCode(Word):
     """A conflict made room for it, and what was cut is still going."""
     CONFLICT_CALLED_OFF = "ConflictCalledOff"
     """It was to start by a conflict, and may not call it, or that would not make room any more."""
+    LOANS_RECALLED = "LoansRecalled"
+    """It starts sooner: what its owner lent was recalled for it."""
     FOUND_AGAIN = "FoundAgain"
     """It had no start, and has one again."""
     AS_RECORDED = "AsRecorded"
@@ -741,6 +765,8 @@ Event = (
     | RunRequeued
     | RunEnded
     | BackfillNoted
+    | LoanRecalled
+    | RecallWithdrawn
     | SpareFilled
     | PledgeClosed
     | ReservationMade

@@ -93,12 +93,17 @@ class Sharing(Word):
 
 
 class Lending(Spec, frozen=True, kw_only=True):
-    """To whom outside the family an envelope may be lent, and how much of it."""
+    """To whom outside the family an envelope may be lent, how much of it, and on which terms.
+
+    With ``recall_notice_ms`` the lender may have its loans back with that notice when a run of its
+    own waits for nothing else; with None a loan runs to its end.
+    """
 
     allow: bool = False
     to: tuple[str, ...] = ()
     concurrency_max: int | None = None
     gpu_ms_max: int | None = None
+    recall_notice_ms: int | None = None
 
     def admits(self, borrower: str) -> bool:
         """Return whether ``borrower`` is on the list; an empty list admits everybody."""

@@ -15,7 +15,7 @@ from operator import attrgetter
 from quorate.model.crossings import Crossings
 from quorate.model.domain_index import DomainIndex
 from quorate.model.durations import DurationHistory
-from quorate.model.events import ConflictDeferred, NodeStatus, Slots
+from quorate.model.events import ConflictDeferred, LoanRecalled, NodeStatus, Slots
 from quorate.model.expected_ends import Ends
 from quorate.model.holdings import Holdings
 from quorate.model.island import Island, IslandKey, all_slots
@@ -120,6 +120,7 @@ class State:
         "pools",
         "public_key",
         "queued",
+        "recalls",
         "reports",
         "requests",
         "reservations",
@@ -179,6 +180,7 @@ class State:
         self.barred: Table[str, int] = Table()
         self.backfilled: Table[str, None] = Table()
         self.spares: Table[str, None] = Table()
+        self.recalls: Table[tuple[str, int], LoanRecalled] = Table()
         self.requests: Table[str, RequestRecord] = Table()
         self.tokens: Table[str, TokenRecord] = Table()
         self.in_rounds: Table[str, RoundsRun] = Table()
@@ -998,6 +1000,7 @@ _TABLES = (
     "barred",
     "backfilled",
     "spares",
+    "recalls",
     "requests",
     "tokens",
     "in_rounds",

@@ -11,7 +11,7 @@ from quorate.model.amounts import PPM
 from quorate.model.crossings import Crossings
 from quorate.model.domain_index import DomainIndex
 from quorate.model.durations import DurationHistory
-from quorate.model.events import ConflictDeferred, NodeStatus, Tier
+from quorate.model.events import ConflictDeferred, LoanRecalled, NodeStatus, Tier
 from quorate.model.expected_ends import Ends
 from quorate.model.holdings import Holdings
 from quorate.model.island import Island, IslandKey
@@ -251,6 +251,11 @@ class StateView(Protocol):
     @property
     def backfilled(self) -> Mapping[str, None]:
         """The runs with bundles that must be gone when a reservation needs their room."""
+        ...
+
+    @property
+    def recalls(self) -> Mapping[tuple[str, int], LoanRecalled]:
+        """The bundles, by run and number, that a lender has recalled and that still run."""
         ...
 
     @property

@@ -75,10 +75,11 @@ def carry_out(desk: Desk, order: Order, *, dry_run: bool) -> Answer:
     if decision.refusals:
         veil = Sight(engine.view, desk.caller).veil
         raise refused([veil.refusal(each) for each in decision.refusals])
-    moment = _moment(desk, decision, head)
+    moment, events = _moment(desk, decision, head)
     effect = None
     if stood is not None:
-        effect = effect_between(stood, Picture.of(moment.view, moment.now_ms), moment.view)
+        after = Picture.of(moment.view, moment.now_ms)
+        effect = effect_between(stood, after, moment.view, events)
     sight = Sight(moment.view, desk.caller)
     return _Outcome(order, decision, before, head, moment, leases, effect, sight).answer()
 
@@ -264,25 +265,29 @@ def _with_settled(engine: Engine, decision: Decision, before: Head, head: Head) 
     return replace(decision, events=events)
 
 
-def _moment(desk: Desk, decision: Decision, head: Head | None) -> Moment:
-    """Return the state after ``decision``, which a dry run has only tried."""
-    engine = desk.engine
+def _moment(desk: Desk, decision: Decision, head: Head | None) -> tuple[Moment, Sequence[Event]]:
+    """Return the state after ``decision``, which a dry run has only tried, and what led to it."""
+    engine, events = desk.engine, decision.events
     view = engine.view
     if head is None:
         over = view.overlay()
         apply_all(over, decision.events)
-        _settle(over)
+        events += tuple(_settle(over))
         view = over
-    return Moment(view, view.at_ms, engine.head.seq, seen_by(view, desk.caller), desk.has_executor)
+    seen = seen_by(view, desk.caller)
+    return Moment(view, view.at_ms, engine.head.seq, seen, desk.has_executor), events
 
 
-def _settle(over: State) -> None:
+def _settle(over: State) -> list[Event]:
     """Settle what is due in a state that was only tried, as far as that takes no lot.
 
-    Whom a lottery would draw nobody knows before.
+    Returns the events of it. Whom a lottery would draw nobody knows before.
     """
+    found: list[Event] = []
     for name in list(over.open_conflicts):
         declared = over.conflicts[name].declared
         if not declared.tokens and declared.due_ms <= over.at_ms:
             settled = decide(over, Draw(name), now_ms=over.at_ms, actor=DRAW_ACTOR)
             apply_all(over, settled.events)
+            found += settled.events
+    return found

@@ -34,6 +34,8 @@ class Forecast(Given, kw_only=True, frozen=True):
     expected_end: str | None
     slice: Tree | None
     payers: tuple[Tree, ...]
+    loans: tuple[Tree, ...]
+    returning_loans: tuple[Tree, ...]
     deficit: int
     scope: Tree | None
     refusal: Tree | None
@@ -57,6 +59,7 @@ class Explanation(Given, kw_only=True, frozen=True):
     refused_since: str | None
     reservation: Tree | None
     plan: Tree | None
+    loans: tuple[Tree, ...]
     conflicts: tuple[Tree, ...]
     remedies: tuple[Tree, ...]
 

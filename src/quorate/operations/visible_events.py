@@ -21,6 +21,7 @@ from quorate.model.events import (
     ConflictWithdrawn,
     Event,
     LedgerOpened,
+    LoanRecalled,
     LotteryCommitted,
     NodeApplied,
     NodeMarked,
@@ -99,10 +100,12 @@ class Sight:
 
 
 def _runs_of(event: Event) -> set[str]:
-    """Return the runs that ``event`` is about; of a spare that is filled, both."""
+    """Return the runs that ``event`` is about; of a spare that is filled or a loan, both."""
     match event:
         case ConflictWithdrawn():
             return set(event.runs)
+        case LoanRecalled():
+            return {event.run, event.waiting_run}
         case SpareFilled():
             return {event.lease.partition("/")[0], event.filler}
         case PledgeClosed():

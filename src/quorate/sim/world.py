@@ -13,7 +13,7 @@ from random import Random
 from typing import Final
 
 from quorate.core.commands import Applied
-from quorate.model.amounts import HOUR_MS, MINUTE_MS
+from quorate.model.amounts import HOUR_MS, MINUTE_MS, SECOND_MS
 from quorate.model.selector import CLUSTER, DOMAIN, RACK, REGION, Selector
 from quorate.model.specs import (
     Budget,
@@ -38,6 +38,7 @@ from quorate.sim.demand import (
     draw_wishes,
     one_in,
 )
+from quorate.sim.loans import draw_loans
 from quorate.sim.tenancy import draw_soft_quota, draw_tenant_wishes
 
 _FLAVORS: Final = ("H100", "A100")
@@ -83,7 +84,11 @@ def draw_world(chance: Random, size: Size) -> World:
         wishes += draw_tenant_wishes(chance, size, until_ms, arrivals)
         wishes += draw_claim_wishes(chance, size, START_MS, until_ms, nodes)
     in_time = tuple(sorted(wishes, key=lambda wish: wish.at_ms))
-    return World(specs, arrivals, in_time, until_ms, is_honest)
+    # From a stream of its own, so that all else stays as it was drawn without it.
+    loans = Random(f"{chance.getrandbits(64)}/loans")
+    more, borrowed = draw_loans(loans, size, until_ms, is_honest=is_honest)
+    arrivals = tuple(sorted((*arrivals, *borrowed), key=lambda arrival: arrival.at_ms))
+    return World((*specs, *more), arrivals, in_time, until_ms, is_honest)
 
 
 # --- What is there ---
@@ -186,6 +191,7 @@ def _envelope(chance: Random, name: str, flavor: str, gpus: int, until_ms: int) 
             to=chance.choice(((), ("ant", "bee"), ("c*",))),
             concurrency_max=chance.choice((None, 2, 4)),
             gpu_ms_max=chance.choice((None, 8 * HOUR_MS)),
+            recall_notice_ms=_recall_notice_ms(name, end_ms),
         )
     return Envelope(
         name=name,
@@ -200,6 +206,12 @@ def _envelope(chance: Random, name: str, flavor: str, gpus: int, until_ms: int) 
         sharing=chance.choice((Sharing.FAMILY, Sharing.FAMILY, Sharing.NONE)),
         lending=lending,
     )
+
+
+def _recall_notice_ms(name: str, end_ms: int) -> int | None:
+    """Return on which notice an envelope has its loans back; drawn from a stream of its own."""
+    chance = Random(f"{name}/{end_ms}/recall")
+    return chance.choice((None, SECOND_MS, 2 * MINUTE_MS, 15 * MINUTE_MS, 2 * HOUR_MS))
 
 
 def _maze(until_ms: int) -> Budget:

@@ -67,7 +67,12 @@ def budgets() -> st.SearchStrategy[sp.Budget]:
     """Return a strategy for budgets with envelopes and caps."""
     limit = st.none() | amounts
     lending = st.builds(
-        sp.Lending, allow=st.booleans(), to=name_lists, concurrency_max=limit, gpu_ms_max=limit
+        sp.Lending,
+        allow=st.booleans(),
+        to=name_lists,
+        concurrency_max=limit,
+        gpu_ms_max=limit,
+        recall_notice_ms=limit,
     )
     envelope = st.builds(
         sp.Envelope,
@@ -310,6 +315,17 @@ def _plans() -> st.SearchStrategy[ev.Event]:
             hold_gpu_ms=amounts,
         ),
         st.builds(ev.PledgeClosed, times_ms, texts, names),
+        st.builds(
+            ev.LoanRecalled,
+            times_ms,
+            texts,
+            run=names,
+            bundle=gpus,
+            payer=names,
+            waiting_run=names,
+            due_ms=times_ms,
+        ),
+        st.builds(ev.RecallWithdrawn, times_ms, texts, run=names, bundle=gpus),
     )
 
 

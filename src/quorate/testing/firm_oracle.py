@@ -219,6 +219,15 @@ def _end_ms(view: StateView, lease: Lease) -> int:
     end_ms = from_ms + expected_ms(record.spec, view.pools[record.spec.pool])
     if lease.ending is not None and not view.at_ms <= end_ms <= lease.ending.deadline_ms:
         from_ms, end_ms = lease.ending.at_ms, lease.ending.deadline_ms
+    if lease.ending is None:
+        recalls = [
+            max(view.at_ms, known.due_ms)
+            for (run, bundle), known in view.recalls.items()
+            if run == lease.fact.run and bundle in (0, lease.fact.bundle)
+        ]
+        while end_ms < view.at_ms:
+            end_ms += max(HOLD_QUANTUM_MS, (end_ms - from_ms) // 4)
+        return min((end_ms, *recalls))
     while end_ms < view.at_ms:
         end_ms += max(HOLD_QUANTUM_MS, (end_ms - from_ms) // 4)
     return end_ms

@@ -26,6 +26,7 @@ from quorate.model.events import (
     CutStep,
     Event,
     LeaseStarted,
+    LoanRecalled,
     MoveCode,
     NodeApplied,
     NodeMarked,
@@ -90,6 +91,7 @@ class PromiseBooks:
         self._promises: dict[str, _Promise] = {}
         self._changes = 0
         self._began: frozenset[str] = frozenset()
+        self._recalled: set[str] = set()
         self._beside: list[Place] = []
         self.moved_later = 0
         """How often a firm start moved later."""
@@ -119,6 +121,7 @@ class PromiseBooks:
         if any(isinstance(event, _CHANGES) for event in events) or _is_late(view):
             self._changes += 1
         self._began = frozenset(e.lease for e in events if isinstance(e, LeaseStarted))
+        self._recalled = {e.waiting_run for e in events if isinstance(e, LoanRecalled)}
         moving = {
             e.reservation for e in events if isinstance(e, ReservationMoved | ReservationClosed)
         }
@@ -164,6 +167,9 @@ class PromiseBooks:
             (name,) = (name for _, name in event.cause.objects)
             if self._made_room.get(event.reservation) != name:
                 yield f"{event.reservation} waits for conflict {name}, which made no room for it"
+        elif code is MoveCode.LOANS_RECALLED:
+            if promise.made.run not in self._recalled:
+                yield f"{event.reservation} moves for loans, and none was recalled for it"
         elif is_later and not promise.by_conflict:
             yield from self._moved_later(event, promise, view)
         elif planned_ms is not None and start_ms is not None and start_ms < planned_ms:

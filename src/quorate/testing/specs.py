@@ -120,6 +120,7 @@ def envelopes(draw: st.DrawFn, *, name: str, flavor: str) -> sp.Envelope:
         to=st.lists(borrowers, max_size=3, unique=True).map(tuple),
         concurrency_max=st.none() | gpus,
         gpu_ms_max=st.none() | gpu_ms(),
+        recall_notice_ms=st.none() | st.integers(1, 7 * 24 * 3_600_000),
     )
     return sp.Envelope(
         name=name,

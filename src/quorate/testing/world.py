@@ -85,9 +85,20 @@ def budget(name: str, owner: str, *envelopes: Envelope, caps: Iterable[Cap] = ()
     return Budget(name=name, owner=owner, envelopes=envelopes, caps=tuple(caps))
 
 
-def lending(*to: str, concurrency_max: int | None = None, gpu_ms_max: int | None = None) -> Lending:
+def lending(
+    *to: str,
+    concurrency_max: int | None = None,
+    gpu_ms_max: int | None = None,
+    recall_notice_ms: int | None = None,
+) -> Lending:
     """Return lending to ``to``, or to anybody."""
-    return Lending(allow=True, to=to, concurrency_max=concurrency_max, gpu_ms_max=gpu_ms_max)
+    return Lending(
+        allow=True,
+        to=to,
+        concurrency_max=concurrency_max,
+        gpu_ms_max=gpu_ms_max,
+        recall_notice_ms=recall_notice_ms,
+    )
 
 
 def run(name: str, gpus: int, owner: str = "team", **more: object) -> Run:

@@ -1,7 +1,8 @@
 """Giving out: after every command, what can start starts, and the rest is planned.
 
-Overstayers are told first, then the walk starts and plans, then conflicts that are due are called,
-running work grows into what is left, and rounds place what they granted.
+Overstayers, and loans whose recall is due, are told first, then the walk starts and plans, then
+conflicts that are due are called, running work grows into what is left, and rounds place what they
+granted.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from quorate.core.layout import pack_request
 from quorate.core.planning.conflict_starts import look_ms
 from quorate.core.planning.overstay import stop_instants_ms, stop_overstayed
 from quorate.core.planning.pins import replan_due_ms
+from quorate.core.planning.recall import recall_instants_ms, stop_recalled
 from quorate.core.planning.walk import Walk
 from quorate.core.round_place import place_granted
 from quorate.core.scribe import Scribe
@@ -43,6 +45,8 @@ def give_out(scribe: Scribe) -> None:
         if walk.has_new_spares and scribe.somebody_waits:
             walk = _standing(scribe)
             walk.run()  # Runs that had their turn before may fill them.
+        # Work whose grace is as long as the notice of its recall is told to stop at once.
+        stop_recalled(scribe, _firm_places_stand)
         walk.call_due_conflicts()
         # A firm start that was moved may hold less now, which is left to those slow to stop.
         settle_holds(scribe)
@@ -99,7 +103,8 @@ def _standing(scribe: Scribe) -> Walk:
     A place that was moved may have others in front of it, which is found out by looking again.
     """
     for left in reversed(range(PASSES_MAX)):
-        if stop_overstayed(scribe):
+        has_stopped = stop_overstayed(scribe)
+        if stop_recalled(scribe, _firm_places_stand) or has_stopped:
             settle_spares(scribe)
         written = len(scribe.events)
         walk = Walk(scribe)
@@ -107,6 +112,13 @@ def _standing(scribe: Scribe) -> Walk:
         if len(scribe.events) == written or not left:
             return walk
     raise AssertionError(PASSES_MAX)
+
+
+def _firm_places_stand(scribe: Scribe) -> bool:
+    """Return whether every firm place stands in the view of ``scribe``, which is a trial."""
+    written = len(scribe.events)
+    Walk(scribe).put_pins()
+    return len(scribe.events) == written
 
 
 def stirs(scribe: Scribe) -> bool:
@@ -123,6 +135,8 @@ def stirs(scribe: Scribe) -> bool:
 def _is_due(scribe: Scribe) -> bool:
     """Return whether a firm start, or a stop for one, is due, or firm places may have to move."""
     view, now_ms, has_executor = scribe.view, scribe.now_ms, scribe.has_executor
+    if any(at_ms <= now_ms for at_ms in recall_instants_ms(view, has_executor=has_executor)):
+        return True
     if not view.reservations:
         return _was_passed(scribe)
     if scribe.events:

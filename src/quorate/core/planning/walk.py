@@ -34,6 +34,7 @@ from quorate.core.planning.firm import close_firm, make_firm, move_firm, without
 from quorate.core.planning.overstay import Overstayer, overstayers, relief
 from quorate.core.planning.pins import in_order, pin_of, place_of, stands
 from quorate.core.planning.profile import Profile
+from quorate.core.planning.recall import Planned, has_loans, plan_recall, write_recall
 from quorate.core.planning.room import only_slice, room_beside
 from quorate.core.planning.search import Lack, Searcher
 from quorate.core.planning.tail import start_beyond
@@ -333,24 +334,15 @@ class Walk:
             self.tell(record, held)
             return
         is_due = pin.start_ms <= self.scribe.now_ms
-        if not is_due and not self.scribe.view.spares and not self.search.has_free(record.spec):
+        if not is_due and self._has_no_chance(record.spec):
             self.pins[pin.run] = self.pins.pop(pin.run)  # In the order in which they are tried.
             self._counted(pin)
             self.refuse(record)
             return
         self._lift_pin(pin)
         self._hold_hours(pin, -1)
-        until_ms = pin.end_ms if is_due else self._until_ms(record.spec)
-        if self._may_start(record.spec, until_ms):
-            room = self._room(record, promise.made.reservation)
-            answer = self._admit_due(record, promise, pin) if is_due else None
-            if not isinstance(answer, Admitted):
-                answer = self._admit(record.spec, room)
-            if isinstance(answer, Admitted):
-                self._start(record, answer)
-                return
-            if self._fill(record, room, answer):
-                return
+        if self._start_firm(record, promise, pin):
+            return
         is_late = is_due and (promise.planned_start_ms or 0) < self.scribe.now_ms
         waits_for_ends = is_late and self.search.counts_on_ends_now(record.spec)
         if is_late and not promise.by_conflict and not waits_for_ends:
@@ -359,18 +351,39 @@ class Walk:
             self._move_to(promise, later_ms, cause_of(self.profile, pin))
             self.refuse(record)
             return
+        if not is_due and self._recall(record, pin):
+            return
         self._hold_hours(pin, 1)
         self._put_pin(pin)
         self._counted(pin)
         self.refuse(record)
 
+    def _has_no_chance(self, run: Run) -> bool:
+        """Return whether nothing starts ``run`` now: nothing is free, filled or lent by it."""
+        view = self.scribe.view
+        return not (view.spares or self.search.has_free(run) or has_loans(view, run.owner))
+
+    def _start_firm(self, record: RunRecord, promise: ReservationRecord, pin: Entry) -> bool:
+        """Start a firm run, whose place is not put in, if it can now; return whether it did."""
+        is_due = pin.start_ms <= self.scribe.now_ms
+        until_ms = pin.end_ms if is_due else self._until_ms(record.spec)
+        if not self._may_start(record.spec, until_ms):
+            return False
+        room = self._room(record, promise.made.reservation)
+        answer = self._admit_due(record, promise, pin) if is_due else None
+        if not isinstance(answer, Admitted):
+            answer = self._admit(record.spec, room)
+        if isinstance(answer, Admitted):
+            self._start(record, answer)
+            return True
+        return self._fill(record, room, answer)
+
     def _next(self, record: RunRecord) -> None:
         """Start a run now, or plan it for the earliest start that it has."""
         run, now_ms = record.spec, self.scribe.now_ms
         if self._fruitless.get(run.owner, 0) >= FRUITLESS_MAX:
-            self._seen.discard(
-                run.name
-            )  # It may start in what is left when all others are planned.
+            # It may start in what is left when all others are planned.
+            self._seen.discard(run.name)
             return
         held = held_back(self.view, run.name, now_ms)
         if held is not None:
@@ -395,23 +408,62 @@ class Walk:
             room = self._room(record)
             if self._fill(record, room, refusal):
                 return
+        if self._recall(record, entry):
+            return
         self._plan(record, entry)
         self.refuse(record)
 
-    def _plan(self, record: RunRecord, entry: Entry | None) -> None:
-        """Put the start of a run in; promise it where it is near, or by a conflict."""
+    def _recall(self, record: RunRecord, natural: Entry | None) -> bool:
+        """Have loans back for a run that waits for nothing else; return whether it waited so.
+
+        It starts at once where other payers take all of them over, and else when their notice is
+        over. ``natural`` is its start without that; nothing of it is put in.
+        """
+        scribe, run, own = self.scribe, record.spec, record.reservation or ""
+        natural_ms = None if natural is None else natural.start_ms
+        planned = Planned(tuple(self.pins), tuple(self.entries.values()))
+        recall = plan_recall(scribe, run, planned, natural_ms, own)
+        if recall is None:
+            return False
+        write_recall(scribe, recall, run.name)
+        self.view = scribe.frozen()
+        self.profile, self.pins = planned.profile(self.view, scribe.now_ms)
+        self.search = Searcher(self.profile, has_executor=scribe.has_executor)
+        record = self.view.runs[run.name]
+        if natural is not None:
+            self._hold_hours(natural, -1)
+        if not recall.told:
+            answer = self._admit(run, self._room(record, own))
+            assert isinstance(answer, Admitted), (run.name, answer)
+            self._start(record, answer)
+            return True
+        entry = self.search.find(run, scribe.now_ms)
+        assert entry is not None, (run.name, recall)
+        objects = dict.fromkeys(("run", loan.run) for loan in recall.told)
+        self._plan(record, entry, MoveCause(MoveCode.LOANS_RECALLED, tuple(objects)))
+        self.refuse(record)
+        return True
+
+    def _plan(
+        self, record: RunRecord, entry: Entry | None, recalled: MoveCause | None = None
+    ) -> None:
+        """Put the start of a run in; promise it where it is near, or by a conflict.
+
+        Where loans were recalled for it, which is then the cause of a move, its start is firm.
+        """
         run = record.spec
         if entry is None:
             self._fruitless[run.owner] = self._fruitless.get(run.owner, 0) + 1
             self._fruitless_runs.add(run.name)
             return
-        by_conflict = self._by_conflict(record, entry.start_ms)
+        by_conflict = None if recalled else self._by_conflict(record, entry.start_ms)
         natural_ms, entry = entry.start_ms, by_conflict or entry
         horizon_ms = self.view.pools[run.pool].firm_horizon_ms
-        is_firm = by_conflict is not None or entry.start_ms <= self.scribe.now_ms + horizon_ms
+        is_near = entry.start_ms <= self.scribe.now_ms + horizon_ms
+        is_firm = is_near or by_conflict is not None or recalled is not None
         blocked = self.view.reservations.get(record.reservation or "")
         if blocked is not None:
-            cause = MoveCause(MoveCode.FOUND_AGAIN)
+            cause = recalled or MoveCause(MoveCode.FOUND_AGAIN)
             move_firm(
                 self.scribe,
                 blocked,
