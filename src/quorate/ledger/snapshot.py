@@ -3,10 +3,16 @@
 A snapshot is a cache and never the truth: it names the head it was taken at, it is dropped when
 its format is not this one, and ``restore(take(state))`` equals the state that events fold to.
 Indexes are not stored; they are rebuilt from the tables.
+
+What is kept in a store is a ``Cut``: the state without the runs that are over, and those as rows of
+the archive (``archive.py``). So a snapshot grows with what is live. A cut is made on the thread that
+owns the state, and turned into bytes on any other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
@@ -14,6 +20,14 @@ import msgspec
 from msgspec import Struct
 from msgspec.msgpack import Decoder, Encoder
 
+from quorate.ledger.archive import (
+    ArchivedRow,
+    ArchiveRows,
+    PackedRun,
+    RunArchive,
+    pack_run,
+    unpack_run,
+)
 from quorate.ledger.fold import collector_paused
 from quorate.model.apply import rebuild_families
 from quorate.model.durations import DurationHistory
@@ -28,10 +42,8 @@ from quorate.model.events import (
     ReservationMade,
     ReservationStatus,
     Role,
-    RunStopping,
     Share,
     Slice,
-    Tier,
 )
 from quorate.model.island import all_slots
 from quorate.model.meters import Meter, NodeMeter, Told
@@ -53,7 +65,6 @@ from quorate.model.records import (
     TokenRecord,
     UnwipedNode,
 )
-from quorate.model.refusal import Refusal
 from quorate.model.specs import (
     Budget,
     Cap,
@@ -63,12 +74,11 @@ from quorate.model.specs import (
     Node,
     Owner,
     Pool,
-    Run,
     System,
 )
 from quorate.model.state import State
 
-SNAPSHOT_FORMAT: Final = 10
+SNAPSHOT_FORMAT: Final = 11
 """Raised whenever the shape below or the meaning of a counter changes."""
 
 
@@ -95,31 +105,6 @@ class _Cap(Struct, array_like=True, gc=False):
     gpus_active: int
     gpus_reserved: int
     committed_gpu_ms: int
-
-
-class _Run(Struct, array_like=True, gc=False):
-    spec: Run
-    seq: int
-    submitted_ms: int
-    phase: Phase
-    refusal: Refusal | None
-    refused_since_ms: int
-    leases_ever: int
-    charges: tuple[tuple[EnvelopeId, Tier, int], ...]
-    started_ms: int | None
-    ended_ms: int | None
-    note: str
-    stopping: RunStopping | None
-    gpus_desired: int | None
-    since_ms: int | None
-    reservation: str | None
-    reservations_ever: int
-    backfills: tuple[tuple[int, int], ...]
-    waiting_seq: int
-    cut_ms: int | None
-    cut_by: str
-    via_conflict: str
-    steps_cut_by: str
 
 
 class _Reservation(Struct, array_like=True, gc=False):
@@ -175,7 +160,8 @@ class _Snapshot(Struct, array_like=True):
     budgets: list[Budget]
     envelopes: list[_Envelope]
     caps: list[_Cap]
-    runs: list[_Run]
+    runs: list[PackedRun]
+    archived: int
     leases: list[_Lease]
     lottery: Lottery
     reservations: list[_Reservation]
@@ -205,14 +191,64 @@ _FORMAT: Final = Decoder(_Format)
 _SNAPSHOT: Final = Decoder(_Snapshot)
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A state at one instant, apart from its owner: nothing in it changes when the state does.
+
+    ``over`` are the runs that this cut archives. ``base_seq`` is the snapshot whose archive has the
+    others; 0 where there is none.
+    """
+
+    packed: _Snapshot
+    over: Sequence[RunRecord]
+    base_seq: int
+
+    @property
+    def seq(self) -> int:
+        """The sequence of the last event of the state."""
+        return self.packed.seq
+
+    @property
+    def archived(self) -> int:
+        """How many runs are archived with it."""
+        return self.packed.archived
+
+    @property
+    def payload(self) -> bytes:
+        """The state without the archived runs, as bytes."""
+        return _ENCODER.encode(self.packed)
+
+    def rows(self) -> Iterator[ArchivedRow]:
+        """Yield the rows that are added to the archive, in the order of submission."""
+        return map(ArchivedRow.of, self.over)
+
+
+def cut(state: State) -> Cut:
+    """Return what is kept of ``state``: a snapshot, and the runs that are over and not archived."""
+    runs = state.runs
+    over = runs.ended()
+    names = {record.spec.name for record in over}
+    here = [record for name, record in runs.kept() if name not in names]
+    runs.changed.clear()
+    archive = runs.archive
+    base_seq = archive.upto_seq if isinstance(archive, RunArchive) else 0
+    known = 0 if archive is None else archive.count()
+    return Cut(_packed(state, here, known + len(over)), over, base_seq)
+
+
 def take(state: State) -> bytes:
-    """Return ``state`` as bytes."""
-    return _ENCODER.encode(_packed(state))
+    """Return ``state`` as bytes, all that is in memory."""
+    archive = state.runs.archive
+    here = [record for _, record in state.runs.kept()]
+    return _ENCODER.encode(_packed(state, here, 0 if archive is None else archive.count()))
 
 
 def fingerprint(state: State) -> bytes:
-    """Return a hash of all that ``state`` holds, whatever order its tables were filled in."""
-    packed = _packed(state)
+    """Return a hash of all that ``state`` holds, whatever order its tables were filled in.
+
+    Archived runs are part of it: where a run is kept is not.
+    """
+    packed = _packed(state, state.runs.in_order(), 0)
     for table in (packed.pools, packed.nodes, packed.budgets):
         table.sort(key=lambda spec: spec.name)
     packed.owners.sort(key=lambda entry: entry[0].name)
@@ -233,7 +269,8 @@ def fingerprint(state: State) -> bytes:
     return sha256(_ENCODER.encode(packed)).digest()
 
 
-def _packed(state: State) -> _Snapshot:
+def _packed(state: State, runs: Iterable[RunRecord], archived: int) -> _Snapshot:
+    """Return ``state`` with ``runs`` in place of its own; it shares nothing that changes."""
     state.refresh()
     return _Snapshot(
         SNAPSHOT_FORMAT,
@@ -245,12 +282,13 @@ def _packed(state: State) -> _Snapshot:
         list(state.pools.values()),
         [record.spec for record in state.nodes.values()],
         dict(sorted(state.node_status.items())),
-        dict(sorted(state.unwiped.items())),
+        {name: node.copy() for name, node in sorted(state.unwiped.items())},
         [(owner, state.owner_versions[name]) for name, owner in state.owners.items()],
         list(state.budgets.values()),
         [_pack_envelope(account) for account in state.envelopes.values()],
         [_pack_cap(account) for account in state.caps.values()],
-        [_pack_run(record) for record in state.runs.values()],
+        [pack_run(record) for record in runs],
+        archived,
         [
             _Lease(lease.fact, lease.hold_gpu_ms, lease.grace_ms, lease.ending)
             for lease in state.leases.values()
@@ -273,19 +311,30 @@ def _packed(state: State) -> _Snapshot:
         dict(sorted(state.reports.items())),
         # In their order: the oldest requests are looked for in front.
         dict(state.requests.items()),
-        dict(state.tokens.items()),
+        {name: known.copy() for name, known in state.tokens.items()},
         {name: _by_flavor(known) for name, known in state.in_rounds.items()},
-        dict(sorted(state.rounds.items())),
+        {pool: known.copy() for pool, known in sorted(state.rounds.items())},
     )
 
 
-def restore(payload: bytes) -> State | None:
-    """Return the state that ``payload`` holds, or None when it is not a snapshot of this format."""
+def restore(payload: bytes, rows: ArchiveRows | None = None) -> State | None:
+    """Return the state that ``payload`` holds, or None when it is not a snapshot of this format.
+
+    ``rows`` has the runs that were archived up to then; without it a snapshot that leaves runs to
+    an archive is none.
+    """
     with collector_paused():
         try:
             if _FORMAT.decode(payload).format != SNAPSHOT_FORMAT:
                 return None
-            return _restore(_SNAPSHOT.decode(payload))
+            found = _SNAPSHOT.decode(payload)
+            if found.archived and rows is None:
+                return None
+            state = _restore(found)
+            if rows is not None and found.archived:
+                archive = RunArchive(rows, upto_seq=found.seq, size=found.archived)
+                state.runs.attach(archive)
+            return state
         except (msgspec.DecodeError, KeyError, IndexError, ValueError, AssertionError):
             # Whatever is wrong with a cache, the ledger itself has the answer.
             return None
@@ -419,60 +468,9 @@ def _by_flavor(known: RoundsRun) -> RoundsRun:
     )
 
 
-def _pack_run(record: RunRecord) -> _Run:
-    return _Run(
-        record.spec,
-        record.seq,
-        record.submitted_ms,
-        record.phase,
-        record.refusal,
-        record.refused_since_ms,
-        record.leases_ever,
-        tuple((payer, tier, gpu_ms) for (payer, tier), gpu_ms in record.charges.items()),
-        record.started_ms,
-        record.ended_ms,
-        record.note,
-        record.stopping,
-        record.gpus_desired,
-        record.since_ms,
-        record.reservation,
-        record.reservations_ever,
-        record.backfills,
-        record.waiting_seq,
-        record.cut_ms,
-        record.cut_by,
-        record.via_conflict,
-        record.steps_cut_by,
-    )
-
-
-def _restore_run(state: State, run: _Run) -> None:
+def _restore_run(state: State, run: PackedRun) -> None:
     name = run.spec.name
-    record = state.runs[name] = RunRecord(
-        run.spec,
-        run.seq,
-        run.submitted_ms,
-        run.phase,
-        run.refusal,
-        run.refused_since_ms,
-        {},
-        run.leases_ever,
-        {(payer, tier): gpu_ms for payer, tier, gpu_ms in run.charges},
-        run.started_ms,
-        run.ended_ms,
-        run.note,
-        run.stopping,
-        run.gpus_desired,
-        run.since_ms,
-        run.reservation,
-        run.reservations_ever,
-        run.backfills,
-        run.waiting_seq,
-        run.cut_ms,
-        run.cut_by,
-        run.via_conflict,
-        run.steps_cut_by,
-    )
+    record = state.runs[name] = unpack_run(run)
     if run.backfills:
         state.backfilled[name] = None
     if run.spec.rounds is not None:

@@ -30,10 +30,10 @@ from quorate.model.records import (
     ReservationRecord,
     RoundRecord,
     RoundsRun,
-    RunRecord,
     TokenRecord,
     UnwipedNode,
 )
+from quorate.model.runs import Runs
 from quorate.model.specs import (
     Budget,
     CapId,
@@ -162,8 +162,8 @@ class StateView(Protocol):
         ...
 
     @property
-    def runs(self) -> Mapping[str, RunRecord]:
-        """Every run ever submitted, by name."""
+    def runs(self) -> Runs:
+        """Every run ever submitted, by name; those that are over may be read from an archive."""
         ...
 
     @property
