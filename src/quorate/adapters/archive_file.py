@@ -64,6 +64,8 @@ class ArchiveFile:
         self.path = archive_path(ledger)
         self._is_kept_open = is_kept_open
         self._db: sqlite3.Connection | None = None
+        # Which file the connection is to: a new one may have been put in its place.
+        self._made = self._opened = 0
 
     def save(
         self, head: Head, payload: bytes, ended: Iterable[ArchivedRow], *, base_seq: int
@@ -116,6 +118,7 @@ class ArchiveFile:
             create_file(self.path)
             with closing(connected(self.path, "mode=rw")) as db:
                 _lay_out(db)
+            self._made += 1
         db = connected(self.path, "mode=rw")
         # A machine that loses power may lose the last transactions, and never part of one.
         db.execute("PRAGMA synchronous = NORMAL")
@@ -202,9 +205,12 @@ class ArchiveFile:
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
+        if self._opened != self._made:
+            self.close()
         if self._db is not None:
             yield self._db
             return
+        self._opened = self._made
         db = connected(self.path, _mode_to_read(self.path))
         try:
             _check_layout(db, self.path)

@@ -135,7 +135,9 @@ class ArchivedRow(NamedTuple):
         """Return the row of ``record``, which is over."""
         spec = record.spec
         payload = _ENCODER.encode(pack_run(record))
-        return cls(record.seq, spec.name, spec.owner, record.phase, spec.sensitive, payload)
+        return cls(
+            record.seq, spec.name, spec.owner, record.phase.value, spec.sensitive, payload
+        )
 
 
 class RowQuery(NamedTuple):
@@ -229,7 +231,7 @@ class RunArchive:
             after_seq=query.after_seq,
             before_seq=None,
             owner=owner,
-            phase=query.phase,
+            phase=None if query.phase is None else query.phase.value,
             is_claim=query.is_claim,
             is_newest_first=query.is_newest_first,
             limit=PAGE_ROWS,

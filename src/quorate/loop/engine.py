@@ -140,20 +140,21 @@ class Engine:
         *,
         executor: Executor | None = None,
         lottery_secret: bytes | None = None,
+        snapshot_events: int = SNAPSHOT_EVENTS,
     ) -> Self:
         """Return the engine of a ledger, read from its last snapshot and the log after it.
 
-        ``executor`` is told every open lease and every stop that is under way. Without the secret
+        It keeps a snapshot when ``snapshot_events`` have come since the last one. ``executor`` is told every open lease and every stop that is under way. Without the secret
         that the ledger was made with, conflicts that need a draw stay open. Raises
         ``CorruptLedgerError`` when the log does not verify, ``LedgerEmptyError`` when it was
         created and never begun.
         """
-        state, head, snapshot_seq = _load(store)
+        state, head, snapshot_seq = _load(store, snapshot_events)
         if head == GENESIS:
             raise LedgerEmptyError
         if executor is not None:
             executor.resume(standing_orders(state))
-        return cls(
+        engine = cls(
             store,
             clock,
             state,
@@ -162,6 +163,8 @@ class Engine:
             snapshot_seq=snapshot_seq,
             lottery_secret=lottery_secret,
         )
+        engine.snapshot_events = snapshot_events
+        return engine
 
     @classmethod
     def create(  # noqa: PLR0913 - what a ledger begins with
@@ -424,7 +427,7 @@ class Engine:
         if not self._is_sure:
             # Or what is being archived would be read neither from memory nor from the archive.
             self._snapshots.wait()
-            self._state, self._head, _ = _load(self._store)
+            self._state, self._head, _ = _load(self._store, self.snapshot_events)
             self._is_sure = True
             if self.executor is not None:
                 # What was committed after all may not have been told to it.
@@ -471,7 +474,7 @@ class Engine:
         snapshots.begin(self._state, self._head)
 
 
-def _load(store: EventStore) -> tuple[State, Head, int]:
+def _load(store: EventStore, snapshot_events: int) -> tuple[State, Head, int]:
     """Return the state and head of the ledger in ``store``, and where its snapshot was taken.
 
     A long log is read in parts, with a snapshot after each where the store can keep one, so that
@@ -486,17 +489,17 @@ def _load(store: EventStore) -> tuple[State, Head, int]:
     snapshots, snapshot_seq, can_keep = Snapshots(store), head.seq, True
     blocks = store.blocks(from_height=head.height + 1)
     while True:
-        part = _part(blocks) if can_keep else blocks
+        part = _part(blocks, snapshot_events) if can_keep else blocks
         state, head = replay(part, state=state, after=head)
-        if not can_keep or head.seq - snapshot_seq < SNAPSHOT_EVENTS:
+        if not can_keep or head.seq - snapshot_seq < snapshot_events:
             return state, head, snapshot_seq
         can_keep = snapshots.keep_on_the_way(state, head)
         snapshot_seq = head.seq if can_keep else snapshot_seq
 
 
-def _part(blocks: Iterator[Block]) -> Iterator[Block]:
-    """Yield the next blocks, ``SNAPSHOT_EVENTS`` of them or a few more."""
+def _part(blocks: Iterator[Block], count: int) -> Iterator[Block]:
+    """Yield the next blocks, with ``count`` events or a few more."""
     events = 0
-    while events < SNAPSHOT_EVENTS and (block := next(blocks, None)) is not None:
+    while events < count and (block := next(blocks, None)) is not None:
         events += block.count
         yield block

@@ -16,7 +16,7 @@ from quorate.ledger.archive import RunArchive
 from quorate.ledger.chain import Head
 from quorate.ledger.snapshot import Cut, cut
 from quorate.model.state import State
-from quorate.ports.errors import StoreReadOnlyError
+from quorate.ports.errors import QuorateError, StoreReadOnlyError
 from quorate.ports.store import EventStore
 
 _LOG = logging.getLogger(__name__)
@@ -74,8 +74,7 @@ class Snapshots:
         if writing.is_kept:
             self._release(writing)
         else:
-            # What was asked for is committed; without a snapshot the next start only takes longer.
-            _LOG.warning("no snapshot at sequence %d: %s", writing.head.seq, writing.error)
+            _log_failure(writing)
 
     def wait(self, within_s: float | None = None) -> None:
         """Wait for a snapshot that is being written, and settle it."""
@@ -93,7 +92,7 @@ class Snapshots:
         if writing.is_kept:
             self._release(writing)
         elif not isinstance(writing.error, StoreReadOnlyError):
-            _LOG.warning("no snapshot at sequence %d: %s", head.seq, writing.error)
+            _log_failure(writing)
         return writing.is_kept
 
     def _write(self, writing: _Writing) -> None:
@@ -114,3 +113,18 @@ class Snapshots:
         if made.archived:
             archive = RunArchive(self._store, upto_seq=made.seq, size=made.archived)
             writing.state.runs.archived([record.spec.name for record in made.over], archive)
+
+
+def _log_failure(writing: _Writing) -> None:
+    """Log why a snapshot was not kept; a fault of ours with where it comes from.
+
+    What was asked for is committed; without a snapshot the next start only takes longer.
+    """
+    known = isinstance(writing.error, QuorateError)
+    _LOG.log(
+        logging.WARNING if known else logging.ERROR,
+        "no snapshot at sequence %d: %s",
+        writing.head.seq,
+        writing.error,
+        exc_info=None if known else writing.error,
+    )
