@@ -339,6 +339,7 @@ class Histories(RuleBasedStateMachine):
         """Return the state with every run that is over in an archive, and none in memory."""
         made, rows = cut(self.state), MemoryStore()
         rows.save_snapshot(self.head, made.payload, made.rows())
+        self.state.runs.thaw()
         found = restore(made.payload, rows)
         if found is not None:
             assert all(record.ended_ms is None for _, record in found.runs.kept())

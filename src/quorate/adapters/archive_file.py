@@ -2,9 +2,9 @@
 
 Everything in it is derived from the ledger and can be removed while nothing has the ledger open for
 writing. It is a file of its own, so that writing a snapshot takes no lock that an append waits for.
-One transaction writes a snapshot and the rows that belong to it: whenever the program or the machine
-ends, the file has the one before, whole, or this one. It need not be durable on return, only whole:
-what is lost is read from the log again (docs/adr/0033).
+One transaction writes a snapshot and the rows that belong to it: whenever the program or the
+machine ends, the file has the one before, whole, or this one. It need not be durable on return,
+only whole: what is lost is read from the log again (docs/adr/0033).
 
 Rows are only added. A row says by which snapshot it was archived, so that a reader that began at an
 earlier one leaves it out, and has a checksum over all its columns.

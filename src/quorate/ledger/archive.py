@@ -1,9 +1,9 @@
 """The archive of ended runs: the part of a snapshot that is written once and read a run at a time.
 
 A snapshot has the runs that are not over; each run that was over when it was taken is a row of the
-archive, written with it. Both are caches: events fold to them, and ``ledger verify --deep`` compares
-them. A row never changes, and says by which snapshot it was archived, so that a reader that began at
-an earlier one is not disturbed (docs/adr/0033).
+archive, written with it. Both are caches: events fold to them, and ``ledger verify --deep``
+compares them. A row never changes, and says by which snapshot it was archived, so that a reader
+that began at an earlier one is not disturbed (docs/adr/0033).
 """
 
 from __future__ import annotations
@@ -135,9 +135,7 @@ class ArchivedRow(NamedTuple):
         """Return the row of ``record``, which is over."""
         spec = record.spec
         payload = _ENCODER.encode(pack_run(record))
-        return cls(
-            record.seq, spec.name, spec.owner, record.phase.value, spec.sensitive, payload
-        )
+        return cls(record.seq, spec.name, spec.owner, record.phase.value, spec.sensitive, payload)
 
 
 class RowQuery(NamedTuple):

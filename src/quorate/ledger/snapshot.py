@@ -5,16 +5,18 @@ its format is not this one, and ``restore(take(state))`` equals the state that e
 Indexes are not stored; they are rebuilt from the tables.
 
 What is kept in a store is a ``Cut``: the state without the runs that are over, and those as rows of
-the archive (``archive.py``). So a snapshot grows with what is live. A cut is made on the thread that
-owns the state, and turned into bytes on any other.
+the archive (``archive.py``). So a snapshot grows with what is live. A cut is made on the thread
+that owns the state, and turned into bytes on any other.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -28,6 +30,7 @@ from quorate.ledger.archive import (
     pack_run,
     unpack_run,
 )
+from quorate.ledger.errors import ArchiveError
 from quorate.ledger.fold import collector_paused
 from quorate.model.apply import rebuild_families
 from quorate.model.durations import DurationHistory
@@ -189,18 +192,26 @@ class _Format(Struct, array_like=True):
 _ENCODER: Final = Encoder()
 _FORMAT: Final = Decoder(_Format)
 _SNAPSHOT: Final = Decoder(_Snapshot)
+_ARRAY: Final = struct.Struct(">BI")
+"""How an array (0xDD) or a map (0xDF) of any length begins in MessagePack."""
+_LONG_FIELD: Final = 256
+"""From so many entries on, a field is encoded an entry at a time."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cut:
     """A state at one instant, apart from its owner: nothing in it changes when the state does.
 
-    ``over`` are the runs that this cut archives. ``base_seq`` is the snapshot whose archive has the
-    others; 0 where there is none.
+    ``runs`` are those in memory, of which the archive has those called ``returned`` and
+    ``archived_before`` others. ``base_seq`` is the snapshot that it was written with; 0 where there
+    is none. The runs of the state stay frozen until it has ``archived`` them, or is thawed. All but
+    making one may be done on another thread, and takes longer.
     """
 
     packed: _Snapshot
-    over: Sequence[RunRecord]
+    runs: Sequence[RunRecord]
+    returned: frozenset[str]
+    archived_before: int
     base_seq: int
 
     @property
@@ -208,15 +219,31 @@ class Cut:
         """The sequence of the last event of the state."""
         return self.packed.seq
 
-    @property
-    def archived(self) -> int:
-        """How many runs are archived with it."""
-        return self.packed.archived
+    @cached_property
+    def over(self) -> list[RunRecord]:
+        """The runs that are over, and are archived by this cut."""
+        returned = self.returned
+        return [r for r in self.runs if r.ended_ms is not None and r.spec.name not in returned]
 
-    @property
+    @cached_property
+    def archived(self) -> int:
+        """How many runs are archived once this is kept."""
+        return self.archived_before + len(self.over)
+
+    @cached_property
     def payload(self) -> bytes:
-        """The state without the archived runs, as bytes."""
-        return _ENCODER.encode(self.packed)
+        """The state without the archived runs, as bytes.
+
+        Made an entry at a time, so that other threads run meanwhile: one call that encodes all of
+        it would hold them up for as long as it takes.
+        """
+        returned = self.returned
+        here = [r for r in self.runs if r.ended_ms is None or r.spec.name in returned]
+        packed = msgspec.structs.replace(
+            self.packed, runs=list(map(pack_run, here)), archived=self.archived
+        )
+        fields = msgspec.structs.astuple(packed)
+        return b"".join([_ARRAY.pack(0xDD, len(fields)), *map(_encoded, fields)])
 
     def rows(self) -> Iterator[ArchivedRow]:
         """Yield the rows that are added to the archive, in the order of submission."""
@@ -226,14 +253,25 @@ class Cut:
 def cut(state: State) -> Cut:
     """Return what is kept of ``state``: a snapshot, and the runs that are over and not archived."""
     runs = state.runs
-    over = runs.ended()
-    names = {record.spec.name for record in over}
-    here = [record for name, record in runs.kept() if name not in names]
-    runs.changed.clear()
     archive = runs.archive
-    base_seq = archive.upto_seq if isinstance(archive, RunArchive) else 0
-    known = 0 if archive is None else archive.count()
-    return Cut(_packed(state, here, known + len(over)), over, base_seq)
+    return Cut(
+        _packed(state, (), 0),
+        runs.freeze(),
+        frozenset(runs.returned),
+        0 if archive is None else archive.count(),
+        archive.upto_seq if isinstance(archive, RunArchive) else 0,
+    )
+
+
+def _encoded(field: Any) -> bytes:
+    """Return ``field`` as bytes; a long one an entry at a time."""
+    if not isinstance(field, list | dict) or len(field) < _LONG_FIELD:
+        return _ENCODER.encode(field)
+    encode = _ENCODER.encode
+    if isinstance(field, list):
+        return b"".join([_ARRAY.pack(0xDD, len(field)), *map(encode, field)])
+    pairs = (part for pair in field.items() for part in pair)
+    return b"".join([_ARRAY.pack(0xDF, len(field)), *map(encode, pairs)])
 
 
 def take(state: State) -> bytes:
@@ -263,14 +301,23 @@ def fingerprint(state: State) -> bytes:
     packed.pledges.sort(key=lambda entry: entry.pledge)
     packed.meters.sort(key=lambda entry: (entry.owner, entry.flavor))
     packed.node_meters.sort(key=lambda entry: entry.owner)
-    packed.requests = dict(sorted(packed.requests.items()))
-    packed.tokens = dict(sorted(packed.tokens.items()))
-    packed.in_rounds = dict(sorted(packed.in_rounds.items()))
+    packed.disruption.sort()
+    for counted in packed.node_meters:
+        counted.uses = dict(sorted(counted.uses.items()))
+    packed.announced = {name: _sorted_odds(known) for name, known in packed.announced.items()}
+    packed.in_rounds = {name: _by_flavor(known) for name, known in packed.in_rounds.items()}
+    for name in packed.__struct_fields__:
+        field = getattr(packed, name)
+        if isinstance(field, dict):
+            setattr(packed, name, dict(sorted(field.items())))
     return sha256(_ENCODER.encode(packed)).digest()
 
 
 def _packed(state: State, runs: Iterable[RunRecord], archived: int) -> _Snapshot:
-    """Return ``state`` with ``runs`` in place of its own; it shares nothing that changes."""
+    """Return ``state`` with ``runs`` in place of its own; it shares nothing that changes.
+
+    Every table is in its own order: a decision may name things in it.
+    """
     state.refresh()
     return _Snapshot(
         SNAPSHOT_FORMAT,
@@ -281,8 +328,8 @@ def _packed(state: State, runs: Iterable[RunRecord], archived: int) -> _Snapshot
         state.system,
         list(state.pools.values()),
         [record.spec for record in state.nodes.values()],
-        dict(sorted(state.node_status.items())),
-        {name: node.copy() for name, node in sorted(state.unwiped.items())},
+        dict(state.node_status.items()),
+        {name: node.copy() for name, node in state.unwiped.items()},
         [(owner, state.owner_versions[name]) for name, owner in state.owners.items()],
         list(state.budgets.values()),
         [_pack_envelope(account) for account in state.envelopes.values()],
@@ -297,23 +344,23 @@ def _packed(state: State, runs: Iterable[RunRecord], archived: int) -> _Snapshot
         [_pack_reservation(record) for record in state.reservations.values()],
         [_Conflict(record.declared, record.resolved) for record in state.conflicts.values()],
         list(state.pledges.values()),
-        sorted((*key, *account) for key, account in state.disruption.items()),
-        dict(sorted(state.deferred.items())),
-        {name: _sorted_odds(known) for name, known in sorted(state.announced.items())},
-        dict(sorted(state.barred.items())),
+        [(*key, *account) for key, account in state.disruption.items()],
+        dict(state.deferred.items()),
+        # Never changed, but replaced.
+        dict(state.announced.items()),
+        dict(state.barred.items()),
         [_Meter(*key, meter.told()) for key, meter in state.meters.items()],
         [
-            _NodeMeter(owner, nodes.meter.told(), dict(sorted(nodes.uses.items())))
+            _NodeMeter(owner, nodes.meter.told(), dict(nodes.uses.items()))
             for owner, nodes in state.node_meters.items()
         ],
-        {owner: history.recent for owner, history in sorted(state.durations.items())},
-        dict(sorted(state.thresholds.items())),
-        dict(sorted(state.reports.items())),
-        # In their order: the oldest requests are looked for in front.
+        {owner: history.recent for owner, history in state.durations.items()},
+        dict(state.thresholds.items()),
+        dict(state.reports.items()),
         dict(state.requests.items()),
         {name: known.copy() for name, known in state.tokens.items()},
-        {name: _by_flavor(known) for name, known in state.in_rounds.items()},
-        {pool: known.copy() for pool, known in sorted(state.rounds.items())},
+        {name: known.copy() for name, known in state.in_rounds.items()},
+        {pool: known.copy() for pool, known in state.rounds.items()},
     )
 
 
@@ -330,17 +377,20 @@ def restore(payload: bytes, rows: ArchiveRows | None = None) -> State | None:
             found = _SNAPSHOT.decode(payload)
             if found.archived and rows is None:
                 return None
-            state = _restore(found)
-            if rows is not None and found.archived:
-                archive = RunArchive(rows, upto_seq=found.seq, size=found.archived)
-                state.runs.attach(archive)
-            return state
-        except (msgspec.DecodeError, KeyError, IndexError, ValueError, AssertionError):
+            return _restore(found, rows)
+        except (
+            msgspec.DecodeError,
+            ArchiveError,
+            KeyError,
+            IndexError,
+            ValueError,
+            AssertionError,
+        ):
             # Whatever is wrong with a cache, the ledger itself has the answer.
             return None
 
 
-def _restore(found: _Snapshot) -> State:
+def _restore(found: _Snapshot, rows: ArchiveRows | None) -> State:
     state = State()
     state.seq, state.at_ms = found.seq, found.at_ms
     state.ledger_id, state.public_key, state.system = (
@@ -368,6 +418,8 @@ def _restore(found: _Snapshot) -> State:
     for name, unwiped in found.unwiped.items():
         state.set_apart(name, unwiped)
     _restore_plans(state, found)
+    if rows is not None and found.archived:
+        state.runs.attach(RunArchive(rows, upto_seq=found.seq, size=found.archived))
     return state
 
 

@@ -144,10 +144,10 @@ class Engine:
     ) -> Self:
         """Return the engine of a ledger, read from its last snapshot and the log after it.
 
-        It keeps a snapshot when ``snapshot_events`` have come since the last one. ``executor`` is told every open lease and every stop that is under way. Without the secret
-        that the ledger was made with, conflicts that need a draw stay open. Raises
-        ``CorruptLedgerError`` when the log does not verify, ``LedgerEmptyError`` when it was
-        created and never begun.
+        It keeps a snapshot when ``snapshot_events`` have come since the last one. ``executor`` is
+        told every open lease and every stop that is under way. Without the secret that the ledger
+        was made with, conflicts that need a draw stay open. Raises ``CorruptLedgerError`` when the
+        log does not verify, ``LedgerEmptyError`` when it was created and never begun.
         """
         state, head, snapshot_seq = _load(store, snapshot_events)
         if head == GENESIS:

@@ -1,8 +1,8 @@
 """Snapshots of an engine's state, written on its thread or beside it.
 
 Beside it, the thread that owns the state only copies what is live; encoding and writing are another
-thread's work, and the next block does not wait for them. The runs that a snapshot has archived leave
-the state once it is kept, on the owner's thread.
+thread's work, and the next block does not wait for them. The runs that a snapshot has archived
+leave the state once it is kept, on the owner's thread.
 """
 
 from __future__ import annotations
@@ -71,9 +71,8 @@ class Snapshots:
         if writing is None or self.is_busy:
             return
         self._writing = self._thread = None
-        if writing.is_kept:
-            self._release(writing)
-        else:
+        self._release(writing)
+        if not writing.is_kept:
             _log_failure(writing)
 
     def wait(self, within_s: float | None = None) -> None:
@@ -89,9 +88,8 @@ class Snapshots:
         """
         writing = _Writing(state, head, cut(state))
         self._write(writing)
-        if writing.is_kept:
-            self._release(writing)
-        elif not isinstance(writing.error, StoreReadOnlyError):
+        self._release(writing)
+        if not writing.is_kept and not isinstance(writing.error, StoreReadOnlyError):
             _log_failure(writing)
         return writing.is_kept
 
@@ -108,11 +106,13 @@ class Snapshots:
             writing.is_kept = True
 
     def _release(self, writing: _Writing) -> None:
-        """Have the runs that were archived leave the state."""
-        made = writing.made
-        if made.archived:
+        """Have the runs that were archived leave the state, if they were."""
+        made, runs = writing.made, writing.state.runs
+        if writing.is_kept and made.archived:
             archive = RunArchive(self._store, upto_seq=made.seq, size=made.archived)
-            writing.state.runs.archived([record.spec.name for record in made.over], archive)
+            runs.archived((record.spec.name for record in made.over), archive)
+        else:
+            runs.thaw()
 
 
 def _log_failure(writing: _Writing) -> None:

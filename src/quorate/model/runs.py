@@ -143,16 +143,18 @@ class RunTable(Table[str, RunRecord], Runs):
     """The base: a dict of the runs in memory, over the archive.
 
     A run that was archived and changes afterwards comes back, and stays: what is in memory hides
-    what is archived. ``changed`` are the runs that were over and changed since it was last cleared.
+    what is archived. While it is frozen another thread reads the records of then, so one that
+    changes is replaced by a copy.
     """
 
-    __slots__ = ("_archive", "_returned", "changed")
+    __slots__ = ("_archive", "_changed", "_returned")
 
     def __init__(self) -> None:
         super().__init__()
         self._archive: ArchivedRuns | None = None
         self._returned: set[str] = set()
-        self.changed: set[str] = set()
+        # Those that have changed since the table was frozen; None while it is not.
+        self._changed: set[str] | None = None
 
     @property
     def archive(self) -> ArchivedRuns | None:
@@ -166,20 +168,28 @@ class RunTable(Table[str, RunRecord], Runs):
         found = () if archive is None else (n for n in over if archive.get(n) is not None)
         self._returned = set(found)
 
-    def ended(self) -> list[RunRecord]:
-        """Return the records of runs that are over and are in memory only."""
-        returned = self._returned
-        return [
-            record
-            for name, record in dict.items(self)
-            if record.ended_ms is not None and name not in returned
-        ]
+    @property
+    def returned(self) -> Collection[str]:
+        """The runs in memory that the archive has, too, as they were before they changed."""
+        return self._returned
 
-    def archived(self, names: Collection[str], archive: ArchivedRuns) -> None:
-        """Let go of the runs ``names``, which ``archive`` has; those that have changed stay."""
+    def freeze(self) -> list[RunRecord]:
+        """Return the records in memory, none of which changes until the table is thawed."""
+        assert self._changed is None, "thawed before it is frozen again"
+        self._changed = set()
+        return list(dict.values(self))
+
+    def thaw(self) -> None:
+        """Let records be changed in place again."""
+        self._changed = None
+
+    def archived(self, names: Iterable[str], archive: ArchivedRuns) -> None:
+        """Thaw, and let go of the runs ``names``, which ``archive`` has; what has changed stays."""
+        changed, self._changed = self._changed, None
+        assert changed is not None, "frozen first"
         self._archive = archive
         for name in names:
-            if name in self.changed:
+            if name in changed:
                 self._returned.add(name)
             else:
                 dict.__delitem__(self, name)
@@ -193,19 +203,16 @@ class RunTable(Table[str, RunRecord], Runs):
         return dict.__contains__(self, name)
 
     def own(self, key: str) -> RunRecord:
-        """Return the record under ``key`` for changing.
-
-        One of a run that is over is replaced by a copy: another thread may be writing it.
-        """
+        """Return the record under ``key`` for changing."""
         record = dict.get(self, key)
         if record is None:
             record = self[key].copy()
             dict.__setitem__(self, key, record)
             self._returned.add(key)
-        elif record.ended_ms is not None:
+        elif self._changed is not None and key not in self._changed:
             record = record.copy()
             dict.__setitem__(self, key, record)
-            self.changed.add(key)
+            self._changed.add(key)
         return record
 
     def layer(self) -> Table[str, RunRecord]:

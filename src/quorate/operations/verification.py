@@ -235,7 +235,8 @@ def verify(
 def _check_snapshot(store: EventStore, name: str) -> None:
     """Raise ``CommandError`` when the kept snapshot is not what the events before it add up to.
 
-    Archived runs are part of it. It is a cache, but commands start from it: whoever changed it has changed what they see.
+    Archived runs are part of it. It is a cache, but commands start from it: a change to it changes
+    what they see.
     """
     kept = store.load_snapshot()
     if kept is None:

@@ -42,7 +42,7 @@ LONG_OF_ONE_MAX: Final = 16
 LONG_OPEN_MAX: Final = 1_000
 """How many are not answered yet, those among them that go on with an answer."""
 READ_ON_EVENTS_MAX: Final = 4 * SNAPSHOT_EVENTS
-"""How far a state is read on before it is opened anew, so that it stays as small as what is live."""
+"""How far a state is read on before it is opened anew, to stay as small as what is live."""
 KEEP_S: Final = 60.0
 """How long a state is kept that nobody asks about: it takes as much memory as the ledger's own."""
 

@@ -268,7 +268,7 @@ class StoreContract(ABC):
             assert _found(store, row_query(upto)._replace(after_seq=2)) == ["run-3", "run-4"]
             newest = row_query(upto)._replace(is_newest_first=True, before_seq=4, limit=2)
             assert _found(store, newest) == ["run-3", "run-2"]
-            assert store.archived_count("b", upto) == 2
+            assert store.archived_count("b", upto) == len(["run-2", "run-4"])
 
     def test_a_later_snapshot_adds_to_the_archive_and_hides_nothing_of_it(self) -> None:
         with self.make_store() as store:

@@ -1,4 +1,4 @@
-"""Snapshots and the archive that is written with them: beside the ledger's thread, and in crashes."""
+"""Snapshots and the archive that is written with them, beside the thread that commits."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from quorate.adapters.store_memory import MemoryStore
 from quorate.adapters.store_pages import PagedReader
 from quorate.adapters.store_sqlite import SqliteStore
 from quorate.answers.exits import CommandError
-from quorate.core.commands import Apply, Cancel, Complete, Submit
+from quorate.core.commands import Apply, Cancel, Command, Complete, Submit
 from quorate.ledger.archive import ArchivedRow
 from quorate.ledger.chain import Head
 from quorate.ledger.fold import replay
-from quorate.ledger.snapshot import SNAPSHOT_FORMAT, fingerprint, restore
+from quorate.ledger.snapshot import SNAPSHOT_FORMAT, fingerprint, restore, take
 from quorate.loop.engine import Engine
+from quorate.model.events import Scope
+from quorate.model.records import AnnouncedConflict
 from quorate.model.specs import Owner
 from quorate.model.state import State
 from quorate.operations.asked_ledger import VerifyLedger
@@ -81,6 +83,10 @@ def sqlite_engine(path: Path, *, snapshot_events: int = 20) -> Engine:
     return engine
 
 
+def has_archive(engine: Engine) -> bool:
+    return engine.view.runs.archive is not None
+
+
 def folded(store: EventStore) -> State:
     return replay(store.blocks())[0]
 
@@ -121,12 +127,12 @@ def test_a_snapshot_beside_that_fails_is_logged_and_loses_nothing(
         lived(engine)
         engine.close()
     assert "no snapshot at sequence" in caplog.text
-    assert engine.view.runs.archive is None
+    assert not has_archive(engine)
     assert same(engine.view.overlay(), folded(store)) == []
     store.fails = False
     lived(engine, first=20)
     engine.close()
-    assert engine.view.runs.archive is not None
+    assert has_archive(engine)
     assert same(engine.view.overlay(), folded(store)) == []
 
 
@@ -141,6 +147,7 @@ def test_a_run_that_changes_while_it_is_archived_keeps_its_change() -> None:
     state = engine.view
     assert isinstance(state, State)
     state.runs.own("r0").note = "changed"
+    assert state.runs["r0"].note == "changed"
     store.may_go_on.set()
     engine.close()
     assert state.runs["r0"].note == "changed"
@@ -307,7 +314,7 @@ def test_a_reader_that_began_earlier_is_not_disturbed_by_later_snapshots(tmp_pat
 def test_a_long_log_is_read_in_parts_and_archived_on_the_way(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     engine = sqlite_engine(path, snapshot_events=10**9)
-    commands = []
+    commands: list[Command] = []
     for number in range(1_000):
         commands += [Submit(run(f"r{number}", 1)), Complete(f"r{number}")]
     for start in range(0, len(commands), 200):
@@ -318,3 +325,16 @@ def test_a_long_log_is_read_in_parts_and_archived_on_the_way(tmp_path: Path) -> 
         assert len(opened.view.runs) == 1_000
         assert len(dict(opened.view.runs.kept())) < 400
         assert same(opened.view.overlay(), folded(store)) == []
+
+
+def test_a_snapshot_keeps_what_was_announced_in_the_order_it_was() -> None:
+    """A decision that withdraws an announcement names the runs in that order."""
+    state = State()
+    scope = Scope("default", "H100", (), "")
+    for name in ("b@1", "a@1"):
+        state.announced[name] = AnnouncedConflict(1, scope, {"z": 1, "y": 2})
+    restored = restore(take(state))
+    assert restored is not None
+    assert list(restored.announced) == ["b@1", "a@1"]
+    assert [list(known.runs) for known in restored.announced.values()] == [["z", "y"]] * 2
+    assert fingerprint(restored) == fingerprint(state)

@@ -35,8 +35,8 @@ from quorate.model.records import Phase
 from quorate.model.runs import RunQuery
 from quorate.model.specs import Follow, Owner, Pool
 from quorate.operations.asked import GetThing, ListRuns, ListThings
-from quorate.operations.asked_looking import FleetTop
 from quorate.operations.asked_ledger import AboutRun, ListEvents, Picture
+from quorate.operations.asked_looking import FleetTop
 from quorate.operations.asked_money import GetStatement, TenantUsage, UserUsage
 from quorate.operations.asked_notices import ListNotices
 from quorate.operations.caller import Caller, Role
@@ -44,7 +44,7 @@ from quorate.ports.store import EventStore
 from quorate.testing.engines import LOTTERY_LENGTH, LOTTERY_SECRET, HandClock
 from quorate.testing.states import same
 from quorate.testing.world import budget, envelope, fleet, run
-from tests.unit.operations.stage import ADMIN, ask, desk_for
+from tests.unit.operations.stage import ADMIN, ask, desk_for, lines_of
 
 OF_LAB = Caller(actor="ada", role=Role.USER, user="ada", tenant="lab")
 OF_OTHER = Caller(actor="eve", role=Role.TENANT_ADMIN, user="eve", tenant="other")
@@ -198,7 +198,7 @@ def told(do: Callable[[], Any]) -> Any:
         found = do()
     except CommandError as error:
         return ("refused", error.lines, error.fault)
-    return found.tree(), list(found.lines(True)), found.notes
+    return found.tree(), lines_of(found, wide=True), found.notes
 
 
 def test_every_question_is_answered_alike(engines: tuple[Engine, Engine]) -> None:
@@ -277,7 +277,7 @@ def test_time_that_passes_is_decided_alike() -> None:
     with both(MemoryStore()) as (archiving, plain):
         for number in range(6):
             for engine in (archiving, plain):
-                engine._clock.ms += DAY_MS // 3  # type: ignore[attr-defined]  # noqa: SLF001
+                engine._clock.ms += DAY_MS // 3  # type: ignore[attr-defined]
             command = _submit(f"later{number}", 20, ("lab", "other")[number % 2])
             first, second = (e.execute(command, actor="root") for e in (archiving, plain))
             assert first == second
