@@ -18,12 +18,12 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from benchmarks.figure import Baseline, Effort, Figure
-from benchmarks.worlds import FLAVOR, fleet
+from benchmarks.worlds import FLAVOR, REGION_NAME, fleet
 from quorate.adapters.archive_file import archive_path
 from quorate.adapters.store_sqlite import SqliteStore
 from quorate.ledger.chain import GENESIS, seal
 from quorate.ledger.snapshot import SNAPSHOT_FORMAT
-from quorate.loop.engine import Engine
+from quorate.loop.engine import SNAPSHOT_EVENTS, Engine
 from quorate.model.amounts import HOUR_MS
 from quorate.model.events import (
     EndReason,
@@ -37,6 +37,7 @@ from quorate.model.events import (
     StartReason,
     Tier,
 )
+from quorate.model.selector import REGION
 from quorate.model.specs import EnvelopeId, Owner, Run
 from quorate.testing.engines import HandClock
 from quorate.testing.world import NOW_MS, budget, envelope, opening
@@ -110,7 +111,8 @@ def _one(work: str, ledger: Path) -> dict[str, float]:
 def story(ended: int) -> Iterator[Event]:
     """Yield declarations, and runs that follow one another on their nodes until so many ended."""
     owners = [Owner(name=f"team{number:02d}") for number in range(OWNERS)]
-    money = [budget(f"{o.name}-b", o.name, envelope("e", 8 * NODES)) for o in owners]
+    line = envelope("e", 8 * NODES, selector=((REGION, REGION_NAME),))
+    money = [budget(f"{owner.name}-b", owner.name, line) for owner in owners]
     yield from opening(nodes=fleet(NODES), owners=owners, budgets=money)
     now_ms = NOW_MS
     for number in range(ended + LIVE):
@@ -171,9 +173,11 @@ def _kept(path: Path, ended: int) -> Path:
                 blocks.append(seal(head, block))
                 head = blocks[-1].head
             store.append_all(blocks)
-        with SqliteStore.open(made) as store:
-            engine = Engine.open(store, HandClock(NOW_MS), snapshot_events=3_000)
-            assert len(engine.view.runs) == ended + LIVE, ended
+        # The last time with a snapshot at the very end, whatever the size is.
+        for snapshot_events in (SNAPSHOT_EVENTS, 1_000, 1):
+            with SqliteStore.open(made) as store:
+                engine = Engine.open(store, HandClock(NOW_MS), snapshot_events=snapshot_events)
+                assert len(engine.view.runs) == ended + LIVE, ended
         made.rename(path)
         archive_path(made).rename(archive_path(path))
     return path
