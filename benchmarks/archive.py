@@ -88,7 +88,8 @@ def _growth(
         baseline=Baseline("all in memory", plain[last][key] / plain[first][key]),
         details={f"{unit} at {size:,}": value for size, value in growth.items()}
         | {f"{unit} at {last:,}, all in memory": plain[last][key]}
-        | {f"runs in memory at {last:,}": found[last]["kept"]},
+        | {f"runs in memory at {last:,}": found[last]["kept"]}
+        | {f"slowest commit ms at {last:,}": found[last]["slowest_ms"]},
     )
 
 

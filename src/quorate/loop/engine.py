@@ -426,7 +426,7 @@ class Engine:
         """
         if not self._is_sure:
             # Or what is being archived would be read neither from memory nor from the archive.
-            self._snapshots.wait()
+            self.wait_for_snapshot()
             self._state, self._head, _ = _load(self._store, self.snapshot_events)
             self._is_sure = True
             if self.executor is not None:
@@ -449,8 +449,12 @@ class Engine:
 
     def close(self) -> None:
         """Let go of the store; a snapshot that is being written is waited for, for a while."""
-        self._snapshots.wait(CLOSE_S_MAX)
+        self.wait_for_snapshot(CLOSE_S_MAX)
         self._store.close()
+
+    def wait_for_snapshot(self, within_s: float | None = None) -> None:
+        """Wait for a snapshot that is being written, if there is one."""
+        self._snapshots.wait(within_s)
 
     def write_snapshots_beside(self) -> None:
         """Have snapshots written on a thread of their own from now on."""
