@@ -9,6 +9,7 @@ from pathlib import Path
 from time import perf_counter
 
 from benchmarks import (
+    archive,
     beside_slurm,
     bodies,
     command,
@@ -37,6 +38,7 @@ BENCHMARKS: dict[str, Callable[[Effort], list[Figure]]] = {
     "cover": cover.measure,
     "durable": durable.measure,
     "replay": replay.measure,
+    "archive": archive.measure,
     "command": command.measure,
     "resolver": resolver.measure,
     "planning": planning.measure,

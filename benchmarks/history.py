@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from benchmarks.worlds import FAMILY_SIZE, FLAVOR, budgets, families, fleet, owner_name
+from quorate.adapters.archive_file import archive_path
 from quorate.adapters.store_sqlite import SqliteStore
 from quorate.core.audit import audit
 from quorate.core.invariants import sweep
@@ -25,7 +26,7 @@ from quorate.core.layout import Bundle, PackRequest
 from quorate.core.pack import PackPlan, pack_gang
 from quorate.ledger.chain import GENESIS, seal
 from quorate.ledger.fold import replay
-from quorate.ledger.snapshot import SNAPSHOT_FORMAT, take
+from quorate.ledger.snapshot import SNAPSHOT_FORMAT, cut
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import (
     EndReason,
@@ -239,7 +240,9 @@ def _kept(path: Path, events: Iterator[Event]) -> Path:
             state, head = replay(store.blocks())
             wrong = sweep(state)
             assert not wrong, wrong[:3]
-            store.save_snapshot(head, take(state))
+            found = cut(state)
+            store.save_snapshot(head, found.payload, found.rows())
+        archive_path(made).rename(archive_path(path))
         made.rename(path)
     return path
 

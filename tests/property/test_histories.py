@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from msgspec.structs import replace
 
+from quorate.adapters.store_memory import MemoryStore
 from quorate.core.audit import audit
 from quorate.core.commands import (
     Apply,
@@ -30,7 +31,7 @@ from quorate.core.lottery import chain_link
 from quorate.core.purse import family_payers
 from quorate.ledger.chain import GENESIS, Block, Head, seal
 from quorate.ledger.fold import fold, replay
-from quorate.ledger.snapshot import restore, take
+from quorate.ledger.snapshot import cut, restore, take
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.apply import apply_all
 from quorate.model.events import Event, LedgerOpened, LotteryCommitted
@@ -321,18 +322,28 @@ class Histories(RuleBasedStateMachine):
         )
 
     def _try_elsewhere(self, command: Command, decision: Decision) -> None:
-        """Assert that an overlay, a restored snapshot and a fresh fold all end up the same."""
+        """Assert that all end up the same: an overlay, a snapshot, an archive, a fresh fold."""
         after = fold([*self.events, *decision.events])
         over = self.state.overlay()
         apply_all(over, decision.events)
         assert same(over, after) == []
         assert same(self.state, fold(self.events)) == []
-        restored = restore(take(self.state))
-        assert restored is not None
-        assert same(restored, self.state) == []
-        assert self._decide(restored, command) == decision
-        apply_all(restored, decision.events)
-        assert same(restored, after) == []
+        for restored in (restore(take(self.state)), self._archived()):
+            assert restored is not None
+            assert same(restored, self.state) == []
+            assert self._decide(restored, command) == decision
+            apply_all(restored, decision.events)
+            assert same(restored, after) == []
+
+    def _archived(self) -> State | None:
+        """Return the state with every run that is over in an archive, and none in memory."""
+        made, rows = cut(self.state), MemoryStore()
+        rows.save_snapshot(self.head, made.payload, made.rows())
+        self.state.runs.thaw()
+        found = restore(made.payload, rows)
+        if found is not None:
+            assert all(record.ended_ms is None for _, record in found.runs.kept())
+        return found
 
     def _seal(self, events: list[Event]) -> None:
         if events:

@@ -428,6 +428,7 @@ def test_a_paged_reader_ends_where_the_ledger_ended_when_it_was_made(tmp_path: P
         assert list(PagedReader(path).blocks()) == list(engine.store.blocks())
         engine.snapshot_events = 1
         engine.execute(Apply((Owner(name="c"),)), actor="test")
+        engine.wait_for_snapshot()
         assert reader.load_snapshot() is None
         kept = PagedReader(path).load_snapshot()
         assert kept is not None

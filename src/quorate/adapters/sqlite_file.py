@@ -29,8 +29,6 @@ _SCHEMA: Final = (
         count INTEGER NOT NULL, prev_hash BLOB NOT NULL, hash BLOB NOT NULL, body BLOB NOT NULL)""",
     """CREATE TABLE head (id INTEGER PRIMARY KEY CHECK (id = 1), height INTEGER NOT NULL,
         seq INTEGER NOT NULL, hash BLOB NOT NULL)""",
-    """CREATE TABLE snapshot (id INTEGER PRIMARY KEY CHECK (id = 1), height INTEGER NOT NULL,
-        seq INTEGER NOT NULL, hash BLOB NOT NULL, payload BLOB NOT NULL, digest BLOB NOT NULL)""",
 )
 
 

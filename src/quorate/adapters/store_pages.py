@@ -7,13 +7,15 @@ in.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NoReturn, Self
 
+from quorate.adapters.archive_file import ArchiveFile
 from quorate.adapters.store_sqlite import SqliteStore
+from quorate.ledger.archive import ArchivedRow, RowQuery
 from quorate.ledger.chain import Block, Head
 from quorate.ledger.checkpoint import Checkpoint
 from quorate.ports.errors import StoreError, StoreReadOnlyError
@@ -30,6 +32,7 @@ class PagedReader:
         with SqliteStore.read(path) as store:
             self._head = store.head()
             self._end = store.kept_end()
+        self._archive = ArchiveFile(path, is_kept_open=False)
 
     def head(self) -> Head:
         """Return where the ledger ended."""
@@ -72,10 +75,33 @@ class PagedReader:
         del block, expected
         self._refuse()
 
-    def save_snapshot(self, head: Head, payload: bytes) -> None:
+    def save_snapshot(
+        self,
+        head: Head,
+        payload: bytes,
+        ended: Iterable[ArchivedRow] = (),
+        *,
+        base_seq: int = 0,
+    ) -> None:
         """Raise: nothing is written here."""
-        del head, payload
+        del head, payload, ended, base_seq
         self._refuse()
+
+    def archived_run(self, name: str, upto_seq: int) -> ArchivedRow | None:
+        """Return the row of the run ``name``; see ``EventStore``."""
+        return self._archive.run(name, upto_seq)
+
+    def archived_names(self, query: RowQuery) -> list[tuple[int, str]]:
+        """Return (sequence of the submission, name) of archived runs; see ``EventStore``."""
+        return self._archive.names(query)
+
+    def archived_rows(self, query: RowQuery) -> list[ArchivedRow]:
+        """Return rows of archived runs; see ``EventStore``."""
+        return self._archive.rows(query)
+
+    def archived_count(self, owner: str, upto_seq: int) -> int:
+        """Return how many runs of ``owner`` were archived; see ``EventStore``."""
+        return self._archive.count(owner, upto_seq)
 
     def close(self) -> None:
         """Do nothing: nothing is open."""

@@ -6,7 +6,8 @@ own pages could otherwise make the last blocks vanish without a trace. Blocks ar
 being readable at all; their hashes are checked by ``ledger/chain.py``.
 
 A third copy of the head lies in a file of its own (``head_file.py``), written after each commit and
-compared at every opening: a log that ends before it has lost what was acknowledged.
+compared at every opening: a log that ends before it has lost what was acknowledged. Snapshots and
+archived runs lie in another (``archive_file.py``).
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ import logging
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from msgspec.structs import astuple
 
+from quorate.adapters.archive_file import ArchiveFile, remove_archive
 from quorate.adapters.file_errors import damaged, translated
 from quorate.adapters.head_file import HeadFile, check_absent, head_path, read_head
 from quorate.adapters.head_signing import EndSigner, lost_end, other_history
@@ -40,6 +41,7 @@ from quorate.adapters.sqlite_file import (
     resolved,
 )
 from quorate.adapters.writer_lock import WriterLock
+from quorate.ledger.archive import ArchivedRow, RowQuery
 from quorate.ledger.chain import GENESIS, HASH_BYTES, Block, Head
 from quorate.ledger.checkpoint import Checkpoint
 from quorate.ports.errors import (
@@ -68,6 +70,7 @@ class SqliteStore:
         self._end_file: HeadFile | None = None
         self._end_signer: EndSigner | None = None
         self._is_end_behind = False
+        self._archive = ArchiveFile(path, is_kept_open=True)
 
     @classmethod
     def create(cls, path: Path) -> Self:
@@ -82,6 +85,8 @@ class SqliteStore:
             undo.callback(lock.release)
             check_free(real)
             check_absent(real)
+            # Of a ledger that was here before: it could be of no use to this one.
+            remove_archive(real)
             create_file(real)
             undo.callback(remove_file, real)
             db = undo.enter_context(closing(connected(real, "mode=rw")))
@@ -114,6 +119,8 @@ class SqliteStore:
             undo.callback(store._close_end_file)
             store._check_head()
             store._open_end_file()
+            # Where snapshots were kept before there was an archive.
+            db.execute("DROP TABLE IF EXISTS snapshot")
             undo.pop_all()
             return store
 
@@ -209,29 +216,52 @@ class SqliteStore:
                 low, high = (low, middle) if seq <= found.seq else (middle + 1, high)
         return low
 
-    def save_snapshot(self, head: Head, payload: bytes) -> None:
-        """Keep ``payload`` as the state at ``head``."""
-        self._check_writable()
-        with translated(self._path), self._transaction():
-            self._db.execute(
-                "INSERT OR REPLACE INTO snapshot (id, height, seq, hash, payload, digest) "
-                "VALUES (1, ?, ?, ?, ?, ?)",
-                (head.height, head.seq, head.hash, payload, _digest(head, payload)),
-            )
+    def save_snapshot(
+        self,
+        head: Head,
+        payload: bytes,
+        ended: Iterable[ArchivedRow] = (),
+        *,
+        base_seq: int = 0,
+    ) -> None:
+        """Keep ``payload`` as the state at ``head``, and ``ended``; see ``EventStore``."""
+        if self._lock is None:
+            raise StoreReadOnlyError(f"{self._path} was opened for reading")
+        self._archive.save(head, payload, ended, base_seq=base_seq)
 
     def load_snapshot(self) -> tuple[Head, bytes] | None:
         """Return the kept snapshot when it is whole and of this log."""
         try:
             with translated(self._path):
-                return self._snapshot()
+                kept = self._archive.load()
+                if kept is not None and kept[0] not in (GENESIS, self._head_at(kept[0].height)):
+                    raise StoreError("it is of another history")
         except QuorateError as error:
             _LOG.warning("the snapshot was ignored and the ledger is read instead: %s", error)
             return None
+        return kept
+
+    def archived_run(self, name: str, upto_seq: int) -> ArchivedRow | None:
+        """Return the row of the run ``name``; see ``EventStore``."""
+        return self._archive.run(name, upto_seq)
+
+    def archived_names(self, query: RowQuery) -> list[tuple[int, str]]:
+        """Return (sequence of the submission, name) of archived runs; see ``EventStore``."""
+        return self._archive.names(query)
+
+    def archived_rows(self, query: RowQuery) -> list[ArchivedRow]:
+        """Return rows of archived runs; see ``EventStore``."""
+        return self._archive.rows(query)
+
+    def archived_count(self, owner: str, upto_seq: int) -> int:
+        """Return how many runs of ``owner`` were archived; see ``EventStore``."""
+        return self._archive.count(owner, upto_seq)
 
     def close(self) -> None:
         """Close the file and let the next writer in."""
         with translated(self._path):
             try:
+                self._archive.close()
                 self._db.close()
             finally:
                 self._close_end_file()
@@ -436,27 +466,3 @@ class SqliteStore:
             hash=digest,
             body=body,
         )
-
-    def _snapshot(self) -> tuple[Head, bytes] | None:
-        """Return the snapshot row; raises when it is not to be trusted."""
-        row = self._db.execute(
-            "SELECT height, seq, hash, payload, digest FROM snapshot WHERE id = 1"
-        ).fetchone()
-        match row:
-            case None:
-                return None
-            case (int(height), int(seq), bytes(at), bytes(payload), bytes(digest)):
-                head = Head(height=height, seq=seq, hash=at)
-                if digest != _digest(head, payload):
-                    raise StoreError("it is damaged")
-                if head not in (GENESIS, self._head_at(height)):
-                    raise StoreError("it is of another history")
-                return head, payload
-            case _:
-                raise StoreError("its row is unreadable")
-
-
-def _digest(head: Head, payload: bytes) -> bytes:
-    """Return what shows that a snapshot's row is whole."""
-    place = f"quorate-snapshot/1 {head.height} {head.seq} ".encode()
-    return sha256(place + head.hash + payload).digest()

@@ -18,13 +18,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """``names`` lists all there are, in order; ``rows`` and ``trees`` show those that are named."""
+    """``names`` lists all there are, in order; ``rows`` and ``trees`` show those that are named.
+
+    ``called_by`` returns those that a name may call, where that takes no list of all of them.
+    """
 
     called: Called
     columns: tuple[Column, ...]
     names: Callable[[Moment], list[str]]
     rows: Callable[[Moment, Sequence[str]], list[Row]]
     trees: Callable[[Moment, Sequence[str]], list[Tree]]
+    called_by: Callable[[Moment, str], list[str]] | None = None
 
     @property
     def name(self) -> str:

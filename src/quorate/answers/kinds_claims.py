@@ -10,6 +10,7 @@ from quorate.answers.words import age, names, until
 from quorate.documents.times import time_text
 from quorate.model.events import NodeStatus
 from quorate.model.records import TERMINAL, RunRecord, UnwipedNode
+from quorate.model.runs import RunQuery
 
 
 def claim_state(node: UnwipedNode) -> str:
@@ -44,7 +45,12 @@ def status_text(moment: Moment, name: str) -> str:
 
 
 def _names(moment: Moment) -> list[str]:
-    return [name for name, record in moment.view.runs.items() if record.spec.sensitive]
+    return list(moment.view.runs.listed(RunQuery(is_claim=True)))
+
+
+def _called(moment: Moment, name: str) -> list[str]:
+    record = moment.view.runs.get(name)
+    return [name] if record is not None and record.spec.sensitive else []
 
 
 def _nodes(moment: Moment, name: str) -> list[str]:
@@ -130,6 +136,7 @@ CLAIM = Kind(
         wide("NOTE"),
     ),
     names=_names,
+    called_by=_called,
     rows=each(_row),
     trees=each(_tree),
 )

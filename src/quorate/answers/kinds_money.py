@@ -5,7 +5,7 @@ Tables show GPU-hours with two decimals; documents show exact GPU-milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from quorate.answers import called
 from quorate.answers.kind import Kind, Row, Tree, document, each
@@ -14,7 +14,7 @@ from quorate.answers.table import Column, right, wide
 from quorate.answers.words import hours, hours_that_add_up, names, selector
 from quorate.documents import render
 from quorate.documents.times import time_text
-from quorate.model.records import CapAccount, EnvelopeAccount
+from quorate.model.records import CapAccount, EnvelopeAccount, RunRecord
 from quorate.model.specs import CapId, EnvelopeId, envelope_id
 
 
@@ -232,19 +232,30 @@ CAP = Kind(
 )
 
 
-def all_charges(moment: Moment) -> dict[str, Charge]:
-    """Return every charge under ``run/payer/tier``, by submission and then in the order paid."""
+def _named_charges(moment: Moment, records: Iterable[RunRecord]) -> dict[str, Charge]:
+    """Return the charges of ``records`` under ``run/payer/tier``, each run's in the order paid."""
     found = {}
-    for record in moment.view.runs.values():
+    for record in records:
         for charge in charges_of(moment, record):
             found[f"{charge.run}/{charge.payer}/{charge.tier}"] = charge
     return found
 
 
+def _charges_called(moment: Moment, name: str) -> list[str]:
+    """Return the charges of the run that ``name`` begins with."""
+    record = moment.view.runs.get(name.partition("/")[0])
+    return [] if record is None else list(_named_charges(moment, [record]))
+
+
+def _wanted_charges(moment: Moment, wanted: Sequence[str]) -> list[Charge]:
+    runs = dict.fromkeys(name.partition("/")[0] for name in wanted)
+    known = _named_charges(moment, (moment.view.runs[run] for run in runs))
+    return [known[name] for name in wanted]
+
+
 def _charge_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
     """Return a row for each charge and a last one with their sums; the column adds up to it."""
-    known = all_charges(moment)
-    found = [known[name] for name in wanted]
+    found = _wanted_charges(moment, wanted)
     if not found:
         return []
     amounts = hours_that_add_up([charge.gpu_ms for charge in found])
@@ -267,8 +278,8 @@ def _charge_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
 
 
 def _charge_trees(moment: Moment, wanted: Sequence[str]) -> list[Tree]:
-    known = all_charges(moment)
-    return [_charge_tree(moment, name, known[name]) for name in wanted]
+    found = _wanted_charges(moment, wanted)
+    return [_charge_tree(moment, *each) for each in zip(wanted, found, strict=True)]
 
 
 def _charge_tree(moment: Moment, name: str, charge: Charge) -> Tree:
@@ -296,7 +307,8 @@ CHARGE = Kind(
         right("GPU-HOURS"),
         right("GPU-MS", wide=True),
     ),
-    names=lambda moment: list(all_charges(moment)),
+    names=lambda moment: list(_named_charges(moment, moment.view.runs.values())),
+    called_by=_charges_called,
     rows=_charge_rows,
     trees=_charge_trees,
 )

@@ -204,6 +204,7 @@ RUN = Kind(
         right("GPU-HOURS", wide=True),
     ),
     names=lambda moment: list(moment.view.runs),
+    called_by=lambda moment, name: [name] if name in moment.view.runs else [],
     rows=_run_rows,
     trees=run_trees,
 )

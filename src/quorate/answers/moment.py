@@ -11,6 +11,7 @@ from quorate.answers.veil import Veil
 from quorate.core.planning.forecast import Foresight
 from quorate.model.events import LeaseStarted, Role, Tier
 from quorate.model.records import Lease, Phase, RunRecord
+from quorate.model.runs import RunQuery
 from quorate.model.specs import EnvelopeId
 from quorate.model.view import StateView
 
@@ -118,8 +119,4 @@ def domains_of(moment: Moment, facts: Iterable[LeaseStarted]) -> dict[str, int]:
 
 def runs_of(moment: Moment, owner: str, phase: Phase) -> list[str]:
     """Return the owner's runs in ``phase``, oldest first."""
-    return [
-        name
-        for name, record in moment.view.runs.items()
-        if record.spec.owner == owner and record.phase is phase
-    ]
+    return list(moment.view.runs.listed(RunQuery(owners=frozenset((owner,)), phase=phase)))

@@ -266,7 +266,7 @@ def owner_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list
     budgets = moment.view.owner_budgets.get(name, ())
     sections.append(_section("Budgets (amounts in GPU-hours)", _listing(moment, BUDGET, budgets)))
     live = [*runs_of(moment, name, Phase.RUNNING), *runs_of(moment, name, Phase.PENDING)]
-    over = sum(1 for record in moment.view.runs.values() if record.spec.owner == name) - len(live)
+    over = moment.view.runs.count_of(name) - len(live)
     mark = f"{over} {'is' if over == 1 else 'are'} over"
     sections.append(_section(f"Runs ({mark})", _listing(moment, RUN, live)))
     return sections

@@ -48,5 +48,3 @@ def hash_anew(ledger: Path) -> None:
             )
             before = after
         db.execute("UPDATE head SET hash = ?", (before,))
-        # It remembers the old hash, and is only there to save time.
-        db.execute("DELETE FROM snapshot")

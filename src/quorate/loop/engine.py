@@ -18,7 +18,7 @@ that declared them is durable: nobody can have known the link before who entered
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
@@ -28,13 +28,14 @@ from quorate.core.lottery import CHAIN_LENGTH
 from quorate.core.shape import Violation
 from quorate.core.share_out import rounds_due
 from quorate.core.touched import check_touched
-from quorate.ledger.chain import GENESIS, Head, open_block, seal
+from quorate.ledger.chain import GENESIS, Block, Head, open_block, seal
 from quorate.ledger.fold import collector_paused, replay
-from quorate.ledger.snapshot import restore, take
+from quorate.ledger.snapshot import restore
 from quorate.loop.orders import orders_of, standing_orders
 from quorate.loop.preimages import Preimages
 from quorate.loop.resolver_log import log_conflicts
 from quorate.loop.round_waits import RoundWaits
+from quorate.loop.snapshots import CLOSE_S_MAX, Snapshots
 from quorate.model.apply import apply_all
 from quorate.model.events import (
     ConflictDeclared,
@@ -122,6 +123,7 @@ class Engine:
         self._state = state
         self._head = head
         self._snapshot_seq = snapshot_seq
+        self._snapshots = Snapshots(store)
         self._is_sure = True
         self.snapshot_events = SNAPSHOT_EVENTS
         self.policies: Mapping[str, PoolPolicy] | None = None
@@ -138,20 +140,21 @@ class Engine:
         *,
         executor: Executor | None = None,
         lottery_secret: bytes | None = None,
+        snapshot_events: int = SNAPSHOT_EVENTS,
     ) -> Self:
         """Return the engine of a ledger, read from its last snapshot and the log after it.
 
-        ``executor`` is told every open lease and every stop that is under way. Without the secret
-        that the ledger was made with, conflicts that need a draw stay open. Raises
-        ``CorruptLedgerError`` when the log does not verify, ``LedgerEmptyError`` when it was
-        created and never begun.
+        It keeps a snapshot when ``snapshot_events`` have come since the last one. ``executor`` is
+        told every open lease and every stop that is under way. Without the secret that the ledger
+        was made with, conflicts that need a draw stay open. Raises ``CorruptLedgerError`` when the
+        log does not verify, ``LedgerEmptyError`` when it was created and never begun.
         """
-        state, head, snapshot_seq = _load(store)
+        state, head, snapshot_seq = _load(store, snapshot_events)
         if head == GENESIS:
             raise LedgerEmptyError
         if executor is not None:
             executor.resume(standing_orders(state))
-        return cls(
+        engine = cls(
             store,
             clock,
             state,
@@ -160,6 +163,8 @@ class Engine:
             snapshot_seq=snapshot_seq,
             lottery_secret=lottery_secret,
         )
+        engine.snapshot_events = snapshot_events
+        return engine
 
     @classmethod
     def create(  # noqa: PLR0913 - what a ledger begins with
@@ -420,7 +425,9 @@ class Engine:
         If that fails too the engine stays unsure, and every use of it tries again first.
         """
         if not self._is_sure:
-            self._state, self._head, _ = _load(self._store)
+            # Or what is being archived would be read neither from memory nor from the archive.
+            self.wait_for_snapshot()
+            self._state, self._head, _ = _load(self._store, self.snapshot_events)
             self._is_sure = True
             if self.executor is not None:
                 # What was committed after all may not have been told to it.
@@ -441,8 +448,17 @@ class Engine:
         )
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Let go of the store; a snapshot that is being written is waited for, for a while."""
+        self.wait_for_snapshot(CLOSE_S_MAX)
         self._store.close()
+
+    def wait_for_snapshot(self, within_s: float | None = None) -> None:
+        """Wait for a snapshot that is being written, if there is one."""
+        self._snapshots.wait(within_s)
+
+    def write_snapshots_beside(self) -> None:
+        """Have snapshots written on a thread of their own from now on."""
+        self._snapshots.is_beside = True
 
     def _commit(self, events: Sequence[Event]) -> None:
         apply_all(self._state, events)
@@ -454,23 +470,40 @@ class Engine:
         self._head = block.head
 
     def _maybe_snapshot(self) -> None:
-        if self._state.seq - self._snapshot_seq < self.snapshot_events:
+        snapshots = self._snapshots
+        snapshots.settle()
+        if self._state.seq - self._snapshot_seq < self.snapshot_events or snapshots.is_busy:
             return
         self._snapshot_seq = self._state.seq
-        try:
-            self._store.save_snapshot(self._head, take(self._state))
-        except QuorateError as error:
-            # The commands are committed; without a snapshot the next start only takes longer.
-            _LOG.warning("no snapshot at sequence %d: %s", self._head.seq, error)
+        snapshots.begin(self._state, self._head)
 
 
-def _load(store: EventStore) -> tuple[State, Head, int]:
-    """Return the state and head of the ledger in ``store``, and where its snapshot was taken."""
+def _load(store: EventStore, snapshot_events: int) -> tuple[State, Head, int]:
+    """Return the state and head of the ledger in ``store``, and where its snapshot was taken.
+
+    A long log is read in parts, with a snapshot after each where the store can keep one, so that
+    the runs that ended on the way need not all be in memory.
+    """
+    state, head = State(), GENESIS
     kept = store.load_snapshot()
     if kept is not None:
-        head, payload = kept
-        state = restore(payload)
-        if state is not None and state.seq == head.seq:
-            after = store.blocks(from_height=head.height + 1)
-            return *replay(after, state=state, after=head), head.seq
-    return *replay(store.blocks()), 0
+        restored = restore(kept[1], store)
+        if restored is not None and restored.seq == kept[0].seq:
+            state, head = restored, kept[0]
+    snapshots, snapshot_seq, can_keep = Snapshots(store), head.seq, True
+    blocks = store.blocks(from_height=head.height + 1)
+    while True:
+        part = _part(blocks, snapshot_events) if can_keep else blocks
+        state, head = replay(part, state=state, after=head)
+        if not can_keep or head.seq - snapshot_seq < snapshot_events:
+            return state, head, snapshot_seq
+        can_keep = snapshots.keep_on_the_way(state, head)
+        snapshot_seq = head.seq if can_keep else snapshot_seq
+
+
+def _part(blocks: Iterator[Block], count: int) -> Iterator[Block]:
+    """Yield the next blocks, with ``count`` events or a few more."""
+    events = 0
+    while events < count and (block := next(blocks, None)) is not None:
+        events += block.count
+        yield block

@@ -41,6 +41,7 @@ from quorate.model.records import (
     UnwipedNode,
 )
 from quorate.model.room_index import RoomIndex
+from quorate.model.runs import RunTable
 from quorate.model.selector import matches
 from quorate.model.specs import (
     DEFAULT_POOL,
@@ -154,7 +155,7 @@ class State:
         self.node_status: Table[str, NodeStatus] = Table()
         self.unwiped: Table[str, UnwipedNode] = Table()
         self.islands: Table[IslandKey, Island] = Table()
-        self.runs: Table[str, RunRecord] = Table()
+        self.runs = RunTable()
         self.pending: Table[str, int] = Table()
         self.queued: Table[str, int] = Table()
         self._queued_counts: Table[tuple[str, str], int] = Table()
@@ -224,7 +225,7 @@ class State:
         over.ledger_id, over.public_key, over.system = self.ledger_id, self.public_key, self.system
         over.lottery = self.lottery
         for name in _TABLES:
-            setattr(over, name, LayeredTable(getattr(self, name)))
+            setattr(over, name, getattr(self, name).layer())
         # Shared until a budget or owner changes in the overlay, which then gets its own (apply.py).
         over.family_cache = self.family_cache
         over.ask_cache = self.ask_cache
@@ -364,7 +365,7 @@ class State:
                 self._hold(found, pledge.run, pledge.places)
             for name, node in self.unwiped.items():
                 self._hold(found, node.claim, ((name, 0),))
-            for record in self.runs.values():
+            for _, record in self.runs.kept():
                 if record.phase is Phase.RUNNING and not record.spec.sensitive:
                     found.add_run(record.spec.owner, 1)
         return self._holdings

@@ -31,11 +31,11 @@ from quorate.model.records import (
     ReservationRecord,
     RoundRecord,
     RoundsRun,
-    RunRecord,
     TokenRecord,
     UnwipedNode,
 )
 from quorate.model.room_index import RoomIndex
+from quorate.model.runs import Runs
 from quorate.model.specs import (
     Budget,
     CapId,
@@ -174,8 +174,8 @@ class StateView(Protocol):
         ...
 
     @property
-    def runs(self) -> Mapping[str, RunRecord]:
-        """Every run ever submitted, by name."""
+    def runs(self) -> Runs:
+        """Every run ever submitted, by name; those that are over may be read from an archive."""
         ...
 
     @property

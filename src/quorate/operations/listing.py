@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final
 
 from quorate.answers.closed_reservations import closed_reservations
@@ -12,24 +13,30 @@ from quorate.answers.exits import UNKNOWN_NAME, CommandError, Exit
 from quorate.answers.hints import nearest_name
 from quorate.answers.kind import Kind
 from quorate.answers.kinds import KIND_OF
+from quorate.answers.kinds_claims import CLAIM
 from quorate.answers.kinds_plans import RESERVATION
 from quorate.answers.kinds_tenants import tenant_portraits
+from quorate.answers.kinds_work import RUN
 from quorate.answers.moment import Moment
 from quorate.answers.portrait import PORTRAITS, plain_portrait
 from quorate.answers.table import table
 from quorate.answers.timeline import ABOUT, entries
 from quorate.documents import API_VERSION
+from quorate.model.records import Phase
+from quorate.model.runs import RunQuery
 from quorate.operations.answer import Answer
 from quorate.operations.asked import MORE, PAGE_MAX, GetSystem, GetThing, ListRuns, ListThings
 from quorate.operations.desk import Desk
 from quorate.operations.etags import etag_of
 from quorate.operations.operation import Operation
 from quorate.operations.past import as_it_was
-from quorate.operations.visibility import visible
+from quorate.operations.visibility import seen_by, visible
 from quorate.operations.visible_events import Sight
 
 _PART: Final = re.compile("[/@]")
 """Where a part of a name ends; what is before it will do."""
+HINTED_MAX: Final = 10_000
+"""How many runs, the last ones, a name that does not exist is compared with."""
 _DIGITS_MAX: Final = 9
 """How long the number of a reservation may be."""
 
@@ -38,13 +45,16 @@ def list_things(desk: Desk, asked: ListThings, operation: Operation) -> Answer:
     """Return the things of a kind, a page of them where a limit is given."""
     kind = KIND_OF[operation.about]
     moment = _moment(desk, kind, asked.names, asked.at)
-    names = select(desk, moment, kind, asked.names)
-    newest = False
-    if isinstance(asked, ListRuns):
-        newest = asked.newest
-        if asked.owner is not None or asked.phase is not None:
-            names = _matching(moment, names, asked)
-    names, more = page(names, asked.limit, asked.cursor, newest=newest)
+    if kind.name == RUN.name and isinstance(asked, ListRuns) and not asked.names:
+        names, more = _page_of_runs(desk, moment, asked)
+    else:
+        names = select(desk, moment, kind, asked.names)
+        newest = False
+        if isinstance(asked, ListRuns):
+            newest = asked.newest
+            if asked.owner is not None or asked.phase is not None:
+                names = _matching(moment, names, asked)
+        names, more = page(names, asked.limit, asked.cursor, newest=newest)
     if more and asked.limit == PAGE_MAX:
         desk.notes.append(MORE)
     return listed(desk, moment, kind, names, more)
@@ -154,14 +164,18 @@ def select(desk: Desk, moment: Moment, kind: Kind, names: Sequence[str]) -> list
 
     What is before a ``/`` or ``@`` will do. What may not be seen is not there.
     """
-    known = visible(moment.view, desk.caller, kind, kind.names(moment))
+    if not names or kind.called_by is None:
+        among = kind.names(moment)
+    else:
+        among = [each for name in names for each in kind.called_by(moment, name)]
+    known = visible(moment.view, desk.caller, kind, among)
     if not names:
         return known
     found = _called(known, names)
     missing = [name for name, called in found.items() if not called]
     if missing:
         # Only of the first it is said what it may have been meant to be: to find that takes long.
-        near = nearest_name(missing[0], known)
+        near = nearest_name(missing[0], _hinted(desk, moment, kind, known))
         listing = f"list them: quorate get {kind.plural}"
         first = listing if near is None else f"did you mean {near!r}?"
         told = [f"there is no {kind.name} {name!r}; {listing}" for name in missing[1:]]
@@ -172,6 +186,22 @@ def select(desk: Desk, moment: Moment, kind: Kind, names: Sequence[str]) -> list
             fault=UNKNOWN_NAME,
         )
     return list(dict.fromkeys(name for called in found.values() for name in called))
+
+
+def _hinted(desk: Desk, moment: Moment, kind: Kind, known: Sequence[str]) -> Sequence[str]:
+    """Return the names that one which does not exist is compared with.
+
+    Of runs, which are as many as ever were submitted, the last ones will do.
+    """
+    if kind.called_by is None:
+        return known
+    caller = desk.caller
+    query = RunQuery(
+        owners=seen_by(moment.view, caller),
+        is_claim=True if kind.name == CLAIM.name else None,
+        is_newest_first=True,
+    )
+    return list(islice(moment.view.runs.listed(query), HINTED_MAX))
 
 
 def _called(known: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]:
@@ -187,6 +217,54 @@ def _called(known: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
+def _page_of_runs(desk: Desk, moment: Moment, asked: ListRuns) -> tuple[list[str], str]:
+    """Return the page of runs after the cursor, and the cursor of the next one if there is more.
+
+    Reads about as many runs as it returns, however many there are.
+    """
+    runs, seen = moment.view.runs, seen_by(moment.view, desk.caller)
+    owners = seen
+    if asked.owner is not None:
+        owners = frozenset((asked.owner,)) if seen is None else seen & {asked.owner}
+        is_known = asked.owner in moment.view.owners and moment.veil.shows_owner(asked.owner)
+        if not is_known and next(runs.listed(RunQuery(owners=owners)), None) is None:
+            raise _no_owner(asked.owner)
+    phase = None
+    if asked.phase is not None:
+        phase = next((p for p in Phase if p.value.lower() == asked.phase.lower()), None)
+        if phase is None:
+            return [], ""
+    query = RunQuery(owners=owners, phase=phase, is_newest_first=asked.newest)
+    if asked.cursor is not None:
+        record = runs.get(asked.cursor)
+        if record is None or not query.matches(record):
+            raise _stale(asked.cursor)
+        query = replace(query, after_seq=record.seq)
+    limit = asked.limit
+    names = list(islice(runs.listed(query), None if limit is None else limit + 1))
+    is_more = limit is not None and len(names) > limit
+    names = names[:limit]
+    if asked.newest:
+        return names[::-1], ""
+    return names, names[-1] if is_more else ""
+
+
+def _no_owner(owner: str) -> CommandError:
+    return CommandError(
+        Exit.REFUSED,
+        f"there is no owner {owner!r}; list them: quorate get owners",
+        fault=UNKNOWN_NAME,
+    )
+
+
+def _stale(cursor: str) -> CommandError:
+    return CommandError(
+        Exit.REFUSED,
+        f"cursor: {cursor!r} is not in the list any more; begin again without it",
+        fault="stale-cursor",
+    )
+
+
 def _matching(moment: Moment, names: Sequence[str], asked: ListRuns) -> list[str]:
     """Return the runs of ``names``, which may be seen, of the owner and in the phase asked for."""
     owner, phase = asked.owner, asked.phase
@@ -197,11 +275,7 @@ def _matching(moment: Moment, names: Sequence[str], asked: ListRuns) -> list[str
         or (owner in moment.view.owners and moment.veil.shows_owner(owner))
         or any(record.spec.owner == owner for record in records)
     ):
-        raise CommandError(
-            Exit.REFUSED,
-            f"there is no owner {owner!r}; list them: quorate get owners",
-            fault=UNKNOWN_NAME,
-        )
+        raise _no_owner(owner)
     return [
         record.spec.name
         for record in records
@@ -216,11 +290,7 @@ def page(
     """Return the page after ``cursor``, and the cursor of the next one where there is more."""
     if cursor is not None:
         if cursor not in names:
-            raise CommandError(
-                Exit.REFUSED,
-                f"cursor: {cursor!r} is not in the list any more; begin again without it",
-                fault="stale-cursor",
-            )
+            raise _stale(cursor)
         names = names[names.index(cursor) + 1 :]
     if limit is None or len(names) <= limit:
         return names, ""

@@ -60,6 +60,8 @@ _KINDS: Final = (
 _LISTED_AS_RUNS: Final = ("run", "queue")
 _HAVE_TIMELINES: Final = ("run", "claim", "node", "reservation", "resolveroutcome")
 """Whose description tells all that happened to them, for which the ledger is read: ``ABOUT``."""
+_OF_EVERY_RUN: Final = ("charge",)
+"""Whose list has entries of every run that ever was, so that all of them are read."""
 _NAMES_OTHERS: Final = ("owner", "budget")
 """Documents that name others, which may not be there."""
 
@@ -79,6 +81,7 @@ def _of(kind: _Kind) -> Iterator[Operation]:
         refusals=("stale-cursor", "unknown-name"),
         about=kind.kind,
         cli=kind.listed_by,
+        is_long=kind.kind in _OF_EVERY_RUN,
     )
     if kind.kind != "queue":
         yield Operation(

@@ -42,7 +42,7 @@ from quorate.operations.answer import Answer
 from quorate.operations.asked_ledger import KeptCheckpoint, VerifyAgainst, VerifyLedger
 from quorate.operations.desk import AnyDesk
 from quorate.operations.operation import Operation
-from quorate.ports.errors import CheckpointError
+from quorate.ports.errors import ArchiveError, CheckpointError
 from quorate.ports.store import EventStore
 
 TITLE: Final = "the ledger"
@@ -235,20 +235,27 @@ def verify(
 def _check_snapshot(store: EventStore, name: str) -> None:
     """Raise ``CommandError`` when the kept snapshot is not what the events before it add up to.
 
-    It is a cache, but commands start from it: whoever changed it has changed what they see.
+    Archived runs are part of it. It is a cache, but commands start from it: a change to it changes
+    what they see.
     """
     kept = store.load_snapshot()
     if kept is None:
         return
     head, payload = kept
-    state = restore(payload)
+    state = restore(payload, store)
+    if state is None:
+        return
     before = takewhile(lambda block: block.height <= head.height, store.blocks())
-    if state is not None and fingerprint(state) != fingerprint(replay(before)[0]):
+    try:
+        is_same = fingerprint(state) == fingerprint(replay(before)[0])
+    except ArchiveError as error:
+        raise CommandError(Exit.UNSOUND, f"{name}: the events verify, but {error}") from None
+    if not is_same:
         raise CommandError(
             Exit.UNSOUND,
-            f"{name}: the events verify, but the snapshot kept at sequence {head.seq} is not what "
-            "they add up to; make a ledger without it: quorate ledger export --out FILE, then "
-            "quorate ledger import FILE --out NEW.db",
+            f"{name}: the events verify, but the snapshot kept at sequence {head.seq}, or a run "
+            "archived with it, is not what they add up to; stop what has the ledger open for "
+            "writing, remove LEDGER.archive, and start again, which derives it from the ledger",
         )
 
 

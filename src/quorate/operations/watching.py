@@ -159,7 +159,7 @@ def _tables(watched: Watched, moment: Moment, caller: Caller) -> list[_Table]:
     ]
     if watched.reservations:
         return found
-    running = [name for name, record in runs.items() if record.phase is Phase.RUNNING]
+    running = [name for name, record in runs.kept() if record.phase is Phase.RUNNING]
     for title, kind, names in (("running", RUN, running), ("queue", QUEUE, QUEUE.names(moment))):
         here = [
             name

@@ -1,20 +1,24 @@
-"""The store port: an append-only log of blocks with one writer, and a cached snapshot.
+"""The store port: an append-only log of blocks with one writer, a cached snapshot, an archive.
 
 ``testing/store_contract.py`` is this text as tests; every adapter passes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Protocol, Self
 
+from quorate.ledger.archive import ArchivedRow, RowQuery
 from quorate.ledger.chain import Block, Head
 from quorate.ledger.checkpoint import Checkpoint
 
 
 class EventStore(Protocol):
-    """A ledger's blocks. Methods raise ``StoreError`` and ``CorruptLedgerError`` only."""
+    """A ledger's blocks. Methods raise ``StoreError`` and ``CorruptLedgerError`` only.
+
+    Those about archived runs also raise ``ArchiveError``.
+    """
 
     def head(self) -> Head:
         """Return where the log ends; ``GENESIS`` when it is empty."""
@@ -52,8 +56,21 @@ class EventStore(Protocol):
         """
         ...
 
-    def save_snapshot(self, head: Head, payload: bytes) -> None:
-        """Keep ``payload``, the state at ``head``, in place of an earlier one."""
+    def save_snapshot(
+        self,
+        head: Head,
+        payload: bytes,
+        ended: Iterable[ArchivedRow] = (),
+        *,
+        base_seq: int = 0,
+    ) -> None:
+        """Keep ``payload``, the state at ``head``, in place of an earlier one, all or nothing.
+
+        The runs ``ended`` are added to the archive of the snapshot at ``base_seq``; at 0 they are
+        all of it. Raises ``StoreError`` when another snapshot than that is kept, and then changes
+        nothing. May be called on another thread than the other methods, one call at a time: no
+        append waits for it.
+        """
         ...
 
     def load_snapshot(self) -> tuple[Head, bytes] | None:
@@ -62,6 +79,22 @@ class EventStore(Protocol):
         A snapshot is a cache: one that is damaged or not of this log is said on the log of the
         program and ignored, never an error.
         """
+        ...
+
+    def archived_run(self, name: str, upto_seq: int) -> ArchivedRow | None:
+        """Return the row of the run ``name``, unless it was archived after ``upto_seq``."""
+        ...
+
+    def archived_names(self, query: RowQuery) -> list[tuple[int, str]]:
+        """Return (sequence of the submission, name) of archived runs, in order."""
+        ...
+
+    def archived_rows(self, query: RowQuery) -> list[ArchivedRow]:
+        """Return rows of archived runs, in order."""
+        ...
+
+    def archived_count(self, owner: str, upto_seq: int) -> int:
+        """Return how many runs of ``owner`` were archived up to ``upto_seq``."""
         ...
 
     def close(self) -> None:

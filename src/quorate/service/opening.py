@@ -57,6 +57,7 @@ def _opened(
         lottery = lottery_path(path)
         secret = load_lottery_secret(lottery) if lottery.exists() else None
         engine = Engine.open(store, clock, executor=executor, lottery_secret=secret)
+        engine.write_snapshots_beside()
         _check_parts(path, engine)
         for line in secret_troubles(path, engine.view):
             _LOG.warning("%s", line)

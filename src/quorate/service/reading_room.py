@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 from quorate.answers.exits import CommandError, Exit
 from quorate.ledger.chain import Head, open_blocks
-from quorate.loop.engine import Engine
+from quorate.loop.engine import SNAPSHOT_EVENTS, Engine
 from quorate.model.apply import apply_all
 from quorate.model.state import State
 from quorate.operations.caller import Caller
@@ -41,6 +41,8 @@ LONG_OF_ONE_MAX: Final = 16
 """How many of one caller may wait or be under way."""
 LONG_OPEN_MAX: Final = 1_000
 """How many are not answered yet, those among them that go on with an answer."""
+READ_ON_EVENTS_MAX: Final = 4 * SNAPSHOT_EVENTS
+"""How far a state is read on before it is opened anew, to stay as small as what is live."""
 KEEP_S: Final = 60.0
 """How long a state is kept that nobody asks about: it takes as much memory as the ledger's own."""
 
@@ -67,6 +69,7 @@ class Reader:
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
         self._kept: tuple[State, Head] | None = None
+        self._opened_seq = 0
 
     def desk(self, caller: Caller, operation: Operation) -> AnyDesk:
         """Return the desk at which ``caller`` is answered, with all that is recorded by now."""
@@ -89,8 +92,12 @@ class Reader:
         """Return an engine that nobody gives commands, over the state at the end of ``store``."""
         # A state that could be read on only in part is of no use to anybody.
         kept, self._kept = self._kept, None
+        if kept is not None and kept[1].seq - self._opened_seq >= READ_ON_EVENTS_MAX:
+            # Runs that ended since are in memory only; from a later snapshot they are archived.
+            kept = None
         if kept is None:
             engine = Engine.open(store, self._shelf.clock)
+            self._opened_seq = engine.head.seq
         else:
             state, head = kept
             blocks = store.blocks(from_height=head.height + 1)

@@ -6,7 +6,7 @@ messages are late or come twice, stops hang until somebody takes the power away.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from random import Random
@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from quorate.core.commands import Command, Drain, MarkNode, Wiped
+from quorate.ledger.archive import ArchivedRow, RowQuery
 from quorate.ledger.chain import Block, Head
 from quorate.ledger.checkpoint import Checkpoint
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, SECOND_MS
@@ -75,13 +76,36 @@ class CrashingStore:
         """Return the height of the block that holds event ``seq``."""
         return self._inner.height_at(seq)
 
-    def save_snapshot(self, head: Head, payload: bytes) -> None:
-        """Keep ``payload`` as the state at ``head``."""
-        self._inner.save_snapshot(head, payload)
+    def save_snapshot(
+        self,
+        head: Head,
+        payload: bytes,
+        ended: Iterable[ArchivedRow] = (),
+        *,
+        base_seq: int = 0,
+    ) -> None:
+        """Keep ``payload`` as the state at ``head``, and ``ended``."""
+        self._inner.save_snapshot(head, payload, ended, base_seq=base_seq)
 
     def load_snapshot(self) -> tuple[Head, bytes] | None:
         """Return the kept snapshot."""
         return self._inner.load_snapshot()
+
+    def archived_run(self, name: str, upto_seq: int) -> ArchivedRow | None:
+        """Return the row of the run ``name``."""
+        return self._inner.archived_run(name, upto_seq)
+
+    def archived_names(self, query: RowQuery) -> list[tuple[int, str]]:
+        """Return (sequence of the submission, name) of archived runs."""
+        return self._inner.archived_names(query)
+
+    def archived_rows(self, query: RowQuery) -> list[ArchivedRow]:
+        """Return rows of archived runs."""
+        return self._inner.archived_rows(query)
+
+    def archived_count(self, owner: str, upto_seq: int) -> int:
+        """Return how many runs of ``owner`` were archived."""
+        return self._inner.archived_count(owner, upto_seq)
 
     def close(self) -> None:
         """Close the store below."""

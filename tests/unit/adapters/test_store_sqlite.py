@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from quorate.adapters.archive_file import archive_path
 from quorate.adapters.salvage import sound_head
 from quorate.adapters.sqlite_file import APPLICATION_ID, LAYOUT
 from quorate.adapters.store_sqlite import SqliteStore
@@ -477,7 +478,7 @@ def test_damaged_snapshot_is_ignored_and_said(
 ) -> None:
     with SqliteStore.open(path) as store:
         store.save_snapshot(store.head(), b"state")
-    with database(path) as db:
+    with database(archive_path(path)) as db:
         db.execute(damage)
     with SqliteStore.read(path) as store, caplog.at_level(logging.WARNING):
         assert store.load_snapshot() is None

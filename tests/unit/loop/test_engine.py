@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from quorate.adapters.store_memory import MemoryStore
 from quorate.core.commands import Apply, Cancel, Complete, Submit
+from quorate.ledger.archive import ArchivedRow
 from quorate.ledger.chain import Block, Head
 from quorate.loop.engine import Engine
 from quorate.model.records import Phase
@@ -38,10 +41,17 @@ class FullStore(MemoryStore):
             raise StoreBusyError("locked")
         return super().load_snapshot()
 
-    def save_snapshot(self, head: Head, payload: bytes) -> None:
+    def save_snapshot(
+        self,
+        head: Head,
+        payload: bytes,
+        ended: Iterable[ArchivedRow] = (),
+        *,
+        base_seq: int = 0,
+    ) -> None:
         if self.snapshots_fail:
             raise StoreFullError("no space left")
-        super().save_snapshot(head, payload)
+        super().save_snapshot(head, payload, ended, base_seq=base_seq)
 
 
 def new_engine(store: MemoryStore | None = None, clock: HandClock | None = None) -> Engine:
