@@ -45,7 +45,8 @@ from quorate.documents.render import render
 from quorate.documents.times import time_text
 from quorate.ledger.chain import GENESIS, Head, open_blocks
 from quorate.loop.engine import Engine
-from quorate.model.events import Event, HoldExtended, NodeStatus
+from quorate.model.apply import apply_all
+from quorate.model.events import Event, HoldExtended, NodeStatus, RunRefused
 from quorate.model.specs import Owner, Quota
 from quorate.model.view import StateView
 from quorate.ports.executor import Order, Report
@@ -151,8 +152,20 @@ class Replay:
 def unsettled(view: StateView, again: Decision) -> list[Event]:
     """Return what a second tick would do that the first should have done.
 
-    The hold of what was told to stop is looked at whenever anything is decided, and never due.
+    The hold of what was told to stop is looked at whenever anything is decided, and never due. What
+    the first made firm may be another reason to wait for a run before it in the queue: that may be
+    told by the second, and nothing by a third.
     """
+    left = _undone(view, again)
+    if not left or not all(isinstance(event, RunRefused) for event in left):
+        return left
+    after = view.overlay()
+    apply_all(after, again.events)
+    third = decide(after, Tick(), now_ms=after.at_ms, actor="again", has_executor=True)
+    return _undone(after, third)
+
+
+def _undone(view: StateView, again: Decision) -> list[Event]:
     return [
         event
         for event in again.events
