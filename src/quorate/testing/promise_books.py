@@ -39,6 +39,7 @@ from quorate.model.events import (
     Role,
     Share,
     Slice,
+    SpareFilled,
 )
 from quorate.model.records import Lease, Phase, RunRecord
 from quorate.model.view import StateView
@@ -120,7 +121,11 @@ class PromiseBooks:
         """Write a block down, and yield what is wrong with it."""
         if any(isinstance(event, _CHANGES) for event in events) or _is_late(view):
             self._changes += 1
-        self._began = frozenset(e.lease for e in events if isinstance(e, LeaseStarted))
+        # What fills a spare has slots that were taken before.
+        fillers = {e.filler for e in events if isinstance(e, SpareFilled)}
+        self._began = frozenset(
+            e.lease for e in events if isinstance(e, LeaseStarted) and e.run not in fillers
+        )
         self._recalled = {e.waiting_run for e in events if isinstance(e, LoanRecalled)}
         moving = {
             e.reservation for e in events if isinstance(e, ReservationMoved | ReservationClosed)
