@@ -10,11 +10,14 @@ from hypothesis import strategies as st
 
 from quorate.core.commands import Complete, Submit
 from quorate.core.decide import decide
+from quorate.core.layout import pack_request
 from quorate.core.planning.forecast import Foresight
 from quorate.core.planning.pins import firm_profile
 from quorate.core.planning.search import Ask, Searcher
 from quorate.core.queue import place_in_queue, queue_order
+from quorate.core.slices import best_slice, is_enough, no_placement
 from quorate.core.steps import Steps
+from quorate.core.yard import Yards
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import RunRefused, RunSubmitted
 from quorate.model.meters import Meter
@@ -127,6 +130,24 @@ def test_what_is_turned_away_could_not_start_and_nothing_else_could(seed: int) -
             foresight = Foresight.of(life.state, life.now_ms, has_executor=False)
             assert foresight.starts_now() == set()
     assert away
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_freest_domains_say_what_is_short_as_all_do(seed: int) -> None:
+    chance, fewer = Random(seed), 0
+    life = a_life(chance)
+    for number in range(14):
+        go_on(life, chance, number)
+        for probe in range(8):
+            run = a_run(chance, f"p{number}-{probe}")
+            request = pack_request(run, life.state.pools[run.pool], "H100", run.gpus)
+            yards = list(Yards(life.state, request).most_free())
+            first = next((n for n in range(1, len(yards)) if is_enough(request, yards[:n])), None)
+            if first is not None:
+                fewer += 1
+                assert best_slice(request, yards[:first]) == best_slice(request, yards)
+                assert no_placement(request, yards[:first]) == no_placement(request, yards)
+    assert fewer
 
 
 @examples(4)
