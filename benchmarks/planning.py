@@ -14,7 +14,7 @@ from time import process_time
 
 from benchmarks.figure import Baseline, Effort, Figure
 from benchmarks.queues import Busy, busy
-from quorate.core.commands import Complete, Submit
+from quorate.core.commands import Complete, Decision, Submit
 from quorate.core.explain import explain
 from quorate.core.plan import foretell
 from quorate.core.planning.forecast import Foresight
@@ -106,10 +106,10 @@ def _submits(world: Busy, repeats: int) -> list[Figure]:
         if is_anew:
             world.forget()
         decision, took = world.do(Submit(world.next_run(width=64 if number % 2 else 1)))
-        is_walked = len(decision.events) > 2 or any(
-            isinstance(event, LeaseStarted | ReservationMade) for event in decision.events
-        )
-        (others if is_walked else anew if is_anew else away).append(took)
+        if is_anew:
+            anew.append(took)
+        else:
+            (others if _is_walked(decision) else away).append(took)
     found = [
         Figure(
             name="submit turned away p50, 10,000 nodes, 50,000 wait",
@@ -130,9 +130,11 @@ def _other_submits(world: Busy, repeats: int, others: list[float]) -> list[Figur
     """Return what submits of small runs cost right after something has come free."""
     for _ in range(repeats):
         world.now_ms += STEP_MS // 10
-        # A run of one GPU with a minute's work fits before whatever is planned.
-        _, took = world.do(Submit(world.next_run(width=1, minutes=1)))
-        others.append(took)
+        world.do(Complete(world.ending()))
+        # A run of one GPU with a minute's work fits before whatever is planned, if any is left.
+        decision, took = world.do(Submit(world.next_run(width=1, minutes=1)))
+        if _is_walked(decision):
+            others.append(took)
     if not others:
         return []
     return [
@@ -145,6 +147,13 @@ def _other_submits(world: Busy, repeats: int, others: list[float]) -> list[Figur
             details={"worst ms": max(others), "submits": len(others)},
         )
     ]
+
+
+def _is_walked(decision: Decision) -> bool:
+    """Return whether a submit did more than to be accepted and told to wait."""
+    return len(decision.events) > 2 or any(
+        isinstance(event, LeaseStarted | ReservationMade) for event in decision.events
+    )
 
 
 def _answers(world: Busy, repeats: int) -> list[Figure]:

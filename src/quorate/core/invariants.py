@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from quorate.core.claim_audit import check_claims
+from quorate.core.planning.first_room import FirstRoom
 from quorate.core.planning.profile import Profile
+from quorate.core.planning.resource import FOREVER_MS
 from quorate.core.pledge_audit import check_pledges
 from quorate.core.queue import ranked_lines
 from quorate.core.round_audit import check_rounds
@@ -304,6 +306,7 @@ def _indexes(view: StateView) -> Iterator[Violation]:
         yield Violation("I8", "queue", "is not the runs that are pending")
     yield from check_rounds(view)
     yield from _ends(view)
+    yield from _rooms(view)
     yield from _tenancy(view)
 
 
@@ -369,6 +372,17 @@ def _ends(view: StateView) -> Iterator[Violation]:
     for payer in tuple(cache.payers.found):
         if known.payer_ends(payer) != found.payer_ends(payer):
             yield Violation("I8", f"ends of {payer}", "are not those of its leases")
+
+
+def _rooms(view: StateView) -> Iterator[Violation]:
+    """Yield domains that have GPUs free sooner than is remembered: I8."""
+    first, index = FirstRoom(Profile(view, view.at_ms)), view.room_index
+    for site, gpus in index.kept_bounds():
+        known = {at: ms for ms, at in index.bounds_of(site, gpus, view.at_ms, first.bound_ms)}
+        for number, domain in enumerate(site.domains):
+            true_ms = first.bound_ms(domain.key, gpus)
+            if true_ms is not None and known.get(number, FOREVER_MS) > max(view.at_ms, true_ms):
+                yield Violation("I8", domain.key.domain, f"has {gpus} GPUs free before its bound")
 
 
 def check_lease(view: StateView, lease: Lease) -> Iterator[Violation]:

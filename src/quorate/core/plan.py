@@ -35,7 +35,7 @@ from quorate.core.loans import LoanTerms, loans_of, returning, terms_of
 from quorate.core.parked import parked_words
 from quorate.core.planning.entry import Entry
 from quorate.core.planning.forecast import Foresight, PlanState
-from quorate.core.queue import queue_order
+from quorate.core.queue import place_in_queue
 from quorate.core.remedy import ACTOR
 from quorate.core.round_story import between_rounds, next_round_ms, share_words
 from quorate.core.start_quantiles import StartQuantiles
@@ -212,15 +212,15 @@ def _waiting(seen: Seen, view: StateView, record: RunRecord, recorded: Phase | N
     leases = list(waits_for(seen, run, promise, natural))
     explained = explain(view, run.name, now_ms)
     assert isinstance(explained, Explanation), explained
-    queue = queue_order(state, now_ms)
+    position, length = place_in_queue(state, run.name, now_ms)
     deficit, scope = least_short(state, run)
     return Forecast(
         run=run,
         now_ms=now_ms,
         phase=record.phase,
         recorded_phase=recorded,
-        queue_position=queue.index(run.name) + 1,
-        queue_length=len(queue),
+        queue_position=position,
+        queue_length=length,
         reservation="" if promise is None else promise.made.reservation,
         status=None if promise is None else promise.status,
         made_ms=None if promise is None else promise.made.at_ms,

@@ -7,6 +7,7 @@ with room for all, all start.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from types import MappingProxyType
@@ -134,7 +135,8 @@ class Scores:
     def lasting(self, line: Line) -> Lasting:
         """Return the rank of the runs of ``line``, and an instant before which it stays so.
 
-        As long as nothing happens to their owner.
+        As long as nothing happens to their owner. Now, where it may change any time: the rank of
+        an owner that may burst depends on how many GPUs are free.
         """
         rank, now_ms = self.rank(line), self._now_ms
         quota = self._view.owners.get(line[0], Owner(name=line[0])).quota
@@ -145,7 +147,7 @@ class Scores:
             until_ms = min(now_ms + span_ms, hour_ends_ms)
             if self._stays(line, rank, until_ms):
                 return rank, until_ms
-        return rank, now_ms + 1
+        return rank, now_ms
 
     def _stays(self, line: Line, rank: Rank, until_ms: int) -> bool:
         """Return whether ``rank`` certainly holds until then: by bounds of what it is made of."""
@@ -327,6 +329,22 @@ class Queue:
             if at < len(places):
                 planned = scores.version(line[1])
                 heappush(heap, (scores.rank(line[1:]), places[at], line, planned))
+
+
+def place_in_queue(view: StateView, run: str, now_ms: int) -> tuple[int, int]:
+    """Return the place of a waiting run, from 1, and how many wait."""
+    if view.followers or view.parked:
+        queue = queue_order(view, now_ms)  # Followers stand elsewhere than in their lines.
+        return queue.index(run) + 1, len(queue)
+    scores, record, lines = Scores(view, now_ms), view.runs[run], view.waiting.lines
+    mine, place = scores.rank(line_of(record)), waiting.place_of(record)
+    ahead = total = 0
+    for line, places in lines.items():
+        rank = scores.rank(line[1:])
+        total += len(places.places)
+        if rank <= mine:
+            ahead += len(places.places) if rank < mine else bisect_left(places.places, place)
+    return ahead + 1, total
 
 
 def queue_order(view: StateView, now_ms: int) -> list[str]:

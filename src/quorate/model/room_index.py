@@ -47,9 +47,10 @@ class Site(Struct, frozen=True, gc=False):
 class _Bounds:
     """The bounds of one site for one number of GPUs, as of so many changes; in no order."""
 
-    __slots__ = ("changes", "found", "stale")
+    __slots__ = ("changes", "found", "site", "stale")
 
-    def __init__(self, changes: int, stale: set[IslandKey]) -> None:
+    def __init__(self, site: Site, changes: int, stale: set[IslandKey]) -> None:
+        self.site = site
         self.found: list[Bound] = []
         self.changes = changes
         self.stale = stale
@@ -90,6 +91,10 @@ class RoomIndex:
         numbers = {domain.key: number for number, domain in enumerate(domains)}
         return Site(base.sites, tuple(domains), numbers, frozenset(node_sizes))
 
+    def kept_bounds(self) -> list[tuple[Site, int]]:
+        """Return the sites and numbers of GPUs of which bounds are kept."""
+        return [(bounds.site, gpus) for (_, gpus), bounds in self.base.bounds.items()]
+
     def island_changed(self, key: IslandKey) -> None:
         """Note that something happened to a domain."""
         if self.below is not None:
@@ -112,7 +117,7 @@ class RoomIndex:
         base._drop_some()  # noqa: SLF001 - another index, the same class
         known = base.bounds.get((site.number, gpus))
         if known is None:
-            known = base.bounds[site.number, gpus] = _Bounds(len(base.changes), set(changed))
+            known = base.bounds[site.number, gpus] = _Bounds(site, len(base.changes), set(changed))
             stale = set(site.numbers)
         else:
             stale = known.stale.union(base.changes[known.changes :])

@@ -164,11 +164,11 @@ class FirstRoom:
         if known is None:
             profile = self._profile
             known = self._alone[site.number, gpus] = profile.view.room_index.bounds_of(
-                site, gpus, profile.now_ms, self._bound_ms
+                site, gpus, profile.now_ms, self.bound_ms
             )
         return known
 
-    def _bound_ms(self, key: IslandKey, gpus: int) -> int | None:
+    def bound_ms(self, key: IslandKey, gpus: int) -> int | None:
         """Return when a domain has ``gpus`` if nothing is planned; None: never."""
         room = self._profile.room(key)
         short = gpus - room.free_now

@@ -20,6 +20,7 @@ from quorate.core.planning.overstay import stop_instants_ms, stop_overstayed
 from quorate.core.planning.pins import replan_due_ms
 from quorate.core.planning.recall import recall_instants_ms, stop_recalled
 from quorate.core.planning.walk import Walk
+from quorate.core.queue import Scores, ranked_lines
 from quorate.core.round_place import place_granted
 from quorate.core.scribe import Scribe
 from quorate.core.settle import settle_holds
@@ -28,6 +29,7 @@ from quorate.model.events import HoldExtended, StepsCounted, TokenIssued, TokenR
 from quorate.model.refusal import Refusal
 from quorate.model.specs import Run
 from quorate.model.view import StateView
+from quorate.model.waiting import line_of
 
 PASSES_MAX: Final = 4
 """How often firm places are looked at again in one decision because some have moved."""
@@ -57,27 +59,38 @@ def give_out(scribe: Scribe) -> None:
 def turned_away(scribe: Scribe, run: Run) -> Refusal | None:
     """Return why ``run``, if it were submitted now, waits, where no walk is needed to know.
 
-    There is no room for it now, whatever is planned, and as many runs as are planned wait in its
-    pool already. It changes nothing for others, and gets its start with the next walk, which is a
+    There is no room for it now, whatever is planned, and it stands beyond what is planned of its
+    pool. It changes nothing for others, and gets its start with the next walk, which is a
     quarter of the horizon away at the most. None where a walk is needed.
     """
     view = scribe.view
     if run.follow is not None or view.spares or view.holdings.bounds_of(run.owner):
         return None
-    if _is_due(scribe) or not _is_long(view, run.pool) or _may_fit(view, run):
+    if _is_due(scribe) or _may_fit(view, run) or not _is_beyond(scribe, run):
         return None
     answer = admit(view, run, scribe.now_ms, has_executor=scribe.has_executor)
     return answer if isinstance(answer, Refusal) else None
 
 
-def _is_long(view: StateView, pool: str) -> bool:
-    """Return whether more runs wait in ``pool`` than are planned."""
-    left = view.pools[pool].reservation_depth
-    for (where, _), count in view.queued_counts.items():
-        if where == pool:
-            left -= count
-            if left < 0:
-                return True
+def _is_beyond(scribe: Scribe, run: Run) -> bool:
+    """Return whether ``run`` would stand beyond what is planned of its pool.
+
+    As many runs of its line, or lines that are called up before it, are there as are planned.
+    """
+    view, line = scribe.view, line_of(run)
+    depth = view.pools[run.pool].reservation_depth
+    known = view.waiting.lines.get(line)
+    ahead = 0 if known is None else len(known.places)
+    if ahead >= depth or len(view.waiting.lines) <= depth - ahead:
+        return ahead >= depth
+    rank = Scores(view, scribe.now_ms).rank(line[1:])
+    first = (scribe.now_ms, view.seq + 1, run.name) if known is None else known.places[0]
+    for other in ranked_lines(view, scribe.now_ms):
+        if other >= (rank, first, line):
+            break
+        ahead += other[2][0] == run.pool
+        if ahead >= depth:
+            return True
     return False
 
 

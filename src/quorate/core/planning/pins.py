@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from quorate.core.admit import cover_request
@@ -34,13 +36,20 @@ def replan_due_ms(view: StateView, after_ms: int) -> int | None:
         return None
     horizons = [
         view.pools[pool].firm_horizon_ms
-        for pool in {pool for pool, _ in view.queued_counts}
+        for pool in _pools_waited_in(view)
         if view.pools[pool].reservation_depth
     ]
     if not horizons:
         return None
     every_ms = max(MINUTE_MS, min(horizons) // 4)
     return (after_ms // every_ms + 1) * every_ms
+
+
+def _pools_waited_in(view: StateView) -> Iterable[str]:
+    """Return the pools in whose queues runs wait; quickly where there is one pool."""
+    if len(view.pools) == 1 and view.queued_counts:
+        return view.pools
+    return {pool for pool, _ in view.queued_counts}
 
 
 def pin_of(view: StateView, record: ReservationRecord, now_ms: int) -> Entry | None:

@@ -428,6 +428,7 @@ class Walk:
         write_recall(scribe, recall, run.name)
         self.view = scribe.frozen()
         self.profile, self.pins = planned.profile(self.view, scribe.now_ms)
+        self.ranked = ranked_lines(self.view, scribe.now_ms)
         self.search = Searcher(self.profile, has_executor=scribe.has_executor)
         record = self.view.runs[run.name]
         if natural is not None:
