@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from quorate.core.follow import eligible_since_ms
-from quorate.core.queue import Scores, line_of
+from quorate.core.queue import Line, Scores, line_of
 from quorate.core.score import Terms
 from quorate.model.records import ReportRecord, RunRecord
 from quorate.model.view import StateView
@@ -65,10 +65,15 @@ def standing_of(view: StateView, run: str, queue: Sequence[str], now_ms: int) ->
     owner, (flavor, terms) = record.spec.owner, scores.worst(line_of(record))
     index = queue.index(run)
     ahead: dict[tuple[str, str, Because], int] = {}
+    known: dict[Line, tuple[str, Because | None]] = {}
     for name in queue[:index]:
         other = view.runs[name]
-        what, _ = scores.worst(line_of(other))
-        key = (other.spec.owner, what, _because(view, scores, other, record))
+        line = line_of(other)
+        if line not in known:
+            what, others = scores.worst(line)
+            known[line] = what, _terms_because(others, terms)
+        what, because = known[line]
+        key = (other.spec.owner, what, because or _age_because(view, other, record))
         ahead[key] = ahead.get(key, 0) + 1
     spec = view.owners.get(owner)
     return Standing(
@@ -87,12 +92,14 @@ def standing_of(view: StateView, run: str, queue: Sequence[str], now_ms: int) ->
     )
 
 
-def _because(view: StateView, scores: Scores, first: RunRecord, then: RunRecord) -> Because:
-    """Return why ``first`` stands ahead of ``then``."""
-    one, other = scores.worst(line_of(first))[1], scores.worst(line_of(then))[1]
-    if one.is_over is not other.is_over:
+def _terms_because(first: Terms, then: Terms) -> Because | None:
+    """Return why a run on the terms ``first`` stands ahead; None where terms do not decide it."""
+    if first.is_over is not then.is_over:
         return Because.WITHIN_BUDGET
-    if one.step != other.step:
-        return Because.SCORE
+    return Because.SCORE if first.step != then.step else None
+
+
+def _age_because(view: StateView, first: RunRecord, then: RunRecord) -> Because:
+    """Return why ``first`` stands ahead of ``then``, whose terms are as good."""
     since = [eligible_since_ms(view, each) or each.submitted_ms for each in (first, then)]
     return Because.WAITS_LONGER if since[0] != since[1] else Because.SUBMITTED_BEFORE
