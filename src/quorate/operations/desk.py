@@ -22,7 +22,7 @@ from quorate.model.state import State
 from quorate.model.view import StateView
 from quorate.operations.caller import Caller
 from quorate.operations.recent import Recent
-from quorate.operations.visibility import seen_by
+from quorate.operations.visibility import Tenants, seen_by
 from quorate.ports.accounting import LinkStatus
 from quorate.ports.clock import Clock, ClockControl
 from quorate.ports.logs import Logs
@@ -107,6 +107,11 @@ class Desk:
         """The ledger itself."""
         return self.engine.store
 
+    @property
+    def tenants(self) -> Tenants:
+        """The tenants in the ledger."""
+        return Tenants.of(self.recorded)
+
     @cached_property
     def _instant(self) -> Instant:
         return self.instant or Instant(
@@ -163,6 +168,14 @@ class BlockDesk:
     def now_ms(self) -> int:
         """The time; no state says that it never runs back."""
         return self.clock.now_ms()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallerDesk:
+    """A desk at which a caller is told what it is to the service; no ledger is read."""
+
+    caller: Caller
+    tenants: Tenants
 
 
 AnyDesk = Desk | BlockDesk

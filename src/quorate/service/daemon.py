@@ -161,6 +161,7 @@ class Daemon:
             clock=clock,
             clock_guard=guard,
             reading=lambda: PagedReader(path),
+            ledger=path,
             logs=_logs(configuration),
             check_writable=lambda: check_writable(path),
             bodies=BodyReader(
