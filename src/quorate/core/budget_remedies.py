@@ -21,7 +21,7 @@ from quorate.model.specs import Budget, Run
 from quorate.model.state import State
 from quorate.model.view import StateView
 
-DRY_RUNS_MAX: Final = 90
+DRY_RUNS_MAX: Final = 40
 """How many budgets are tried for one explanation, on an overlay or by deciding."""
 
 PAYERS_MAX: Final = 16
