@@ -34,7 +34,9 @@ from quorate.documents import API_VERSION
 from quorate.ledger.chain import seal
 from quorate.ledger.snapshot import take
 from quorate.loop.engine import Engine
+from quorate.model.amounts import DAY_MS
 from quorate.model.events import Event
+from quorate.model.specs import Pool
 from quorate.model.state import State
 
 NODES: Final = 10_000
@@ -44,6 +46,7 @@ CALLERS: Final = 8
 WHOAMI_MS: Final = 50
 PROBES_PER_S: Final = 20
 BLOCK_EVENTS: Final = 10_000
+NOTICE_MS: Final = 7 * DAY_MS
 OUT: Final = Path(__file__).parent / "out"
 
 Times = dict[str, list[float]]
@@ -119,6 +122,8 @@ def _ledger(path: Path, nodes: int, owners: int, waiting: int) -> list[str]:
         engine = Engine.open(store, clock)
         now_ms = engine.now_ms()
         specs: tuple[Applied, ...] = (
+            # No start is by a conflict: what a draw costs is measured elsewhere.
+            Pool(name="default", notice_ms=NOTICE_MS),
             *machines,
             *owners_of(owners),
             *budgets_of(owners, nodes, now_ms=now_ms),

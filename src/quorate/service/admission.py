@@ -18,6 +18,7 @@ from typing import Final
 
 from quorate.operations.caller import Caller, Role
 from quorate.operations.statuses import UNAVAILABLE
+from quorate.service.metric_table import READ, UNREAD
 from quorate.service.problems import problem
 
 _LOG = logging.getLogger(__name__)
@@ -30,17 +31,29 @@ SLOW_INTERVALS_MAX: Final = 3
 """In how many intervals in a row most answers are slow before fewer requests are let in."""
 LIMIT_MIN: Final = 128
 """So many are let in, however long answers take."""
-LIMIT_MAX: Final = 512
+LIMIT_FIRST: Final = 512
+"""So many are let in before it is known how long answers take, and once nothing is under way."""
+LIMIT_MAX: Final = 4_096
+"""So many are let in at most, however short answers take: as many as may wait for the ledger."""
 TOLD_S: Final = 1.0
 _RISE_PART: Final = 1.25
 
 
 class Admission:
-    """For the event loop only; ``now_s`` never runs back."""
+    """For the event loop only; ``now_s`` never runs back.
 
-    def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
+    ``shed`` is told the stage of each request that is turned away: unread, or read.
+    """
+
+    def __init__(
+        self,
+        now_s: Callable[[], float] = monotonic,
+        *,
+        shed: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._now_s = now_s
-        self._limit = float(LIMIT_MAX)
+        self._shed = shed
+        self._limit = float(LIMIT_FIRST)
         self._under_way = 0
         self._most_under_way = 0
         self._began_s = 0.0
@@ -64,6 +77,7 @@ class Admission:
 
     def turned_away(self) -> None:
         """Count a request that was turned away unread; the log has how many, once a second."""
+        self._shed(UNREAD)
         self._turned_away += 1
         if self._now_s() >= self._told_s + TOLD_S:
             _LOG.warning("%d requests were turned away unread: %s", self._turned_away, self.trouble)
@@ -76,10 +90,11 @@ class Admission:
         Admins are let in: it is they who put things right.
         """
         if self.is_full and caller.role is not Role.ADMIN:
+            self._shed(READ)
             raise problem(UNAVAILABLE, f"{self.trouble}; ask again in a second")
         if not self._under_way:
             # Nothing waits: whatever was slow before, there is no queue any more.
-            self._limit, self._slow_intervals = float(LIMIT_MAX), 0
+            self._limit, self._slow_intervals = float(LIMIT_FIRST), 0
             self._begin_interval()
         self._under_way += 1
         self._most_under_way = max(self._most_under_way, self._under_way)

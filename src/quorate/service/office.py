@@ -115,7 +115,7 @@ class Office:
         self._logs = logs
         self.metrics = metrics or service_metrics()
         self.bodies = bodies or BodyReader()
-        self.admission = Admission()
+        self.admission = Admission(shed=self.metrics.shed)
         self._clock = clock or SystemClock()
         self._reading = reading
         self._ledger = ledger
