@@ -6,6 +6,7 @@ command is decided, because runs that wait longer are tried first and may take w
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Final
 
 from quorate.core.admit import Admitted, admit, cover_request
@@ -67,12 +68,18 @@ class _Search:
         self.trials = Trials(view, now_ms, DRY_RUNS_MAX)
         self.gpus = gpus_needed_max(settled, run)
         self.attempts = 1 + len(settled.pending)
-        seq = settled.runs[run.name].seq
-        self.gpus_ahead = sum(
-            gpus_needed_max(settled, settled.runs[name].spec)
-            for name, ahead in settled.pending.items()
-            if ahead < seq
-        )
+
+    @cached_property
+    def gpus_ahead(self) -> int:
+        """How many GPUs the runs that were submitted before take, as far as that matters."""
+        settled, found = self.settled, 0
+        seq = settled.runs[self.run.name].seq
+        for name, ahead in settled.pending.items():
+            if ahead < seq:
+                found += gpus_needed_max(settled, settled.runs[name].spec)
+            if found >= GPUS_MAX:
+                break
+        return found
 
     def remedy(self, lever: Lever) -> Remedy | None:
         """Return the proven change of ``lever``, if one starts the run."""

@@ -235,7 +235,7 @@ def _borrowing(copies: _Copies, run: Run) -> Iterator[Remedy]:
 
 def gpus_needed_max(view: StateView, run: Run) -> int:
     """Return the most GPUs a start of ``run`` can take, spares included."""
-    domains = max(len(view.domain_order(run.pool, flavor)) for flavor in run.flavors)
+    domains = max(len(view.domains(run.pool, flavor).keys) for flavor in run.flavors)
     request = pack_request(run, view.pools[run.pool], run.flavors[0], run.gpus)
     groups = sum(
         min(item.gpus, domains) if item.divisible else item.count for item in items_of(request)
