@@ -199,6 +199,8 @@ class ReadingRoom:
         while True:
             slip = self._next(reader)
             if slip is None:
+                # Closed while it was being started, too, it ends here.
+                reader.forget()
                 return
             try:
                 self._tell(slip, slip.do(reader), None)
