@@ -19,6 +19,7 @@ from quorate.core.decide import decide
 from quorate.model.amounts import MINUTE_MS
 from quorate.model.apply import apply_all
 from quorate.model.events import (
+    Event,
     LeaseStarted,
     Role,
     RunRefused,
@@ -28,9 +29,16 @@ from quorate.model.events import (
 )
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.selector import REGION
-from quorate.model.specs import Envelope, EnvelopeId, Owner, Pool, Run
+from quorate.model.specs import Budget, Envelope, EnvelopeId, Owner, Pool, Run
 from quorate.model.state import State
-from quorate.testing.world import NOW_MS, budget, envelope, world
+from quorate.testing.world import (
+    NOW_MS,
+    WINDOW_END_MS,
+    WINDOW_START_MS,
+    budget,
+    envelope,
+    world,
+)
 
 WIDTHS = (1, 1, 2, 4, 8, 8, 16, 32, 64, 128)
 GRACE_MS = 2 * MINUTE_MS
@@ -94,39 +102,51 @@ def busy(  # noqa: PLR0913 - the size of everything
     nodes: int, domains: int, owners: int, waiting: int, *, depth: int = 20, seed: int = 1
 ) -> Busy:
     """Return a full fleet on which ``waiting`` runs wait."""
-    chance = Random(seed)
     machines = fleet(nodes, nodes_per_domain=max(1, nodes // domains))
-    part = nodes * 8 * 2 // owners
     state = world(
         nodes=machines,
-        owners=[Owner(name=f"o{number:03d}") for number in range(owners)],
-        budgets=[
-            budget(f"b{n:03d}", f"o{n:03d}", _line("day", part), _line("night", part))
-            for n in range(owners)
-        ],
+        owners=owners_of(owners),
+        budgets=budgets_of(owners, nodes),
         pools=[Pool(name="default", reservation_depth=depth)],
     )
-    found = Busy(state, chance, owners)
-    apply_all(state, list(_running(found, [node.name for node in machines])))
-    queued = [found.next_run() for _ in range(waiting)]
-    refusal = Refusal(code=RefusalCode.INSUFFICIENT_CAPACITY, subject=FLAVOR, wanted=1, short=1)
-    for run in queued:
-        at_ms = NOW_MS
-        apply_all(
-            state,
-            [
-                RunSubmitted(at_ms=at_ms, actor="bench", run=run),
-                RunRefused(at_ms=at_ms, actor="bench", run=run.name, refusal=refusal),
-            ],
-        )
+    found = Busy(state, Random(seed), owners)
+    apply_all(state, list(history(found, [node.name for node in machines], waiting)))
     # As after a replay: the cycle collector does not walk what is there to stay.
     gc.collect()
     gc.freeze()
     return found
 
 
-def _line(name: str, gpus: int) -> Envelope:
-    return envelope(name, gpus, selector=((REGION, REGION_NAME),))
+def owners_of(owners: int) -> list[Owner]:
+    """Return so many owners."""
+    return [Owner(name=f"o{number:03d}") for number in range(owners)]
+
+
+def budgets_of(owners: int, nodes: int, *, now_ms: int = NOW_MS) -> list[Budget]:
+    """Return a budget of two envelopes for each owner; all together pay for four such fleets."""
+    part = nodes * 8 * 2 // owners
+    lines = (_line("day", part, now_ms), _line("night", part, now_ms))
+    return [budget(f"b{n:03d}", f"o{n:03d}", *lines) for n in range(owners)]
+
+
+def history(found: Busy, nodes: list[str], waiting: int) -> Iterator[Event]:
+    """Yield what fills the fleet, and has ``waiting`` runs wait."""
+    yield from _running(found, nodes)
+    refusal = Refusal(code=RefusalCode.INSUFFICIENT_CAPACITY, subject=FLAVOR, wanted=1, short=1)
+    at_ms = found.now_ms
+    for run in [found.next_run() for _ in range(waiting)]:
+        yield RunSubmitted(at_ms=at_ms, actor="bench", run=run)
+        yield RunRefused(at_ms=at_ms, actor="bench", run=run.name, refusal=refusal)
+
+
+def _line(name: str, gpus: int, now_ms: int) -> Envelope:
+    return envelope(
+        name,
+        gpus,
+        selector=((REGION, REGION_NAME),),
+        start_ms=WINDOW_START_MS + now_ms - NOW_MS,
+        end_ms=WINDOW_END_MS + now_ms - NOW_MS,
+    )
 
 
 def _running(found: Busy, nodes: list[str]) -> Iterator[RunSubmitted | LeaseStarted]:
@@ -143,12 +163,12 @@ def _running(found: Busy, nodes: list[str]) -> Iterator[RunSubmitted | LeaseStar
             paid[run.owner] = paid.get(run.owner, 0) + gpus
             mask = ((1 << gpus) - 1) << ordinal
             ordinal += gpus
-            yield RunSubmitted(at_ms=NOW_MS, actor="bench", run=run)
+            yield RunSubmitted(at_ms=found.now_ms, actor="bench", run=run)
             found.running.append(run.name)
             assert run.expected_duration_ms is not None
             hold_ms = run.expected_duration_ms + GRACE_MS
             yield LeaseStarted(
-                at_ms=NOW_MS,
+                at_ms=found.now_ms,
                 actor="bench",
                 lease=f"{run.name}/0",
                 run=run.name,
@@ -160,6 +180,6 @@ def _running(found: Busy, nodes: list[str]) -> Iterator[RunSubmitted | LeaseStar
                 payer=EnvelopeId(f"b{run.owner[1:]}/day"),
                 tier=Tier.OWNED,
                 hold_gpu_ms=gpus * hold_ms,
-                start_ms=NOW_MS,
+                start_ms=found.now_ms,
                 reason=StartReason.START,
             )

@@ -33,7 +33,8 @@ from quorate.operations.table import OPERATIONS
 from quorate.ports.store import EventStore
 from quorate.service.office import Office
 from quorate.service.opening import open_ledger
-from quorate.service.reading_room import LONG_OF_ONE_MAX, Reader, ReadingRoom, Shelf
+from quorate.service.reader import Reader, ReaderConfig
+from quorate.service.reading_room import LONG_OF_ONE_MAX, AnyReader, ReadingRoom
 from quorate.service.reply import Form
 from quorate.service.room import SimulatedRoom
 from tests.service.serving import Served, new_ledger, serving
@@ -199,10 +200,13 @@ def _user(name: str) -> Caller:
     return Caller(actor=name, role=Role.USER, user=name, tenant=f"team-of-{name}")
 
 
+def a_reader() -> Reader:
+    return Reader(ReaderConfig(reading=MemoryStore, clock=SystemClock()))
+
+
 @asynccontextmanager
 async def opened_room(waiting_max: int) -> AsyncIterator[ReadingRoom]:
-    shelf = Shelf(reading=MemoryStore, clock=SystemClock())
-    room = ReadingRoom(shelf, readers=1, waiting_max=waiting_max)
+    room = ReadingRoom(a_reader, readers=1, waiting_max=waiting_max)
     room.open()
     try:
         yield room
@@ -210,8 +214,8 @@ async def opened_room(waiting_max: int) -> AsyncIterator[ReadingRoom]:
         room.close()
 
 
-def _held_by(event: Event) -> Callable[[Reader], str]:
-    def do(reader: Reader) -> str:
+def _held_by(event: Event) -> Callable[[AnyReader], str]:
+    def do(reader: AnyReader) -> str:
         del reader
         assert event.wait(20)
         return current_thread().name
@@ -263,14 +267,13 @@ def test_nobody_has_the_room_to_themselves() -> None:
 def test_what_looks_at_no_ledger_leaves_a_reader_free_and_is_one_at_a_time_for_each() -> None:
     async def scenario() -> None:
         let_go = Event()
-        shelf = Shelf(reading=MemoryStore, clock=SystemClock())
-        room = ReadingRoom(shelf, readers=3)
+        room = ReadingRoom(a_reader, readers=3)
         room.open()
         try:
             begun: list[str] = []
 
             def apart(whose: str) -> asyncio.Task[str]:
-                def do(reader: Reader) -> str:
+                def do(reader: AnyReader) -> str:
                     begun.append(whose)
                     return _held_by(let_go)(reader)
 
@@ -279,9 +282,10 @@ def test_what_looks_at_no_ledger_leaves_a_reader_free_and_is_one_at_a_time_for_e
             tasks = [apart("ann"), apart("ann"), apart("bob"), apart("eve")]
             await asyncio.sleep(0.1)
             assert sorted(begun) == ["ann", "bob"]
-            # The third reader is there for whoever asks about the ledger, and nobody else.
+            # The third reader is there for those who ask for a page of the state.
             async with asyncio.timeout(10):
-                assert await room.ask(_user("zoe"), lambda _: "read") == "read"
+                read = await room.ask(_user("zoe"), lambda _: "read", is_long=False)
+                assert read == "read"
             let_go.set()
             await asyncio.gather(*tasks)
             assert sorted(begun) == ["ann", "ann", "bob", "eve"]
@@ -295,8 +299,7 @@ def test_what_looks_at_no_ledger_leaves_a_reader_free_and_is_one_at_a_time_for_e
 def test_one_caller_never_has_all_readers() -> None:
     async def scenario() -> None:
         let_go = Event()
-        shelf = Shelf(reading=MemoryStore, clock=SystemClock())
-        room = ReadingRoom(shelf, readers=2)
+        room = ReadingRoom(a_reader, readers=3)
         room.open()
         try:
             mine = [asyncio.create_task(room.ask(_user("ann"), _held_by(let_go))) for _ in range(3)]
@@ -375,7 +378,7 @@ def test_a_reader_reads_on_from_the_state_it_has() -> None:
             heights.append(from_height)
             return store.blocks(from_height=from_height)
 
-    reader = Reader(Shelf(reading=Noted, clock=SystemClock()))
+    reader = Reader(ReaderConfig(reading=Noted, clock=SystemClock()))
     reader.desk(ADMIN, DESCRIBE)
     engine.execute(Apply((Owner(name="late"),)), actor="test")
     desk = reader.desk(ADMIN, DESCRIBE)

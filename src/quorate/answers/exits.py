@@ -7,7 +7,7 @@ programs get: docs/reference/refusals.md.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from quorate.model.refusal import Refusal
@@ -45,3 +45,13 @@ class CommandError(Exception):
         self.lines = lines
         self.refusals = refusals
         self.fault = fault or (refusals[0].code.value if refusals else code.name.lower())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to make it again in another process."""
+        return _command_error, (self.code, self.lines, self.fault, self.refusals)
+
+
+def _command_error(
+    code: Exit, lines: tuple[str, ...], fault: str, refusals: tuple[Refusal, ...]
+) -> CommandError:
+    return CommandError(code, *lines, fault=fault, refusals=refusals)

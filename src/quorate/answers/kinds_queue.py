@@ -13,21 +13,17 @@ from quorate.answers.standings import TERM_COLUMNS, score_cell, term_cells, term
 from quorate.answers.table import Column, right, wide
 from quorate.answers.words import age, names
 from quorate.core.follow import eligible_since_ms
-from quorate.core.queue import Scores, line_of, queue_order
+from quorate.core.queue import Scores, line_of
 from quorate.documents.times import time_text
 
 
 def queue_names(moment: Moment) -> list[str]:
     """Return the waiting runs in the order in which they are tried."""
-    return queue_order(moment.view, moment.now_ms)
-
-
-def _positions(moment: Moment) -> dict[str, int]:
-    return {name: index for index, name in enumerate(queue_names(moment), start=1)}
+    return list(moment.outlook.queue)
 
 
 def _queue_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
-    positions, scores = _positions(moment), Scores(moment.view, moment.now_ms)
+    places, scores = moment.outlook.places, Scores(moment.view, moment.now_ms)
     reasons = reasons_now(moment, wanted)
     rows: list[Row] = []
     for name in wanted:
@@ -36,7 +32,7 @@ def _queue_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
         starts, plan, planned = plan_texts(moment, record, reason)
         rows.append(
             (
-                str(positions[name]),
+                str(places[name] + 1),
                 name,
                 record.spec.owner,
                 str(record.spec.gpus),
@@ -57,14 +53,14 @@ def _queue_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
 
 def _queue_trees(moment: Moment, wanted: Sequence[str]) -> list[Tree]:
     """Return the runs as ``get runs`` does, with place and terms under ``status.queue``."""
-    positions, scores = _positions(moment), Scores(moment.view, moment.now_ms)
+    places, scores = moment.outlook.places, Scores(moment.view, moment.now_ms)
     found = run_trees(moment, wanted)
     for name, tree in zip(wanted, found, strict=True):
         record = moment.view.runs[name]
         flavor, terms = scores.worst(line_of(record))
         since_ms = eligible_since_ms(moment.view, record)
         tree["status"]["queue"] = {
-            "position": positions[name],
+            "position": places[name] + 1,
             "flavor": flavor,
             **terms_tree(terms),
             "eligibleSince": None if since_ms is None else time_text(since_ms),

@@ -65,7 +65,7 @@ def _run_row(moment: Moment, name: str, reason: Reason | None) -> Row:
 def plan_texts(moment: Moment, record: RunRecord, reason: Reason | None) -> tuple[str, str, str]:
     """Return in how long a run starts, what that is worth, and when; ``-`` where nothing is known.
 
-    A run whose ``reason`` to wait is shown as it was recorded is not planned anew either.
+    For a run whose ``reason`` to wait is shown as it was recorded no start is searched either.
     """
     if not _is_planned(moment, record, reason):
         return "-", "-", "-"
@@ -77,8 +77,10 @@ def _is_planned(moment: Moment, record: RunRecord, reason: Reason | None) -> boo
     """Return whether there is something to say about the start of a run."""
     if record.phase is not Phase.PENDING or record.spec.name in moment.view.in_rounds:
         return False
-    is_live = reason is not None and reason.refusal is not None and reason.as_of_ms is None
-    return is_live or record.reservation is not None
+    if reason is None or reason.refusal is None:
+        return record.reservation is not None
+    is_live = reason.as_of_ms is None or record.reservation is not None
+    return is_live or moment.plan.planned_start_of(record) is not None
 
 
 def width_text(moment: Moment, record: RunRecord) -> str:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from quorate.answers.closed_reservations import ClosedReservation
 from quorate.answers.veil import Veil
+from quorate.core.outlook import Outlook
 from quorate.core.planning.forecast import Foresight
 from quorate.model.events import LeaseStarted, Role, Tier
 from quorate.model.records import Lease, Phase, RunRecord
@@ -22,7 +23,8 @@ class Moment:
 
     ``seen`` are the owners whose things may be named to the caller; None is all of them.
     ``has_executor`` says that stops take as long as an executor needs to confirm them. ``closed``
-    are the reservations that are over and that the caller named.
+    are the reservations that are over and that the caller named. ``shared`` is the outlook on the
+    view where others are answered from it, too.
     """
 
     view: StateView
@@ -31,11 +33,17 @@ class Moment:
     seen: frozenset[str] | None = None
     has_executor: bool = False
     closed: Mapping[str, ClosedReservation] = field(default_factory=dict)
+    shared: Outlook | None = None
 
     @cached_property
+    def outlook(self) -> Outlook:
+        """What follows from the view, derived once for everything that is shown of the moment."""
+        return self.shared or Outlook(self.view, self.now_ms, has_executor=self.has_executor)
+
+    @property
     def plan(self) -> Foresight:
-        """When the waiting runs start, derived once for everything that is shown of the moment."""
-        return Foresight.of(self.view, self.now_ms, has_executor=self.has_executor)
+        """When the waiting runs start."""
+        return self.outlook.plan
 
     @property
     def veil(self) -> Veil:

@@ -1,7 +1,7 @@
-"""Why runs wait, asked anew at the moment of reading. Pure.
+"""Why runs wait: as the decision that refused each recorded it, or asked anew for a few. Pure.
 
-The ledger keeps a refusal when its code changes, so its numbers are those of that time. What is
-shown is what admission answers now.
+The ledger keeps a refusal when its code changes, so its numbers are those of that time. Of a short
+list each is what admission answers now; of a long one the rest are shown as recorded, and say so.
 """
 
 from __future__ import annotations
@@ -18,8 +18,12 @@ from quorate.documents.times import time_text
 from quorate.model.records import Phase, RunRecord
 from quorate.model.refusal import Refusal, sentence
 
-LIVE_MAX: Final = 500
-"""How many waiting runs of one list are tried anew; the rest show what was recorded, and when."""
+LIVE_MAX: Final = 20
+"""How many waiting runs of one list are tried anew; the rest show what was recorded, and when.
+
+As many as are planned of a pool unless it says otherwise: what a screen shows is as of now, and no
+list costs an admission for each of its rows.
+"""
 
 STARTABLE: Final = "could start now; try it: quorate tick"
 
@@ -68,10 +72,15 @@ def reasons_now(moment: Moment, names: Sequence[str]) -> dict[str, Reason]:
     ]
     found = {record.spec.name: reason_now(moment, record) for record in waiting[:LIVE_MAX]}
     for record in waiting[LIVE_MAX:]:
-        at_ms = record.refused_since_ms
-        found[record.spec.name] = (
-            reason_now(moment, record)
-            if record.refusal is None
-            else Reason(refusal=moment.veil.refusal(record.refusal), since_ms=at_ms, as_of_ms=at_ms)
-        )
+        found[record.spec.name] = _as_recorded(moment, record)
     return found
+
+
+def _as_recorded(moment: Moment, record: RunRecord) -> Reason:
+    """Return why a run waits as it was recorded, unless the plan starts the run now."""
+    if record.refusal is None:
+        return reason_now(moment, record)
+    if moment.plan.walk.has_started(record.spec.name):
+        return Reason(refusal=None)
+    at_ms = record.refused_since_ms
+    return Reason(refusal=moment.veil.refusal(record.refusal), since_ms=at_ms, as_of_ms=at_ms)

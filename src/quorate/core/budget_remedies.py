@@ -22,7 +22,7 @@ from quorate.model.specs import Budget, Run
 from quorate.model.state import State
 from quorate.model.view import StateView
 
-DRY_RUNS_MAX: Final = 90
+DRY_RUNS_MAX: Final = 40
 """How many budgets are tried for one explanation, on an overlay or by deciding."""
 
 PAYERS_MAX: Final = 16
@@ -71,13 +71,15 @@ class _Search:
 
     @cached_property
     def gpus_ahead(self) -> int:
-        """The most GPUs that runs which were submitted before can take; looks at all of them."""
-        settled, seq = self.settled, self.settled.runs[self.run.name].seq
-        return sum(
-            gpus_needed_max(settled, settled.runs[name].spec)
-            for name, ahead in settled.pending.items()
-            if ahead < seq
-        )
+        """How many GPUs the runs that were submitted before take, as far as that matters."""
+        settled, found = self.settled, 0
+        seq = settled.runs[self.run.name].seq
+        for name, ahead in settled.pending.items():
+            if ahead < seq:
+                found += gpus_needed_max(settled, settled.runs[name].spec)
+            if found >= GPUS_MAX:
+                break
+        return found
 
     def remedy(self, lever: Lever) -> Remedy | None:
         """Return the proven change of ``lever``, if one starts the run."""

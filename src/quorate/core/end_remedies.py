@@ -14,7 +14,7 @@ from quorate.model.specs import Run
 from quorate.model.view import StateView
 from quorate.model.words import counted
 
-DRY_RUNS_MAX: Final = 30
+DRY_RUNS_MAX: Final = 16
 """How many ends are tried, smallest runs first, on an overlay or by deciding."""
 
 LISTED_MAX: Final = 3

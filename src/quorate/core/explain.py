@@ -10,15 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from quorate.core.budget_remedies import budget_remedies
-from quorate.core.commands import Tick
 from quorate.core.contest import Ordeal, ordeals_of
-from quorate.core.decide import decide
 from quorate.core.end_remedies import end_remedies
 from quorate.core.loans import LoanTerms, loans_of, terms_of
+from quorate.core.outlook import Outlook
 from quorate.core.parked import parked_words
 from quorate.core.planning.forecast import Foreseen, Foresight
 from quorate.core.planning.walk import is_news
-from quorate.core.queue import queue_order
 from quorate.core.quota_holders import Obstacles, QuotaInTheWay, obstacles, quotas_in_the_way
 from quorate.core.quota_remedies import quota_remedies
 from quorate.core.remedy import ACTOR, Remedy, RemedyKind
@@ -26,7 +24,7 @@ from quorate.core.round_story import between_rounds, share_words
 from quorate.core.run_remedies import follow_remedies, run_remedies
 from quorate.core.standing import Standing, standing_of
 from quorate.core.wipe_remedies import wipe_remedies
-from quorate.model.apply import apply, apply_all
+from quorate.model.apply import apply
 from quorate.model.events import ReservationClosed, ReservationOutcome
 from quorate.model.records import Phase, ReservationRecord, RunRecord
 from quorate.model.refusal import Refusal, RefusalCode
@@ -71,8 +69,13 @@ class Explanation:
     loans: tuple[LoanTerms, ...] = ()
 
 
-def explain(view: StateView, run_name: str, now_ms: int) -> Explanation | Refusal:
-    """Return why ``run_name`` is where it is at ``now_ms``; a refusal when there is no such run."""
+def explain(
+    view: StateView, run_name: str, now_ms: int, *, outlook: Outlook | None = None
+) -> Explanation | Refusal:
+    """Return why ``run_name`` is where it is at ``now_ms``; a refusal when there is no such run.
+
+    ``outlook`` is that of ``view`` at ``now_ms``, where the caller has it already.
+    """
     record = view.runs.get(run_name)
     if record is None:
         return Refusal(
@@ -80,9 +83,8 @@ def explain(view: StateView, run_name: str, now_ms: int) -> Explanation | Refusa
             subject=f"no run {run_name!r}",
             remedy="list them: quorate get runs",
         )
-    now_ms = max(now_ms, view.at_ms)
-    settled = view.overlay()
-    apply_all(settled, decide(view, Tick(), now_ms=now_ms, actor=ACTOR).events)
+    outlook = outlook or Outlook(view, now_ms)
+    now_ms, settled = outlook.now_ms, outlook.settled
     current = settled.runs[run_name]
     ordeals = tuple(ordeals_of(settled, run_name))
     if run_name in settled.in_rounds:
@@ -97,14 +99,14 @@ def explain(view: StateView, run_name: str, now_ms: int) -> Explanation | Refusa
             note=current.note if current.phase is Phase.FAILED else "",
             loans=loans_of(settled, current),
         )
-    foresight = Foresight.of(settled, now_ms, has_executor=False)
+    foresight = outlook.after_due.plan
     refusal = foresight.refusal_of(current) or current.refusal
     # A search that was too long in its turn can be shorter once runs behind it have started.
     assert refusal is not None, run_name
     foreseen = foresight.start_of(current)
     promised = current.reservation
     in_the_way = _obstacles(settled, current, refusal, now_ms)
-    standing = standing_of(settled, run_name, queue_order(settled, now_ms), now_ms)
+    standing = standing_of(settled, run_name, outlook.after_due.queue, now_ms)
     return Explanation(
         run=run_name,
         phase=current.phase,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from quorate.core.commands import Submit, Tick
+from quorate.core.commands import Submit
 from quorate.core.contest import Contest
 from quorate.core.decide import decide
 from quorate.core.expected import is_overdue, run_end_ms
@@ -32,9 +32,10 @@ from quorate.core.grounds import (
 )
 from quorate.core.holds import expected_ms
 from quorate.core.loans import LoanTerms, loans_of, returning, terms_of
+from quorate.core.outlook import Outlook
 from quorate.core.parked import parked_words
 from quorate.core.planning.entry import Entry
-from quorate.core.planning.forecast import Foresight, PlanState
+from quorate.core.planning.forecast import PlanState
 from quorate.core.queue import place_in_queue
 from quorate.core.remedy import ACTOR
 from quorate.core.round_story import between_rounds, next_round_ms, share_words
@@ -107,21 +108,28 @@ class Forecast:
 
 
 def foretell(
-    view: StateView, run: Run, now_ms: int, *, has_executor: bool = False
+    view: StateView,
+    run: Run,
+    now_ms: int,
+    *,
+    has_executor: bool = False,
+    outlook: Outlook | None = None,
 ) -> Forecast | tuple[Refusal, ...]:
     """Return what is known about the start of ``run``, which may be in the queue or new.
 
-    The refusals with which it would not even be accepted, where it is new.
+    The refusals with which it would not even be accepted, where it is new. ``outlook`` is that of
+    ``view`` at ``now_ms``, where the caller has it already.
     """
     now_ms = max(now_ms, view.at_ms)
     known = view.runs.get(run.name)
-    is_there = known is not None and known.spec == run
-    state = _after(view, Tick() if is_there else Submit(run), now_ms, has_executor=has_executor)
+    if known is not None and known.spec == run:
+        before = outlook or Outlook(view, now_ms, has_executor=has_executor)
+        return _told(before.after_due, before, run.name, known.phase)
+    state = _submitted(view, run, now_ms, has_executor=has_executor)
     if not isinstance(state, State):
         return state
-    seen = Seen(state, now_ms, has_executor)
-    recorded = known.phase if known is not None and is_there else None
-    return _told(seen, view if is_there else state, state.runs[run.name], recorded)
+    after = Outlook(state, now_ms, has_executor=has_executor)
+    return _told(after, after, run.name, None)
 
 
 def foretell_new(
@@ -135,19 +143,20 @@ def foretell_new(
     found: list[Forecast] = []
     state: StateView = view
     for run in runs:
-        after = _after(state, Submit(run), now_ms, has_executor=has_executor)
+        after = _submitted(state, run, now_ms, has_executor=has_executor)
         if not isinstance(after, State):
             return after
-        found.append(_told(Seen(after, now_ms, has_executor), after, after.runs[run.name], None))
+        outlook = Outlook(after, now_ms, has_executor=has_executor)
+        found.append(_told(outlook, outlook, run.name, None))
         state = after
     return found
 
 
-def _after(
-    view: StateView, command: Submit | Tick, now_ms: int, *, has_executor: bool
+def _submitted(
+    view: StateView, run: Run, now_ms: int, *, has_executor: bool
 ) -> State | tuple[Refusal, ...]:
-    """Return the state after ``command``, or why it is refused."""
-    decision = decide(view, command, now_ms=now_ms, actor=ACTOR, has_executor=has_executor)
+    """Return the state after ``run`` is submitted, or why it is refused."""
+    decision = decide(view, Submit(run), now_ms=now_ms, actor=ACTOR, has_executor=has_executor)
     if decision.refusals:
         return decision.refusals
     state = view.overlay()
@@ -155,9 +164,11 @@ def _after(
     return state
 
 
-def _told(seen: Seen, view: StateView, record: RunRecord, recorded: Phase | None) -> Forecast:
-    """Return the forecast of a run; ``view`` is what remedies are tried in."""
-    state, now_ms = seen.state, seen.now_ms
+def _told(outlook: Outlook, before: Outlook, run: str, recorded: Phase | None) -> Forecast:
+    """Return the forecast of a run; remedies are tried in the state ``before`` what is due."""
+    state, now_ms = outlook.view, outlook.now_ms
+    assert isinstance(state, State), "an overlay"
+    seen, record = Seen(state, now_ms, outlook.has_executor), state.runs[run]
     if record.phase in TERMINAL:
         return Forecast(run=record.spec, now_ms=now_ms, phase=record.phase, recorded_phase=recorded)
     if record.spec.name in state.in_rounds:
@@ -178,7 +189,7 @@ def _told(seen: Seen, view: StateView, record: RunRecord, recorded: Phase | None
             dangers=tuple(dangers_of(seen, record)),
             loans=loans_of(state, record),
         )
-    return _waiting(seen, view, record, recorded)
+    return _waiting(seen, (outlook, before), record, recorded)
 
 
 def _in_rounds(seen: Seen, record: RunRecord, recorded: Phase | None) -> Forecast:
@@ -201,16 +212,19 @@ def _in_rounds(seen: Seen, record: RunRecord, recorded: Phase | None) -> Forecas
     )
 
 
-def _waiting(seen: Seen, view: StateView, record: RunRecord, recorded: Phase | None) -> Forecast:
-    """Return the forecast of a run that waits."""
+def _waiting(
+    seen: Seen, outlooks: tuple[Outlook, Outlook], record: RunRecord, recorded: Phase | None
+) -> Forecast:
+    """Return the forecast of a run that waits, in the outlooks after and before what is due."""
+    outlook, before = outlooks
     state, now_ms, run = seen.state, seen.now_ms, record.spec
     promise = None if record.reservation is None else state.reservations[record.reservation]
-    foresight = Foresight.of(state, now_ms, has_executor=seen.has_executor)
+    foresight = outlook.plan
     foreseen = foresight.start_of(record)
     natural = foreseen.entry
     start_ms, place, payers = planned(promise, natural)
     leases = list(waits_for(seen, run, promise, natural))
-    explained = explain(view, run.name, now_ms)
+    explained = explain(before.view, run.name, now_ms, outlook=before)
     assert isinstance(explained, Explanation), explained
     position, length = place_in_queue(state, run.name, now_ms)
     deficit, scope = least_short(state, run)

@@ -23,7 +23,7 @@ from quorate.model.amounts import GPUS_MAX
 from quorate.model.specs import Run
 from quorate.model.view import StateView
 
-DRY_RUNS_MAX: Final = 20
+DRY_RUNS_MAX: Final = 16
 """How many limits are tried for one explanation, each by deciding."""
 
 _DOCUMENT: Final = {"nodes_max": "maxNodes", "concurrent_runs_max": "maxConcurrentRuns"}

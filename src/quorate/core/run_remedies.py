@@ -33,7 +33,7 @@ from quorate.model.island import IslandKey
 from quorate.model.specs import Funding, Run
 from quorate.model.view import StateView
 
-DRY_RUNS_MAX: Final = 80
+DRY_RUNS_MAX: Final = 40
 """How many copies are tried for one explanation."""
 
 FLAVORS_MAX: Final = 8

@@ -10,13 +10,13 @@ from quorate.answers.exits import CommandError, Exit
 from quorate.operations.answer import Answer, Order
 from quorate.operations.caller import Caller
 from quorate.operations.carrying import carry_out
-from quorate.operations.desk import AnyDesk, Desk
+from quorate.operations.desk import AnyDesk, CallerDesk, Desk
 from quorate.operations.keys import keyed
 from quorate.operations.operation import DRY_RUN, Effect, Operation
 from quorate.operations.permission import FORBIDDEN, check_command
 
 
-def answer(desk: AnyDesk, operation: Operation, asked: Struct) -> Answer:
+def answer(desk: AnyDesk | CallerDesk, operation: Operation, asked: Struct) -> Answer:
     """Return the answer to what was ``asked``; raises ``CommandError`` when it is refused.
 
     What is watched is not answered but followed: ``following.py``.
@@ -28,7 +28,7 @@ def answer(desk: AnyDesk, operation: Operation, asked: Struct) -> Answer:
     return found
 
 
-def ordered(desk: AnyDesk, operation: Operation, asked: Struct) -> Answer | Order:
+def ordered(desk: AnyDesk | CallerDesk, operation: Operation, asked: Struct) -> Answer | Order:
     """Return the answer to what was ``asked``, or the order that answers it once carried out.
 
     Raises ``CommandError`` when the caller may not ask for it. The order has its idempotency key.

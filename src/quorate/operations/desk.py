@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from quorate.answers.moment import Moment
+from quorate.core.outlook import Outlook
 from quorate.core.scribe import Scribe
 from quorate.core.settle import settle_holds
 from quorate.ledger.chain import Head
@@ -21,7 +22,7 @@ from quorate.model.state import State
 from quorate.model.view import StateView
 from quorate.operations.caller import Caller
 from quorate.operations.recent import Recent
-from quorate.operations.visibility import seen_by
+from quorate.operations.visibility import Tenants, seen_by
 from quorate.ports.accounting import LinkStatus
 from quorate.ports.clock import Clock, ClockControl
 from quorate.ports.logs import Logs
@@ -29,6 +30,40 @@ from quorate.ports.store import EventStore
 
 Signer = Callable[[State, Head, int], Checkpoint]
 """Signs that a ledger with this state ends there, at this time; it holds the ledger's key."""
+
+
+class Instant:
+    """A state at one instant, and what follows from it; for all questions about it alike.
+
+    The state must not change while this is used.
+    """
+
+    def __init__(self, view: StateView, now_ms: int, *, has_executor: bool) -> None:
+        self.outlook = Outlook(view, now_ms, has_executor=has_executor)
+
+    @property
+    def now_ms(self) -> int:
+        """The time as of which everything is told."""
+        return self.outlook.now_ms
+
+    @cached_property
+    def _scribe(self) -> Scribe:
+        scribe = Scribe(self.outlook.view, now_ms=self.now_ms, actor="reader")
+        settle_holds(scribe)
+        return scribe
+
+    @cached_property
+    def stopped(self) -> tuple[str, ...]:
+        """The runs whose money has ended, which is not recorded yet."""
+        events = self._scribe.events
+        return tuple(event.run for event in events if isinstance(event, RunRequeued))
+
+    @cached_property
+    def shown(self) -> Outlook:
+        """The outlook on the state with holds settled; its own where there was nothing to."""
+        if not self._scribe.events:
+            return self.outlook
+        return Outlook(self._scribe.view, self.now_ms, has_executor=self.outlook.has_executor)
 
 
 @dataclass
@@ -40,7 +75,8 @@ class Desk:
     keeps the output of runs; without ``accounting`` nobody here asks an accounting system; without
     ``clock_control`` the wall clock is not compared with another.
     ``is_executed`` says that an executor runs the work though the engine here, which only reads,
-    has none.
+    has none. ``instant`` is as of when the caller is answered, where others are answered from it,
+    too; without it, that is now.
     """
 
     engine: Engine
@@ -54,6 +90,7 @@ class Desk:
     is_executed: bool = False
     accounting: LinkStatus | None = None
     clock_control: ClockControl | None = None
+    instant: Instant | None = None
 
     @property
     def has_executor(self) -> bool:
@@ -70,25 +107,40 @@ class Desk:
         """The ledger itself."""
         return self.engine.store
 
+    @property
+    def tenants(self) -> Tenants:
+        """The tenants in the ledger."""
+        return Tenants.of(self.recorded)
+
     @cached_property
+    def _instant(self) -> Instant:
+        return self.instant or Instant(
+            self.recorded, self.engine.now_ms(), has_executor=self.has_executor
+        )
+
+    @property
     def now_ms(self) -> int:
         """The time as of which everything is told."""
-        return self.engine.now_ms()
+        return self._instant.now_ms
+
+    @property
+    def outlook(self) -> Outlook:
+        """What follows from the state in the ledger now."""
+        return self._instant.outlook
 
     @cached_property
     def moment(self) -> Moment:
         """The state with holds settled; a note says which runs of theirs time has stopped."""
-        scribe = Scribe(self.recorded, now_ms=self.now_ms, actor="reader")
-        settle_holds(scribe)
+        shown = self._instant.shown
         found = Moment(
-            scribe.view,
+            shown.view,
             self.now_ms,
             self.recorded.seq,
             seen_by(self.recorded, self.caller),
             self.has_executor,
+            shared=shown,
         )
-        ended = (event.run for event in scribe.events if isinstance(event, RunRequeued))
-        stopped = [run for run in ended if found.veil.shows_run(run)]
+        stopped = [run for run in self._instant.stopped if found.veil.shows_run(run)]
         if stopped:
             self.notes.append(
                 f"note: the money of {', '.join(stopped)} has ended, which is shown and not yet "
@@ -116,6 +168,14 @@ class BlockDesk:
     def now_ms(self) -> int:
         """The time; no state says that it never runs back."""
         return self.clock.now_ms()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallerDesk:
+    """A desk at which a caller is told what it is to the service; no ledger is read."""
+
+    caller: Caller
+    tenants: Tenants
 
 
 AnyDesk = Desk | BlockDesk

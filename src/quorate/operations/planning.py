@@ -49,7 +49,13 @@ def plan_run(desk: Desk, asked: ask.AboutRun, operation: Operation) -> Answer:
 def forecast_of(desk: Desk, run: str) -> Forecast:
     """Return the forecast of a run that is there."""
     view = desk.recorded
-    found = foretell(view, view.runs[run].spec, desk.now_ms, has_executor=desk.has_executor)
+    found = foretell(
+        view,
+        view.runs[run].spec,
+        desk.now_ms,
+        has_executor=desk.has_executor,
+        outlook=desk.outlook,
+    )
     assert isinstance(found, Forecast), found
     return veiled_forecast(found, desk.moment.veil)
 
@@ -100,7 +106,7 @@ def explain_run(desk: Desk, asked: ask.AboutRun, operation: Operation) -> Answer
             f"no run {name!r}; list them: quorate get runs",
             fault=UNKNOWN_NAME,
         )
-    explained = explain(desk.recorded, name, desk.now_ms)
+    explained = explain(desk.recorded, name, desk.now_ms, outlook=desk.outlook)
     assert isinstance(explained, Explanation), explained
     found = veiled_explanation(explained, moment.veil)
 

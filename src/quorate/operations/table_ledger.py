@@ -22,6 +22,7 @@ _PLANS: Final = (
         refusals=("unknown-name",),
         cli=("plan",),
         is_long=True,
+        of_queue=True,
     ),
     Operation(
         name="plan-runs",
@@ -43,6 +44,7 @@ _PLANS: Final = (
         ),
         cli=("plan",),
         is_long=True,
+        of_queue=True,
     ),
     Operation(
         name="explain-run",
@@ -57,6 +59,7 @@ _PLANS: Final = (
         refusals=("unknown-name",),
         cli=("explain",),
         is_long=True,
+        of_queue=True,
     ),
     Operation(
         name="picture",
@@ -70,6 +73,7 @@ _PLANS: Final = (
         handler="quorate.operations.watching:picture",
         refusals=("unknown-name",),
         cli=("watch",),
+        of_queue=True,
     ),
     Operation(
         name="watch-events",
@@ -206,6 +210,7 @@ _LOTTERY: Final = (
         of_blocks=True,
         is_long=True,
         is_apart=True,
+        of_queue=True,
     ),
 )
 LEDGER: Final = (*_PLANS, *_LEDGER, *_LOTTERY)

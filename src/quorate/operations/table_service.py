@@ -65,6 +65,7 @@ SERVICE: Final = (
         path="/accounting",
         handler="quorate.operations.accounting_status:accounting_status",
         cli=("waldur status",),
+        of_service=True,
     ),
     Operation(
         name="show-clock",
@@ -77,6 +78,7 @@ SERVICE: Final = (
         path="/clock",
         handler="quorate.operations.clocks:show_clock",
         cli=("admin clock show",),
+        of_service=True,
     ),
     Operation(
         name="accept-clock",
@@ -89,6 +91,7 @@ SERVICE: Final = (
         path="/clock",
         handler="quorate.operations.clocks:accept_clock",
         cli=("admin clock accept",),
+        of_service=True,
     ),
     Operation(
         name="whoami",
@@ -102,5 +105,6 @@ SERVICE: Final = (
         handler="quorate.operations.tokens:whoami",
         cli=("whoami",),
         is_for_any_scope=True,
+        of_caller=True,
     ),
 )

@@ -23,10 +23,10 @@ from quorate.model.records import TokenRecord
 from quorate.operations import asked_service as ask
 from quorate.operations.answer import Answer, Order
 from quorate.operations.caller import CLAIM, Role
-from quorate.operations.desk import Desk
+from quorate.operations.desk import CallerDesk, Desk
 from quorate.operations.listing import page
 from quorate.operations.operation import Operation
-from quorate.operations.visibility import knows_token, seen_by, tenants_of
+from quorate.operations.visibility import knows_token, seen_by
 
 PREFIX: Final = "qt"
 _ID_BYTES: Final = 6
@@ -215,12 +215,11 @@ def _state(record: TokenRecord, now_ms: int) -> str:
     return "expired" if expires_ms is not None and expires_ms <= now_ms else "active"
 
 
-def whoami(desk: Desk, asked: ask.Nothing, operation: Operation) -> Answer:
+def whoami(desk: Desk | CallerDesk, asked: ask.Nothing, operation: Operation) -> Answer:
     """Return who asks, as the service knows them."""
     del asked, operation
     caller = desk.caller
-    view = desk.recorded
-    tenants = sorted(view.owners if caller.oversees else tenants_of(view, caller))
+    tenants = sorted(desk.tenants.seen_by(caller))
     tree = {
         "user": caller.user,
         "role": caller.role.value,

@@ -1,16 +1,16 @@
-"""How many requests for the ledger are let in at once, by how long the last ones took.
+"""How many requests for the ledger are let in at once, by how many are answered a second.
 
 More are turned away before they are read, which costs little, so that a service that is asked for
-more than it can do goes on doing what it can. Only a queue that lasts lowers the limit: answers are
-looked at in intervals, and most of them must be slow in several intervals in a row, with requests
-under way all the time. One long commit does not count, nor do a few callers that are answered
-slowly. The limit then becomes what is answered in the time that an answer may take. It rises while
-answers are in time, and is forgotten once nothing is under way.
+more than it can do goes on doing what it can. How many are answered a second is measured in
+intervals in which requests wait all the time; of the last few the best counts, so that one long
+commit changes nothing. The limit is what is answered in the time that an answer may take. What was
+measured is forgotten once nothing has been under way for a while.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
@@ -18,35 +18,51 @@ from typing import Final
 
 from quorate.operations.caller import Caller, Role
 from quorate.operations.statuses import UNAVAILABLE
+from quorate.service.metric_table import READ, UNREAD
 from quorate.service.problems import problem
 
 _LOG = logging.getLogger(__name__)
 
 ANSWER_S_MAX: Final = 2.0
-"""How long an answer may take; a queue in which most take longer is too long."""
+"""How long an answer may take; a queue in which one takes longer is too long."""
 INTERVAL_S: Final = 0.5
-"""How long answers are gathered, at least, before they are looked at."""
-SLOW_INTERVALS_MAX: Final = 3
-"""In how many intervals in a row most answers are slow before fewer requests are let in."""
+"""How long answers are counted, at least, before the rate is looked at."""
+INTERVALS: Final = 3
+"""The best of so many intervals counts; before there are so many, nothing is known."""
+WAITING_MIN: Final = 32
+"""So many requests are under way all the time of an interval that tells what can be answered."""
+FORGET_S: Final = 10.0
+"""How long nothing is under way before what was measured is forgotten."""
 LIMIT_MIN: Final = 128
 """So many are let in, however long answers take."""
-LIMIT_MAX: Final = 512
+LIMIT_FIRST: Final = 512
+"""So many are let in while it is not known how many are answered a second."""
+LIMIT_MAX: Final = 4_096
+"""So many are let in at most: as many as may wait for the ledger."""
 TOLD_S: Final = 1.0
-_RISE_PART: Final = 1.25
 
 
 class Admission:
-    """For the event loop only; ``now_s`` never runs back."""
+    """For the event loop only; ``now_s`` never runs back.
 
-    def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
+    ``shed`` is told the stage of each request that is turned away: unread, or read.
+    """
+
+    def __init__(
+        self,
+        now_s: Callable[[], float] = monotonic,
+        *,
+        shed: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._now_s = now_s
-        self._limit = float(LIMIT_MAX)
+        self._shed = shed
+        self._limit = float(LIMIT_FIRST)
         self._under_way = 0
-        self._most_under_way = 0
+        self._least_under_way = 0
         self._began_s = 0.0
         self._answers = 0
-        self._slow_answers = 0
-        self._slow_intervals = 0
+        self._rates: deque[float] = deque(maxlen=INTERVALS)
+        self._idle_s = 0.0
         self._turned_away = 0
         self._told_s = 0.0
 
@@ -64,6 +80,7 @@ class Admission:
 
     def turned_away(self) -> None:
         """Count a request that was turned away unread; the log has how many, once a second."""
+        self._shed(UNREAD)
         self._turned_away += 1
         if self._now_s() >= self._told_s + TOLD_S:
             _LOG.warning("%d requests were turned away unread: %s", self._turned_away, self.trouble)
@@ -76,38 +93,35 @@ class Admission:
         Admins are let in: it is they who put things right.
         """
         if self.is_full and caller.role is not Role.ADMIN:
+            self._shed(READ)
             raise problem(UNAVAILABLE, f"{self.trouble}; ask again in a second")
         if not self._under_way:
-            # Nothing waits: whatever was slow before, there is no queue any more.
-            self._limit, self._slow_intervals = float(LIMIT_MAX), 0
+            if self._now_s() >= self._idle_s + FORGET_S:
+                self._rates.clear()
+                self._limit = float(LIMIT_FIRST)
             self._begin_interval()
         self._under_way += 1
-        self._most_under_way = max(self._most_under_way, self._under_way)
-        began_s = self._now_s()
         try:
             yield
-            self._answered(self._now_s() - began_s)
+            self._answered()
         finally:
             self._under_way -= 1
+            self._least_under_way = min(self._least_under_way, self._under_way)
+            self._idle_s = self._now_s()
 
     def _begin_interval(self) -> None:
         self._began_s = self._now_s()
-        self._answers = self._slow_answers = 0
-        self._most_under_way = self._under_way
+        self._answers = 0
+        self._least_under_way = self._under_way
 
-    def _answered(self, took_s: float) -> None:
+    def _answered(self) -> None:
         self._answers += 1
-        self._slow_answers += took_s > ANSWER_S_MAX
         seconds = self._now_s() - self._began_s
         if seconds < INTERVAL_S:
             return
-        if 2 * self._slow_answers > self._answers:
-            self._slow_intervals += 1
-            if self._slow_intervals >= SLOW_INTERVALS_MAX:
-                in_time = ANSWER_S_MAX * self._answers / seconds
-                self._limit = max(float(LIMIT_MIN), min(self._limit, in_time))
-        else:
-            self._slow_intervals = 0
-            if 2 * self._most_under_way >= self._limit:
-                self._limit = min(float(LIMIT_MAX), _RISE_PART * self._limit)
+        if self._least_under_way >= WAITING_MIN:
+            self._rates.append(self._answers / seconds)
+            if len(self._rates) == INTERVALS:
+                in_time = ANSWER_S_MAX * max(self._rates)
+                self._limit = min(float(LIMIT_MAX), max(float(LIMIT_MIN), in_time))
         self._begin_interval()

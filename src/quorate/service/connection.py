@@ -15,6 +15,7 @@ from quorate.service.guard import extension
 from quorate.service.problems import problem, problem_of
 
 _API: Final = b"/api/"
+_READS: Final = frozenset({b"GET", b"HEAD"})
 _TOKEN_PARTS: Final = 3
 _LENGTH_DIGITS_MAX: Final = 5
 """A body of more digits is turned away where its connection is closed for it."""
@@ -38,15 +39,17 @@ class Shedding:
         length = b"content-length: %d\r\n\r\n" % len(found.body)
         self.answer = STATUS_LINE[found.status] + heads + length + found.body
 
-    def sheds(self, url: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Return whether the request with this head is turned away unread."""
-        if not self._admission.is_full or not url.startswith(_API):
+    def sheds(self, method: bytes, url: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Return whether the request with this head is turned away unread.
+
+        Reads are not: they are answered by others than the ledger's thread.
+        """
+        if not self._admission.is_full or method in _READS or not url.startswith(_API):
             return False
         sent = dict(headers)
         length = sent.get(b"content-length", b"0")
         token = sent.get(b"authorization", b"").decode("latin-1").partition(" ")[2].split("_")
         is_plain = length.isdigit() and len(length) <= _LENGTH_DIGITS_MAX
-        # Long questions are not answered by the ledger's thread, but they are few then.
         if not is_plain or b"transfer-encoding" in sent or len(token) != _TOKEN_PARTS:
             return False
         if self._role_of(token[1]) not in _SHED_ROLES:
@@ -116,10 +119,16 @@ class GuardedProtocol(HttpToolsProtocol):
             self.counted.busy(self)
         cycle: Any = self.cycle
         is_first = cycle is None or cycle.response_complete
-        if self.shedding is not None and is_first and self.shedding.sheds(self.url, self.headers):
+        if is_first and self._is_over():
             self._is_shed = True
             return
         super().on_headers_complete()
+
+    def _is_over(self) -> bool:
+        """Return whether the request whose head has come is turned away."""
+        shedding = self.shedding
+        method = self.parser.get_method()
+        return shedding is not None and shedding.sheds(method, self.url, self.headers)
 
     def on_body(self, body: bytes) -> None:
         """Read on, unless the request is turned away."""

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -57,6 +58,8 @@ from quorate.service.webhooks import sealed, webhooks_served
 _LOG = logging.getLogger(__name__)
 
 KEEP_ALIVE_S: Final = 75
+SWITCH_S: Final = 0.001
+"""How long the event loop waits for the interpreter while the ledger's thread decides."""
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -140,6 +143,7 @@ class Daemon:
     async def run(self, tell: Callable[[Address, str | None], None]) -> None:
         """Serve until told to stop; ``tell`` is given the address and the first token, if any."""
         configuration = self._configuration
+        sys.setswitchinterval(SWITCH_S)
         check_tls(configuration)
         check_job_users(configuration)
         warn_of_root(configuration)
@@ -161,6 +165,7 @@ class Daemon:
             clock=clock,
             clock_guard=guard,
             reading=lambda: PagedReader(path),
+            ledger=path,
             logs=_logs(configuration),
             check_writable=lambda: check_writable(path),
             bodies=BodyReader(

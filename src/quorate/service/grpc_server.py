@@ -23,6 +23,7 @@ from quorate.answers.exits import CommandError, Exit
 from quorate.operations.answering import check_role
 from quorate.operations.asked import within_a_page
 from quorate.operations.caller import Caller
+from quorate.operations.lengthy import is_for_writer
 from quorate.operations.operation import EVENT_STREAM, Operation
 from quorate.operations.statuses import UNAVAILABLE
 from quorate.service.admission import Admission
@@ -226,7 +227,7 @@ class GrpcServer:
             caller = await self._admitted(call)
             with (
                 self._calls.taken(caller),
-                nullcontext() if method.operation.is_long else self._admission.taken(caller),
+                self._admission.taken(caller) if is_for_writer(method.operation) else nullcontext(),
                 self._bodies.held(caller) as held,
             ):
                 asked = await self._read(method, sent, held)

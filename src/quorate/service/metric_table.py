@@ -102,6 +102,10 @@ class Way(StrEnum):
     FAILED = "failed"
 
 
+UNREAD: Final = "unread"
+READ: Final = "read"
+"""At which stage a request was turned away: before its body was received, or after."""
+
 LABELS: Final[dict[str, int]] = {
     "code": len(RefusalCode) + 1,
     "where": len((DOOR, QUEUE)),
@@ -118,6 +122,7 @@ LABELS: Final[dict[str, int]] = {
     "surface": len(SURFACES),
     "operation": OPERATIONS_MAX + 1,
     "status_class": len(STATUS_CLASSES),
+    "stage": len((UNREAD, READ)),
     "webhook": WEBHOOKS_MAX,
     "result": len(DeliveryResult),
     "purpose": len(Purpose),
@@ -262,6 +267,11 @@ STANDING: Final = (
 
 REQUESTS = _counter("requests", "Requests answered.", "surface", "operation", "status_class")
 IN_FLIGHT = _gauge("requests_in_flight", "Requests that are being answered.", "surface")
+REQUESTS_SHED = _counter(
+    "requests_shed",
+    "Requests turned away because as many are under way as are answered in time: unread, or read.",
+    "stage",
+)
 REQUEST_SECONDS = _histogram(
     "request_seconds",
     "Seconds from a request's arrival to its answer; of a stream, to its first event.",
@@ -320,7 +330,15 @@ ACCOUNTING_OLDEST = _gauge(
 READY = _gauge("ready", "1 when the service takes orders, else 0.")
 BUILD = _gauge("build_info", "1, under the version that runs.", "version")
 SERVING: Final = (
-    *(REQUESTS, IN_FLIGHT, REQUEST_SECONDS, COMMIT_SECONDS, COMMIT_COMMANDS, COMMIT_FAILURES),
+    *(
+        REQUESTS,
+        IN_FLIGHT,
+        REQUESTS_SHED,
+        REQUEST_SECONDS,
+        COMMIT_SECONDS,
+        COMMIT_COMMANDS,
+        COMMIT_FAILURES,
+    ),
     *(LEDGER_EVENTS, LAG, DISK_FREE, WATCHERS, WATCHERS_DROPPED, WEBHOOK_DELIVERIES),
     *(WEBHOOK_WAITING, WEBHOOK_OLDEST, WEBHOOK_FAILING, WEBHOOK_UP, READY, BUILD),
     *(ACCOUNTING_REQUESTS, ACCOUNTING_OWNERS, ACCOUNTING_ANSWERED),

@@ -87,6 +87,7 @@ class Metrics:
         self._counting = Counting(self.registry)
         self._requests = counter(self.registry, m.REQUESTS)
         self._in_flight = gauge(self.registry, m.IN_FLIGHT)
+        self._shed = counter(self.registry, m.REQUESTS_SHED)
         self._request_seconds = histogram(self.registry, m.REQUEST_SECONDS)
         self._commit_seconds = histogram(self.registry, m.COMMIT_SECONDS)
         self._commit_commands = histogram(self.registry, m.COMMIT_COMMANDS)
@@ -170,6 +171,10 @@ class Metrics:
         name = operation if operation in self._operations else m.OTHER
         self._request_seconds.labels(surface, name).observe(seconds)
         self._requests.labels(surface, name, _status_class(status)).inc()
+
+    def shed(self, stage: str) -> None:
+        """Count a request that was turned away, unread or read."""
+        self._shed.labels(stage).inc()
 
     @contextmanager
     def watch(self) -> Iterator[None]:

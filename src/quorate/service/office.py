@@ -12,6 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future as ThreadFuture
 from contextlib import nullcontext
+from pathlib import Path
 from threading import Thread
 from time import monotonic
 from typing import Any, Final, Protocol, TypeVar
@@ -26,8 +27,8 @@ from quorate.model.records import TokenRecord
 from quorate.operations.answer import Answer
 from quorate.operations.answering import answer
 from quorate.operations.caller import Caller
-from quorate.operations.desk import Desk, Signer
-from quorate.operations.lengthy import takes_long
+from quorate.operations.desk import CallerDesk, Desk, Signer
+from quorate.operations.lengthy import Place, place_of
 from quorate.operations.operation import DRY_RUN, Effect, Operation
 from quorate.operations.recent import Recent
 from quorate.operations.together import (
@@ -36,6 +37,7 @@ from quorate.operations.together import (
     answer_together,
     may_wait_for_others,
 )
+from quorate.operations.visibility import Tenants
 from quorate.ports.accounting import LinkStatus
 from quorate.ports.clock import Clock
 from quorate.ports.errors import QuorateError
@@ -49,7 +51,9 @@ from quorate.service.commits import CommitHealth, counted
 from quorate.service.line import Line, Slip, unavailable
 from quorate.service.metrics import Metrics, service_metrics
 from quorate.service.pulse import Pulse
-from quorate.service.reading_room import ReadingRoom, Shelf
+from quorate.service.reader import Question, Reader, ReaderConfig
+from quorate.service.reader_process import ProcessConfig, RemoteReader
+from quorate.service.reading_room import AnyReader, ReadingRoom
 from quorate.service.reply import Form, Reply, reply_of
 
 _LOG = logging.getLogger(__name__)
@@ -81,7 +85,8 @@ class Office:
     """Start it in the event loop that its callers run in; stop it before that ends.
 
     ``opening`` makes the engine, on the thread that owns it from then on. ``reading`` opens the
-    ledger to read it on others; without it long questions are answered on that thread, too.
+    ledger to read it on others; without it questions are answered on that thread, too. With
+    ``ledger``, the path of its file, they are answered by processes that read it.
     """
 
     def __init__(  # noqa: PLR0913 - what an office is made of
@@ -95,6 +100,7 @@ class Office:
         clock: Clock | None = None,
         logs: Logs | None = None,
         reading: Callable[[], EventStore] | None = None,
+        ledger: Path | None = None,
         waiting_max: int = WAITING_MAX,
         check_writable: Callable[[], None] | None = None,
         bodies: BodyReader | None = None,
@@ -109,10 +115,12 @@ class Office:
         self._logs = logs
         self.metrics = metrics or service_metrics()
         self.bodies = bodies or BodyReader()
-        self.admission = Admission()
+        self.admission = Admission(shed=self.metrics.shed)
         self._clock = clock or SystemClock()
         self._reading = reading
+        self._ledger = ledger
         self._reading_room: ReadingRoom | None = None
+        self._streams: ReadingRoom | None = None
         self._commits = CommitHealth(check_writable)
         # The blocks that all who watch read together; for the ledger's thread only.
         self._recent: Recent | None = None
@@ -123,6 +131,8 @@ class Office:
         self._moved = asyncio.Event()
         self.ended = asyncio.Event()
         self._tokens: dict[str, TokenRecord] = {}
+        self._tenants = Tenants()
+        self._families: object = None
         self._trouble = "the ledger is not open yet"
         self.listeners: list[Listener] = []
         self.recorded_seq = 0
@@ -139,23 +149,41 @@ class Office:
         self._thread.start()
         is_executed = await asyncio.wrap_future(opened)
         if self._reading is not None:
-            shelf = Shelf(
+            config = ReaderConfig(
                 reading=self._reading,
                 clock=self._clock,
                 name=self._name,
                 signer=self._signer,
                 is_executed=is_executed,
+                logs=self._logs,
             )
-            self._reading_room = ReadingRoom(shelf)
+            # Long answers that are made in parts, as their callers read them, are made here.
+            self._streams = ReadingRoom(lambda: Reader(config))
+            self._streams.open()
+            self._reading_room = ReadingRoom(self._readers(config))
             self._reading_room.open()
+
+    def _readers(self, config: ReaderConfig) -> Callable[[], AnyReader]:
+        """Return what makes readers: processes, where the ledger is a file."""
+        if self._ledger is None:
+            return lambda: Reader(config)
+        process = ProcessConfig(
+            ledger=self._ledger,
+            name=config.name,
+            signer=config.signer,
+            is_executed=config.is_executed,
+            logs=config.logs,
+        )
+        return lambda: RemoteReader(process, config.clock)
 
     async def stop(self, within_s: float = CLOSE_S_MAX) -> None:
         """Take nothing more, answer what waits, and close the ledger.
 
         Raises ``CommandError`` when that takes too long; nothing waits for the thread then.
         """
-        if self._reading_room is not None:
-            self._reading_room.close()
+        for room in (self._reading_room, self._streams):
+            if room is not None:
+                room.close()
         self.bodies.close()
         self._line.close()
         if self._thread is not None:
@@ -212,15 +240,18 @@ class Office:
 
         Raises ``CommandError`` when it is refused, and a ``QuorateError`` when the ledger fails.
         """
-        if self._reading_room is not None and takes_long(operation, asked):
-            return await self._reading_room.ask(
+        place = place_of(operation, asked)
+        if place is Place.AT_ONCE:
+            desk = CallerDesk(caller=caller, tenants=self._tenants)
+            return reply_of(answer(desk, operation, asked), operation, form)
+        room = self._streams if form is Form.LINES else self._reading_room
+        if room is not None and place is not Place.WRITER:
+            # All that was acknowledged is in it: the sequence is noted before any answer is given.
+            question = Question(caller, operation, asked, form, self.recorded_seq)
+            return await room.ask(
                 caller,
-                lambda reader: reply_of(
-                    answer(reader.desk(caller, operation), operation, asked),
-                    operation,
-                    form,
-                    is_long=True,
-                ),
+                lambda reader: reader.reply(question),
+                is_long=place is not Place.PAGE,
                 is_apart=operation.is_apart,
             )
         slip = Slip(self._future(), None, caller, operation, asked, form)
@@ -243,8 +274,8 @@ class Office:
     ) -> AsyncIterator[bytes]:
         """Yield an answer in parts, each made where the answer was, as ``is_long`` says."""
         while True:
-            if is_long and self._reading_room is not None:
-                part = await self._reading_room.run(lambda _: _part(lines), goes_on=True)
+            if is_long and self._streams is not None:
+                part = await self._streams.run(lambda _: _part(lines), goes_on=True)
             else:
                 part = await self.run(lambda _: _part(lines))
             if not part:
@@ -398,6 +429,9 @@ class Office:
             return
         assert isinstance(view.tokens, dict), "the engine's own state has plain tables"
         self._tokens = view.tokens
+        if view.family_cache is not self._families or view.reports.keys() != self._tenants.linked:
+            # Made anew whenever an owner changes, and never changed: the event loop reads it.
+            self._families, self._tenants = view.family_cache, Tenants.of(view)
         if engine.head.seq == self.recorded_seq:
             return
         for listener in self.listeners:

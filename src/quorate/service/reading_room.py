@@ -1,9 +1,9 @@
-"""The reading room: long questions are answered beside the ledger's thread, and hold up nobody.
+"""The reading room: questions are answered beside the ledger's thread, and hold up no commit.
 
-A question that takes as long as the ledger or the queue is gets a thread of a few, and reads the
-ledger as it stands when its turn has come: whatever was acknowledged before it was asked is there.
-Each thread keeps the state that it folded for a while, and only reads on from there
-(docs/adr/0019).
+A question gets a reader of a few, and is answered from the ledger as it stands when its turn has
+come: whatever was acknowledged before it was asked is there. A reader is a process of its own
+(``reader_process.py``), so that its work takes no turn of the interpreter that commits. Here is who
+asks next, and how many may wait; one thread hands questions to one process (docs/adr/0032).
 """
 
 from __future__ import annotations
@@ -14,110 +14,71 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Condition, Thread
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from quorate.answers.exits import CommandError, Exit
-from quorate.ledger.chain import Head, open_blocks
-from quorate.loop.engine import SNAPSHOT_EVENTS, Engine
-from quorate.model.apply import apply_all
-from quorate.model.state import State
 from quorate.operations.caller import Caller
-from quorate.operations.desk import AnyDesk, BlockDesk, Desk, Signer
-from quorate.operations.operation import Operation
 from quorate.operations.statuses import UNAVAILABLE
-from quorate.ports.clock import Clock
-from quorate.ports.store import EventStore
+from quorate.service.reader import Question
+from quorate.service.reply import Reply
 from quorate.service.shares import Share, Shares
 
 _LOG = logging.getLogger(__name__)
 
-READERS: Final = 2
-"""How many long questions are answered at once; all but one at most are of one tenant."""
-LONG_WAITING_MAX: Final = 64
-"""How many long questions may wait; more are told to come back."""
-LONG_OF_TENANT_MAX: Final = 32
+READERS: Final = 3
+"""How many questions are answered at once; all but one at most are long, or of one tenant.
+
+Of the long ones, all but one at most are of one tenant, too.
+"""
+WAITING_MAX: Final = 256
+"""How many questions may wait; more are told to come back."""
+OF_TENANT_MAX: Final = 128
 """How many of one tenant may wait or be under way, so that none has the room to itself."""
-LONG_OF_ONE_MAX: Final = 16
+OF_ONE_MAX: Final = 64
 """How many of one caller may wait or be under way."""
-LONG_OPEN_MAX: Final = 1_000
+LONG_OF_TENANT_MAX: Final = 32
+"""How many long questions of one tenant may wait or be under way."""
+LONG_OF_ONE_MAX: Final = 16
+"""How many long questions of one caller may wait or be under way."""
+OPEN_MAX: Final = 1_000
 """How many are not answered yet, those among them that go on with an answer."""
-READ_ON_EVENTS_MAX: Final = 4 * SNAPSHOT_EVENTS
-"""How far a state is read on before it is opened anew, to stay as small as what is live."""
-KEEP_S: Final = 60.0
+KEEP_S: Final = 600.0
 """How long a state is kept that nobody asks about: it takes as much memory as the ledger's own."""
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shelf:
-    """What is read: ``reading`` opens the ledger as it stands, to read it from any thread.
+class AnyReader(Protocol):
+    """Answers questions, for one thread at a time."""
 
-    ``is_executed`` says whether an executor runs the work, which readers plan with.
-    """
+    def reply(self, question: Question) -> Reply:
+        """Return the answer; raises ``CommandError`` when it is refused."""
+        ...
 
-    reading: Callable[[], EventStore]
-    clock: Clock
-    name: str = "the ledger"
-    signer: Signer | None = None
-    is_executed: bool = False
-
-
-class Reader:
-    """One thread's own sight of the ledger."""
-
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
-        self._kept: tuple[State, Head] | None = None
-        self._opened_seq = 0
-
-    def desk(self, caller: Caller, operation: Operation) -> AnyDesk:
-        """Return the desk at which ``caller`` is answered, with all that is recorded by now."""
-        shelf = self._shelf
-        store = shelf.reading()
-        if operation.of_blocks:
-            return BlockDesk(
-                store=store, clock=shelf.clock, caller=caller, name=shelf.name, signer=shelf.signer
-            )
-        engine = self._engine(store)
-        return Desk(
-            engine, caller, name=shelf.name, signer=shelf.signer, is_executed=shelf.is_executed
-        )
+    def follow(self) -> None:
+        """Get ready for the next question."""
+        ...
 
     def forget(self) -> None:
-        """Let go of the state, which is then read anew when it is asked for."""
-        self._kept = None
+        """Let go of what takes memory."""
+        ...
 
-    def _engine(self, store: EventStore) -> Engine:
-        """Return an engine that nobody gives commands, over the state at the end of ``store``."""
-        # A state that could be read on only in part is of no use to anybody.
-        kept, self._kept = self._kept, None
-        if kept is not None and kept[1].seq - self._opened_seq >= READ_ON_EVENTS_MAX:
-            # Runs that ended since are in memory only; from a later snapshot they are archived.
-            kept = None
-        if kept is None:
-            engine = Engine.open(store, self._shelf.clock)
-            self._opened_seq = engine.head.seq
-        else:
-            state, head = kept
-            blocks = store.blocks(from_height=head.height + 1)
-            opened = open_blocks(blocks, after=head, not_before_ms=state.at_ms)
-            for after, events in opened:
-                apply_all(state, events)
-                head = after
-            engine = Engine(store, self._shelf.clock, state, head)
-        assert isinstance(engine.view, State), "an engine owns its state"
-        self._kept = engine.view, engine.head
-        return engine
+    def close(self) -> None:
+        """Answer nothing more; from any thread."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Slip:
-    """A question that waits; one that looks at no ledger ``is_apart``."""
+    """A question that waits.
+
+    One that takes long ``is_long``, and one that looks at no ledger ``is_apart``.
+    """
 
     done: asyncio.Future[Any]
-    do: Callable[[Reader], Any]
+    do: Callable[[AnyReader], Any]
     whose: str = ""
+    is_long: bool = True
     is_apart: bool = False
 
 
@@ -125,10 +86,13 @@ class ReadingRoom:
     """Open it in the event loop that its callers run in; close it before that ends."""
 
     def __init__(
-        self, shelf: Shelf, *, readers: int = READERS, waiting_max: int = LONG_WAITING_MAX
+        self,
+        make: Callable[[], AnyReader],
+        *,
+        readers: int = READERS,
+        waiting_max: int = WAITING_MAX,
     ) -> None:
-        self._shelf = shelf
-        self._readers = readers
+        self._readers = [make() for _ in range(readers)]
         self._waiting_max = waiting_max
         self._wake = Condition()
         self._slips: deque[_Slip] = deque()
@@ -137,7 +101,16 @@ class ReadingRoom:
         # Whose questions are not answered yet, in the event loop only.
         self._shares = Shares(
             Share(
-                most=LONG_OPEN_MAX,
+                most=OPEN_MAX,
+                of_tenant_max=OF_TENANT_MAX,
+                of_one_max=OF_ONE_MAX,
+                kept=0,
+                what="questions",
+            )
+        )
+        self._long_shares = Shares(
+            Share(
+                most=OPEN_MAX,
                 of_tenant_max=LONG_OF_TENANT_MAX,
                 of_one_max=LONG_OF_ONE_MAX,
                 kept=0,
@@ -152,33 +125,44 @@ class ReadingRoom:
     def open(self) -> None:
         """Let readers in."""
         self._loop = asyncio.get_running_loop()
-        for number in range(self._readers):
+        for number, reader in enumerate(self._readers):
             # Nobody waits for a reader when the program ends: it changes nothing.
-            Thread(target=self._read, name=f"reader-{number}", daemon=True).start()
+            name = f"reader-{number}"
+            Thread(target=self._read, args=(reader,), name=name, daemon=True).start()
 
     def close(self) -> None:
-        """Take nothing more, and turn away those who wait; what is being answered is left alone."""
+        """Take nothing more, and turn away those who wait or are being answered."""
         with self._wake:
             self._is_closing = True
             left, self._slips = list(self._slips), deque()
             self._wake.notify_all()
         for slip in left:
             _settle(slip.done, None, _stopping())
+        for reader in self._readers:
+            reader.close()
 
-    async def ask(self, caller: Caller, do: Callable[[Reader], T], *, is_apart: bool = False) -> T:
+    async def ask(
+        self,
+        caller: Caller,
+        do: Callable[[AnyReader], T],
+        *,
+        is_long: bool = True,
+        is_apart: bool = False,
+    ) -> T:
         """Return what ``do`` returns on a thread of the room, asked by ``caller``.
 
-        What looks at no ledger ``is_apart``: of that one of each caller is answered at a time, and
-        a thread is left for what does look at it.
+        Of what ``is_long``, and of what looks at no ledger (``is_apart``), a reader is always left
+        to others; of the latter one of each caller is answered at a time.
 
         Raises ``CommandError`` when too many wait, or too many of theirs.
         """
-        with self._shares.taken(caller):
+        shares = self._long_shares if is_long else self._shares
+        with shares.taken(caller):
             whose = caller.tenant or caller.whose
-            found: T = await self._run(_Slip(self._future(), do, whose, is_apart))
+            found: T = await self._run(_Slip(self._future(), do, whose, is_long, is_apart))
             return found
 
-    async def run(self, do: Callable[[Reader], T], *, goes_on: bool = False) -> T:
+    async def run(self, do: Callable[[AnyReader], T], *, goes_on: bool = False) -> T:
         """Return what ``do`` returns on a thread of the room.
 
         Raises ``CommandError`` when too many wait, unless this ``goes_on`` with an answer that has
@@ -201,7 +185,7 @@ class ReadingRoom:
             if len(self._slips) >= self._waiting_max and not goes_on:
                 raise CommandError(
                     Exit.UNUSABLE,
-                    f"{len(self._slips)} questions that take long wait; ask again later",
+                    f"{len(self._slips)} questions wait; ask again later",
                     fault=UNAVAILABLE,
                 )
             self._slips.append(slip)
@@ -210,11 +194,13 @@ class ReadingRoom:
 
     # --- On a thread of the room ---
 
-    def _read(self) -> None:
-        reader = Reader(self._shelf)
+    def _read(self, reader: AnyReader) -> None:
+        self._begin(reader)
         while True:
             slip = self._next(reader)
             if slip is None:
+                # Closed while it was being started, too, it ends here.
+                reader.forget()
                 return
             try:
                 self._tell(slip, slip.do(reader), None)
@@ -225,7 +211,14 @@ class ReadingRoom:
                 # One of those who were passed over may begin now.
                 self._wake.notify_all()
 
-    def _next(self, reader: Reader) -> _Slip | None:
+    def _begin(self, reader: AnyReader) -> None:
+        try:
+            reader.follow()
+        except OSError:
+            # It is tried again with the first question, and told to who asks.
+            _LOG.exception("a reader could not be started")
+
+    def _next(self, reader: AnyReader) -> _Slip | None:
         """Return the next question, None when there never will be one."""
         with self._wake:
             while (slip := self._take()) is None:
@@ -256,10 +249,15 @@ class ReadingRoom:
 
     def _may_begin(self, slip: _Slip) -> bool:
         """Return whether a thread is left to others once ``slip`` is being answered."""
-        most = max(1, self._readers - 1)
+        most = max(1, len(self._readers) - 1)
         mine = [each for each in self._under_way if slip.whose and each.whose == slip.whose]
         if len(mine) >= most:
             return False
+        if slip.is_long:
+            long_of_mine = sum(each.is_long for each in mine)
+            long_of_all = sum(each.is_long for each in self._under_way)
+            if long_of_all >= most or long_of_mine >= max(1, most - 1):
+                return False
         apart = [each for each in self._under_way if each.is_apart]
         is_first = not any(each.is_apart for each in mine)
         return not slip.is_apart or (is_first and len(apart) < most)

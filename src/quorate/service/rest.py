@@ -25,6 +25,7 @@ from quorate.answers.exits import CommandError
 from quorate.loop.engine import Engine
 from quorate.operations.answering import check_role
 from quorate.operations.caller import OVERSEERS, Caller
+from quorate.operations.lengthy import is_for_writer
 from quorate.operations.operation import JSON, NOTES, Effect, Operation
 from quorate.operations.statuses import FORBIDDEN, UNAVAILABLE, USAGE
 from quorate.ports.errors import QuorateError
@@ -174,7 +175,7 @@ class _Asked:
         check_role(caller, operation)
         with self._gate.under_way.taken(caller), ExitStack() as stack:
             office = self._gate.parts.office
-            if operation.effect is not Effect.STREAM and not operation.is_long:
+            if is_for_writer(operation):
                 try:
                     stack.enter_context(office.admission.taken(caller))
                 except CommandError:

@@ -62,6 +62,17 @@ class Foresight:
 
     def start_of(self, record: RunRecord) -> Foreseen:
         """Return when a waiting run starts, and what that is worth."""
+        found = self.planned_start_of(record)
+        if found is not None:
+            return found
+        entry = self.walk.search.find(record.spec, self.walk.scribe.now_ms)
+        return Foreseen(PlanState.NONE if entry is None else PlanState.NOT_BEFORE, entry)
+
+    def planned_start_of(self, record: RunRecord) -> Foreseen | None:
+        """Return the start of a waiting run that the walk has found; None for one beyond it.
+
+        Costs the same however long the queue is: nothing is searched.
+        """
         name, walk = record.spec.name, self.walk
         if waits_for_upstream(walk.view, record.spec) is not None:
             return Foreseen(PlanState.NONE, None)
@@ -75,8 +86,7 @@ class Foresight:
             return Foreseen(PlanState.TENTATIVE, entry)
         if walk.has_started(name) or walk.is_fruitless(name):
             return Foreseen(PlanState.NONE, None)
-        entry = walk.search.find(record.spec, walk.scribe.now_ms)
-        return Foreseen(PlanState.NONE if entry is None else PlanState.NOT_BEFORE, entry)
+        return None
 
     def tentative(self) -> dict[str, Entry]:
         """Return the planned starts that are not firm, by run, the soonest first."""
