@@ -333,7 +333,7 @@ def _put_back(view: StateView, event: ReservationMoved) -> PutBack:
     return PutBack(
         leases,
         named.get("node", frozenset()),
-        named.get("envelope", frozenset()) | named.get("cap", frozenset()),
+        frozenset().union(*(named.get(kind, ()) for kind in ("envelope", "cap", "owner"))),
     )
 
 
