@@ -376,12 +376,14 @@ def _ends(view: StateView) -> Iterator[Violation]:
 
 def _rooms(view: StateView) -> Iterator[Violation]:
     """Yield domains that have GPUs free sooner than is remembered: I8."""
-    first, index = FirstRoom(Profile(view, view.at_ms)), view.room_index
+    index = view.room_index
+    now_ms = max(view.at_ms, index.last_asked_ms)
+    first = FirstRoom(Profile(view, now_ms))
     for site, gpus in index.kept_bounds():
-        known = {at: ms for ms, at in index.bounds_of(site, gpus, view.at_ms, first.bound_ms)}
+        known = {at: ms for ms, at in index.bounds_of(site, gpus, now_ms, first.bound_ms)}
         for number, domain in enumerate(site.domains):
             true_ms = first.bound_ms(domain.key, gpus)
-            if true_ms is not None and known.get(number, FOREVER_MS) > max(view.at_ms, true_ms):
+            if true_ms is not None and known.get(number, FOREVER_MS) > max(now_ms, true_ms):
                 yield Violation("I8", domain.key.domain, f"has {gpus} GPUs free before its bound")
 
 

@@ -2,8 +2,8 @@
 
 Sites are sets of domains that runs may use. For a site and a number of GPUs the index knows, of
 each domain, an instant before which it cannot have as many free. Such a bound holds until something
-happens to the domain; leases that are late only come later than they were expected. An overlay
-notes which domains change in it and reads the rest below.
+happens to the domain; leases that are late only come later than they were expected, as long as time
+goes on. An overlay notes which domains change in it and reads the rest below.
 """
 
 from __future__ import annotations
@@ -60,10 +60,12 @@ class _Bounds:
 class RoomIndex:
     """Sites and bounds, as far as they were asked for."""
 
-    __slots__ = ("below", "bounds", "changed", "changes", "kept", "sites")
+    __slots__ = ("asked_ms", "below", "bounds", "changed", "changes", "kept", "sites")
 
     def __init__(self, below: RoomIndex | None = None) -> None:
         self.below = below
+        self.asked_ms = -1
+        """For when bounds were last asked; -1 where they never were."""
         self.kept: dict[Hashable, Any] = {}
         """What was found out that no lease changes: which domains a run may use, and is paid in."""
         self.sites = 0
@@ -75,6 +77,11 @@ class RoomIndex:
     def layer(self) -> RoomIndex:
         """Return an index over this one, in which changes are noted apart."""
         return RoomIndex(self)
+
+    @property
+    def last_asked_ms(self) -> int:
+        """For when bounds were last asked, here or below; -1 where they never were."""
+        return self.base.asked_ms
 
     @property
     def base(self) -> RoomIndex:
@@ -115,6 +122,10 @@ class RoomIndex:
             changed |= base.changed
             base = base.below
         base._drop_some()  # noqa: SLF001 - another index, the same class
+        if now_ms < base.asked_ms:
+            # What was late then may be expected sooner now.
+            base.bounds, base.changes = {}, []
+        base.asked_ms = now_ms
         known = base.bounds.get((site.number, gpus))
         if known is None:
             known = base.bounds[site.number, gpus] = _Bounds(site, len(base.changes), set(changed))
