@@ -3,7 +3,8 @@
 Compares what was announced last, which is in the state, with what stands now, and writes what is
 news: to all whose runs have a token when a conflict is planned or its instant or scope changes, and
 to one owner when the odds of one of its runs have changed by ten points, or a run of its has come
-in. Odds are counted over a fixed number of dummy draws, so the same state gives the same ones.
+in, which is looked at in the first decision of each minute. Odds are counted over a fixed number of
+dummy draws, so the same state gives the same ones.
 docs/adr/0031-disruption-accounts-and-notices.md.
 """
 
@@ -14,7 +15,7 @@ from typing import Final
 from quorate.core.contest import foresee
 from quorate.core.question import for_reservation
 from quorate.core.scribe import Scribe
-from quorate.model.amounts import PPM
+from quorate.model.amounts import MINUTE_MS, PPM
 from quorate.model.events import (
     ConflictAnnounced,
     ConflictWithdrawn,
@@ -74,8 +75,16 @@ def announce_conflicts(scribe: Scribe) -> None:
             )
         )
     soonest = sorted(planned.values(), key=lambda record: (record.planned_start_ms, record.seq))
+    is_new_minute = scribe.now_ms // MINUTE_MS != scribe.began_ms // MINUTE_MS
     for record in soonest[:LOOKED_AT_MAX]:
-        _announce(scribe, record)
+        if is_new_minute or not _is_announced(view, record, scribe.now_ms):
+            _announce(scribe, record)
+
+
+def _is_announced(view: StateView, record: ReservationRecord, now_ms: int) -> bool:
+    """Return whether the conflict that ``record`` counts on was announced for when it is due."""
+    known = view.announced.get(record.made.reservation)
+    return known is not None and known.due_ms == max(record.planned_start_ms or 0, now_ms)
 
 
 def _matters(event: Event) -> bool:

@@ -15,9 +15,13 @@ from msgspec.structs import replace
 
 from quorate.core.admit import Admitted, admit, cover_request
 from quorate.core.cover import payer_phases
+from quorate.core.expected import lease_end_ms
 from quorate.core.holds import hold_duration_ms
 from quorate.core.layout import pack_request
-from quorate.core.planning.room import room_left
+from quorate.core.planning.pins import firm_profile
+from quorate.core.planning.profile import Profile
+from quorate.core.planning.resource import FOREVER_MS
+from quorate.core.planning.room import room_beside, room_left
 from quorate.core.purse import names_racks
 from quorate.core.spread import items_of
 from quorate.core.steps import Steps
@@ -41,6 +45,8 @@ _NO_ROOM: Final = frozenset(
 
 Room = Mapping[str, int]
 """GPUs that come free, by domain; for a limit, under the empty name, those it no longer pays."""
+Ends = Mapping[str, Mapping[int, int]]
+"""Room by domain, and by when it would have come free anyway."""
 
 
 class Goal(Protocol):
@@ -63,6 +69,14 @@ class Goal(Protocol):
         """Return 0 if ``view`` reaches the goal, else how much is missing as far as is known."""
         ...
 
+    def end_ms(self, view: StateView, leases: Iterable[str]) -> int:
+        """Return when ``leases`` of ``view`` end anyway, as far as that matters to the goal."""
+        ...
+
+    def room_of(self, ends: Ends) -> Room:
+        """Return what is left to the goal, at the most, of the GPUs that come free."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Count:
@@ -80,6 +94,15 @@ class Count:
         del view
         return 0
 
+    def end_ms(self, view: StateView, leases: Iterable[str]) -> int:
+        """Return nothing: when they would end does not matter."""
+        del view, leases
+        return 0
+
+    def room_of(self, ends: Ends) -> Room:
+        """Return all that comes free."""
+        return {domain: sum(gpus.values()) for domain, gpus in ends.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class Start:
@@ -88,7 +111,9 @@ class Start:
     ``free`` and ``total`` are of the domains in scope where somebody may pay. Elsewhere nothing is
     cut for it, and what is free there counts, as does what comes free with a cut in scope:
     ``apart`` by domain; ``apart_groups`` full groups, ``apart_gpus`` GPUs, at most ``apart_most``
-    in one domain.
+    in one domain. ``firm`` has the firm places of others put in; ``promised`` has, of domains in
+    scope in which those are, what is free now, and what they leave at each instant at which that
+    may be least.
     """
 
     run: Run
@@ -105,6 +130,8 @@ class Start:
     apart_groups: int
     apart_gpus: int
     apart_most: int
+    firm: Profile | None
+    promised: Mapping[str, tuple[int, tuple[tuple[int, int], ...]]]
     long_search: Steps = field(default_factory=lambda: Steps(LONG_SEARCH_STEPS), compare=False)
     """What all tries together may search where a short search is not enough."""
 
@@ -132,7 +159,8 @@ class Start:
         size = 0 if first.divisible else first.gpus + spares
         scope = set(domains)
         until_ms = needed_until_ms(view, run, at_ms, has_executor=has_executor)
-        left = room_left(view, run, at_ms, until_ms=until_ms)
+        firm = firm_profile(view, at_ms) if view.reservations else None
+        left = view if firm is None else room_beside(view, firm, run, at_ms, until_ms)
         islands = _payable(left, run, flavor, at_ms)
         inside = [island for island in islands if island.key.domain in scope]
         apart = {i.key.domain: i.gpus_free for i in islands if i.key.domain not in scope}
@@ -151,7 +179,30 @@ class Start:
             sum(free // size for free in apart.values()) if size else 0,
             sum(apart.values()),
             max(apart.values(), default=0),
+            firm,
+            {} if firm is None else _promised(firm, inside, at_ms, until_ms),
         )
+
+    def end_ms(self, view: StateView, leases: Iterable[str]) -> int:
+        """Return when the last of ``leases`` is expected to end; nothing where none is promised."""
+        if not self.promised:
+            return 0
+        ends = (lease_end_ms(view, view.leases[name], self.at_ms) for name in leases)
+        return max(ends, default=FOREVER_MS)
+
+    def room_of(self, ends: Ends) -> Room:
+        """Return what firm places leave of what comes free: they may count on it already."""
+        found: dict[str, int] = {}
+        for domain, gpus in ends.items():
+            found[domain] = sum(gpus.values())
+            if domain in self.promised:
+                free, points = self.promised[domain]
+                least = min(
+                    left + sum(more for end_ms, more in gpus.items() if end_ms > at_ms)
+                    for at_ms, left in points
+                )
+                found[domain] = min(free + found[domain], max(0, least)) - self.free[domain]
+        return found
 
     def lacking(self, room: Room) -> int:
         """Return what is missing of all GPUs and of all full groups, whichever is more."""
@@ -218,7 +269,9 @@ class Start:
     def left_in(self, view: StateView, at_ms: int) -> StateView:
         """Return ``view`` without what others are promised while the run, cut for then, runs."""
         until_ms = needed_until_ms(view, self.run, at_ms, has_executor=self.has_executor)
-        return room_left(view, self.run, at_ms, until_ms=until_ms)
+        if self.firm is None or view.pledges or at_ms != self.at_ms:
+            return room_left(view, self.run, at_ms, until_ms=until_ms)
+        return room_beside(view, self.firm.over(view), self.run, at_ms, until_ms)
 
     def _short(self, view: StateView) -> int:
         short = Steps(SHORT_SEARCH_STEPS)
@@ -244,6 +297,20 @@ def needed_until_ms(view: StateView, run: Run, at_ms: int, *, has_executor: bool
     pool = view.pools[run.pool]
     lead_ms = pool.grace_max_ms if has_executor else 0
     return at_ms + lead_ms + hold_duration_ms(run, pool)
+
+
+def _promised(
+    firm: Profile, islands: Iterable[Island], at_ms: int, until_ms: int
+) -> dict[str, tuple[int, tuple[tuple[int, int], ...]]]:
+    """Return what is free now, and what firm places leave when that may be least, by domain."""
+    planned, found = dict(firm.planned_rooms()), {}
+    for island in islands:
+        room = planned.get(island.key)
+        if room is not None:
+            instants = [at_ms, *(ms for ms in room.steps_ms if at_ms < ms < until_ms)]
+            points = tuple((ms, room.value(ms)) for ms in instants)
+            found[island.key.domain] = firm.view.island(island.key).gpus_free, points
+    return found
 
 
 def _asks_for_racks(view: StateView, run: Run, flavor: str, at_ms: int) -> bool:

@@ -38,7 +38,7 @@ class Drawn:
 class Chosen:
     """A list of candidates, and how short of the goal the state is without them."""
 
-    __slots__ = ("_goal", "_going", "_room", "_trial", "items")
+    __slots__ = ("_ends", "_goal", "_going", "_room", "_trial", "items")
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class Chosen:
         self._trial = trial
         self._going = tuple(going)
         self._room: dict[str, int] = {}
+        self._ends: dict[str, dict[int, int]] = {}
         self.items: list[Candidate] = []
         for item in items:
             self.add(item)
@@ -72,9 +73,11 @@ class Chosen:
         self._count(item, 1)
 
     def _count(self, item: Candidate, sign: int) -> None:
-        room = self._room
+        room, end_ms = self._room, self._goal.end_ms(self._trial.base, item.leases)
         for domain, gpus in item.room.items():
             room[domain] = room.get(domain, 0) + sign * gpus
+            ends = self._ends.setdefault(domain, {})
+            ends[end_ms] = ends.get(end_ms, 0) + sign * gpus
 
     @property
     def is_plain(self) -> bool:
@@ -88,11 +91,11 @@ class Chosen:
 
     def lacking(self) -> int:
         """Return what is missing at least, by counting."""
-        return self._goal.lacking(self._room)
+        return self._goal.lacking(self._goal.room_of(self._ends))
 
     def short(self) -> int:
         """Return what is missing; 0 if and only if the goal packs."""
-        lacking = self._goal.lacking(self._room)
+        lacking = self.lacking()
         if lacking and self._goal.is_plain:
             return lacking
         return max(lacking, self._goal.missing(self.view))

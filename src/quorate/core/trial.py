@@ -33,6 +33,11 @@ class Trial:
         self._gone: dict[str, Lease] = {}
         self._closed: dict[str, PledgeRecord] = {}
 
+    @property
+    def base(self) -> StateView:
+        """The state with everything that is there."""
+        return self._base
+
     def without(self, leases: Iterable[str], pledges: Iterable[str] = ()) -> StateView:
         """Return the view without ``leases`` and ``pledges``, until it is asked for again."""
         if self._state is None:

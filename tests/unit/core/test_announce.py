@@ -149,19 +149,6 @@ def test_nothing_is_announced_twice_while_nothing_changes() -> None:
         assert not of_kind(decision.events, ConflictAnnounced)
 
 
-def test_odds_that_have_changed_by_ten_points_are_announced_again() -> None:
-    life, _ = planned()
-    (first,) = [event for event in life.events if isinstance(event, ConflictAnnounced)]
-    # It calls a conflict of its own, and what is firm for it is left by the other.
-    decision = life.do(Submit(run("tiny", 1, "ada", nonce="t")), LATER_MS + 6 * MINUTE_MS)
-    announced = of_kind(decision.events, ConflictAnnounced)
-    again = [event for event in announced if getattr(event, "reservation", "") == "d@1"]
-    before = {odds.run: odds.ppm for odds in first.runs}
-    assert [type(event) for event in again] == [ConflictAnnounced]
-    now = {odds.run: odds.ppm for event in again for odds in getattr(event, "runs", ())}
-    assert max(abs(now[name] - before[name]) for name in before) >= 100_000
-
-
 def test_a_conflict_that_is_not_wanted_any_more_is_called_off() -> None:
     life, _ = planned()
     decision = life.do(Cancel("d"), LATER_MS + MINUTE_MS)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from quorate.core.commands import Submit
 from quorate.core.decide import decide
-from quorate.core.goals import Room
+from quorate.core.goals import Ends, Room
 from quorate.core.lottery import dummy_seed
 from quorate.core.question import Prepared, Question, for_reservation, prepare
 from quorate.core.resolver import Resolver
@@ -294,6 +294,13 @@ class Picky:
     def missing(self, view: Callable[[], StateView]) -> int:
         facts = (lease.fact for lease in view().leases.values())
         return sum(fact.role is Role.SPARE and fact.run in self.runs for fact in facts)
+
+    def end_ms(self, view: StateView, leases: Iterable[str]) -> int:
+        del view, leases
+        return 0
+
+    def room_of(self, ends: Ends) -> Room:
+        return {domain: sum(gpus.values()) for domain, gpus in ends.items()}
 
 
 def test_what_counting_would_give_back_and_is_needed_stays_cut() -> None:

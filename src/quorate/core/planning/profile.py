@@ -71,6 +71,24 @@ class Profile:
         self.lent_gpu_ms: dict[EnvelopeId, int] = {}
         self.cap_gpu_ms: dict[CapId, int] = {}
 
+    def over(self, view: StateView) -> Profile:
+        """Return the profile of ``view``, where leases have gone, with what is put into this one.
+
+        Only to be read. What starts by a conflict takes no more for that. No spare may be filled.
+        """
+        found = Profile(view, self.now_ms)
+        for key, room in self.planned_rooms():
+            found._rooms[key] = found._find_room(key).planned_as(room)
+        for payer, width in self.planned_payers():
+            found.payer(payer).planned_as(width)
+        for payer, width in self.planned_lenders():
+            found.lent(payer).planned_as(width)
+        for cap, width in self.planned_caps():
+            found.cap(cap).planned_as(width)
+        found.payer_gpu_ms, found.lent_gpu_ms = self.payer_gpu_ms, self.lent_gpu_ms
+        found.cap_gpu_ms = self.cap_gpu_ms
+        return found
+
     # --- Rooms ---
 
     def room(self, key: IslandKey) -> Resource:

@@ -39,6 +39,15 @@ class Resource:
         self.taken: list[int] = []
         self.free: list[int] = []
 
+    def planned_as(self, other: Resource) -> Resource:
+        """Return this, of which the plan has taken nothing, with what it takes of ``other``."""
+        self.steps_ms, self.taken = other.steps_ms, other.taken
+        self.free = [
+            self.unplanned(at_ms) - taken
+            for at_ms, taken in zip(other.steps_ms, other.taken, strict=True)
+        ]
+        return self
+
     def unplanned(self, at_ms: int) -> int:
         """Return what is free at ``at_ms`` if the plan takes nothing."""
         ended = bisect_right(self.ends_ms, at_ms)

@@ -16,6 +16,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from quorate.core.admit import Admitted, admit
+from quorate.core.disruption_account import deferrals_due_ms
 from quorate.core.fill import admit_on_spares, kept_from_fill, write_fill
 from quorate.core.follow import eligible_since_ms, waits_for_upstream
 from quorate.core.held_back import held_back, held_until_ms
@@ -45,13 +46,18 @@ from quorate.core.starts import write_start
 from quorate.core.steps import Steps
 from quorate.model.amounts import MINUTE_MS
 from quorate.model.events import (
+    HoldExtended,
+    LeaseEnded,
+    LeaseStarted,
     MoveCause,
     MoveCode,
     ReservationOutcome,
     ReservationStatus,
+    RunEnded,
     RunRefused,
     RunRequeued,
     RunSubmitted,
+    StepsCounted,
 )
 from quorate.model.line_ranks import Ranked
 from quorate.model.records import ReservationRecord, RunRecord
@@ -69,6 +75,18 @@ FRUITLESS_MAX: Final = 8
 
 SHORT_SEARCH_STEPS: Final = 300
 """How long each start is searched for at first: overlapping caps make paying hard."""
+
+_ROUTINE: Final = (
+    HoldExtended,
+    LeaseEnded,
+    LeaseStarted,
+    RunEnded,
+    RunRefused,
+    RunRequeued,
+    RunSubmitted,
+    StepsCounted,
+)
+"""What happens all the time: conflict starts of runs that wait are looked for again each minute."""
 
 _LACKS: Final = {
     RefusalCode.WAITING_FOR_QUOTA: Lack.QUOTA,
@@ -95,6 +113,8 @@ class Walk:
         "_is_waiting",
         "_late",
         "_long_search",
+        "_looks_for_conflicts",
+        "_new_runs",
         "_planned",
         "_seen",
         "_started_runs",
@@ -131,6 +151,16 @@ class Walk:
         self._started_runs: set[str] = set()
         self._seen: set[str] = set()
         self._conflicts = 0
+        self._new_runs = {
+            event.run.name if isinstance(event, RunSubmitted) else event.run
+            for event in scribe.events
+            if isinstance(event, RunSubmitted | RunRequeued)
+        }
+        self._looks_for_conflicts = (
+            scribe.now_ms // MINUTE_MS != scribe.began_ms // MINUTE_MS
+            or not all(isinstance(event, _ROUTINE) for event in scribe.events)
+            or any(at_ms <= scribe.now_ms for at_ms in deferrals_due_ms(self.view, scribe.began_ms))
+        )
         self.has_new_spares = False
         """Whether a run with spares has started, which runs before it in the queue could fill."""
         self._is_waiting = False
@@ -489,13 +519,16 @@ class Walk:
     def _by_conflict(self, record: RunRecord, natural_ms: int) -> Entry | None:
         """Return the start of a run by a conflict; looked for in a few runs of each decision.
 
-        The first of them, and others in turn, which each minute brings to another.
+        The first of them, and others in turn, which each minute brings to another. A run that has
+        begun to wait is looked at at once, all others in the first decision of a minute.
         """
         if natural_ms <= self.scribe.now_ms + self.view.pools[record.spec.pool].notice_ms:
             return None
         number, self._conflicts = self._conflicts, self._conflicts + 1
         turn = self.scribe.now_ms // MINUTE_MS
         if number >= CONFLICTS_MAX and (number - turn) % CONFLICTS_TURN:
+            return None
+        if not self._looks_for_conflicts and record.spec.name not in self._new_runs:
             return None
         return start_by_conflict(self.scribe, record, natural_ms)
 
