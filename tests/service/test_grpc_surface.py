@@ -221,7 +221,8 @@ def test_health_follows_the_ledger() -> None:
         assert (await watch.read()).status == states.SERVING
         await client.office.stop()
         assert (await watch.read()).status == states.NOT_SERVING
-        assert await _code(client.call("whoami", "user")) is grpc.StatusCode.UNAVAILABLE
+        submitted = client.call("submit-run", "user", document=document(run_tree("late")))
+        assert await _code(submitted) is grpc.StatusCode.UNAVAILABLE
 
     run(do)
 

@@ -290,7 +290,12 @@ def _plans() -> st.SearchStrategy[ev.Event]:
             planned_start_ms=maybe_ms,
             natural_start_ms=maybe_ms,
             by_conflict=st.booleans(),
-            cause=texts,
+            cause=st.builds(
+                ev.MoveCause,
+                st.sampled_from(ev.MoveCode),
+                st.lists(st.tuples(names, names), max_size=2).map(tuple),
+                texts,
+            ),
         ),
         st.builds(
             ev.ReservationClosed, times_ms, texts, names, st.sampled_from(ev.ReservationOutcome)
