@@ -76,9 +76,10 @@ def announce_conflicts(scribe: Scribe) -> None:
         )
     soonest = sorted(planned.values(), key=lambda record: (record.planned_start_ms, record.seq))
     is_new_minute = scribe.now_ms // MINUTE_MS != scribe.began_ms // MINUTE_MS
-    for record in soonest[:LOOKED_AT_MAX]:
-        if is_new_minute or not _is_announced(view, record, scribe.now_ms):
-            _announce(scribe, record)
+    new = [record for record in soonest if not _is_announced(view, record, scribe.now_ms)]
+    again = [record for record in soonest if record not in new] if is_new_minute else []
+    for record in (*new, *again)[:LOOKED_AT_MAX]:
+        _announce(scribe, record)
 
 
 def _is_announced(view: StateView, record: ReservationRecord, now_ms: int) -> bool:

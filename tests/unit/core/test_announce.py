@@ -194,3 +194,13 @@ def test_a_limit_below_its_use_gives_notice_before_anything_is_cut_by_lot() -> N
     assert declared.due_ms == LATER_MS + NOTICE_MS
     told = [each for each in notices(life) if each.kind is NoticeKind.LOTTERY_DECLARED]
     assert [each.owner for each in told] == ["ada"]
+
+
+def test_every_planned_conflict_is_announced_at_once_however_many_there_are() -> None:
+    life = life_of(*(long(f"r{number}", 4, "ada") for number in range(8)))
+    for number in range(6):
+        spec = run(f"w{number}", 4, ("ben", "cy", "dee")[number % 3], nonce=f"w{number}")
+        life.do(Submit(spec), LATER_MS + number * 1_000)
+    planned = {n for n, record in life.state.reservations.items() if record.by_conflict}
+    assert len(planned) > 4
+    assert set(life.state.announced) == planned

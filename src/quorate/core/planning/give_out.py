@@ -49,7 +49,11 @@ def give_out(scribe: Scribe) -> None:
             walk.run()  # Runs that had their turn before may fill them.
         # Work whose grace is as long as the notice of its recall is told to stop at once.
         stop_recalled(scribe, _firm_places_stand)
-        walk.call_due_conflicts()
+        for _ in range(PASSES_MAX):
+            if not walk.call_due_conflicts():
+                break
+            walk = _standing(scribe)
+            walk.run()
         # A firm start that was moved may hold less now, which is left to those slow to stop.
         settle_holds(scribe)
     grow_running(scribe, walk.profile, backfill=walk.is_out_of_order)

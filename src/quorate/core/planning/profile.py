@@ -271,6 +271,18 @@ class Profile:
             if cap.steps_ms:
                 yield key, cap
 
+    def planned_runs(self) -> Iterator[tuple[str, Resource]]:
+        """Yield the owners of whose limit on runs the plan takes some."""
+        for owner, runs in self._runs.items():
+            if runs.steps_ms:
+                yield owner, runs
+
+    def planned_nodes(self) -> Iterator[tuple[str, Resource]]:
+        """Yield the owners of whose limit on nodes the plan takes some."""
+        for owner, nodes in self._nodes.items():
+            if nodes.steps_ms:
+                yield owner, nodes
+
     def payer_ends(self, key: EnvelopeId) -> list[End]:
         """Return what leases will give back to their payer, in order."""
         return self._told(self._paid_by(key)[0])
@@ -337,7 +349,10 @@ class Profile:
             view, limit = self.view, self.view.owners[owner].quota.concurrent_runs_max
             assert limit is not None, owner
             running = {view.leases[name].fact.run for name in self._family_leases(owner)}
-            gains = ((run_end_ms(view, view.runs[name], self.now_ms), 1) for name in running)
+            records = (view.runs[name] for name in running)
+            # A claim counts as no run.
+            ends = (run_end_ms(view, r, self.now_ms) for r in records if not r.spec.sensitive)
+            gains = ((end_ms, 1) for end_ms in ends)
             free = limit - view.holdings.runs.get(owner, 0)
             known = self._runs[owner] = Resource(free, curve_of(gains))
         return known
@@ -350,11 +365,14 @@ class Profile:
             assert limit is not None, owner
             until: dict[str, int] = {}
             for name in self._family_leases(owner):
-                end_ms = self.lease_end_ms(name)
-                for node, _ in view.leases[name].fact.slots:
+                lease = view.leases[name]
+                # When a claim's nodes will have been wiped is not known.
+                is_claim = view.runs[lease.fact.run].spec.sensitive
+                end_ms = FOREVER_MS if is_claim else self.lease_end_ms(name)
+                for node, _ in lease.fact.slots:
                     until[node] = max(end_ms, until.get(node, 0))
             free = limit - view.holdings.nodes.get(owner, 0)
-            gains = ((end_ms, 1) for end_ms in until.values())
+            gains = ((end_ms, 1) for end_ms in until.values() if end_ms < FOREVER_MS)
             known = self._nodes[owner] = Resource(free, curve_of(gains))
         return known
 

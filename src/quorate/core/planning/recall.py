@@ -247,6 +247,8 @@ class _Trials:
         for loan in told:
             trial = self._handed((*handed, loan))
             rest = [other for other in left if other != loan]
+            if not rest:
+                break  # Hand-overs alone do not start the run: that was tried before.
             if trial is not None and self._is_in_time(self._recalled(trial.view, rest), told):
                 handed.append(loan)
                 left = rest

@@ -6,7 +6,8 @@ is left; where that has nothing, neither has the real state.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 from quorate.core.admit import Admitted, admit
 from quorate.core.expected import lease_end_ms
@@ -14,12 +15,15 @@ from quorate.core.holds import hold_duration_ms
 from quorate.core.planning.firm import without_hold
 from quorate.core.planning.pins import firm_profile
 from quorate.core.planning.profile import Profile, whole_gpus
+from quorate.core.planning.resource import Resource
 from quorate.model.events import Slice, Slots, Tier
 from quorate.model.island import IslandKey, lowest_slots
 from quorate.model.records import Lease
-from quorate.model.specs import Run
+from quorate.model.specs import CapId, EnvelopeId, Run
 from quorate.model.state import State
 from quorate.model.view import StateView
+
+K = TypeVar("K")
 
 
 def room_left(
@@ -44,38 +48,75 @@ def room_beside(
     ``profile`` may have been made before some of what is in ``view`` started: then that is put in.
     """
     islands = _islands_short(view, profile, run, from_ms, until_ms)
-    payers = {
-        key: _short(view.envelopes[key].gpus_left, resource.least(from_ms, until_ms))
-        for key, resource in profile.planned_payers()
-    }
-    lenders = {
-        key: _short(limit - account.lent_gpus_active, resource.least(from_ms, until_ms))
-        for key, resource in profile.planned_lenders()
-        if (limit := (account := view.envelopes[key]).spec.lending.concurrency_max) is not None
-    }
-    caps = {
-        key: _short(limit - cap.gpus_active - cap.gpus_reserved, resource.least(from_ms, until_ms))
-        for key, resource in profile.planned_caps()
-        if (limit := (cap := view.caps[key]).spec.concurrency_max) is not None
-    }
+    widths = _widths_short(view, profile, from_ms, until_ms)
     hours = any(profile.payer_gpu_ms.values())
-    if not (islands or hours or any((*payers.values(), *lenders.values(), *caps.values()))):
+    if not (islands or hours or any(widths)):
         return view
     state = view.overlay()
     for key, gpus in islands:
         withhold(state, key, gpus)
-    for payer, gpus in payers.items():
-        if gpus:
-            state.envelopes.own(payer).gpus_reserved += gpus
-    for payer, gpus in lenders.items():
-        if gpus:
-            state.envelopes.own(payer).lent_gpus_active += gpus
-    for limit_key, gpus in caps.items():
-        if gpus:
-            state.caps.own(limit_key).gpus_reserved += gpus
+    for payer, gpus in widths.payers.items():
+        state.envelopes.own(payer).gpus_reserved += gpus
+    for payer, gpus in widths.lenders.items():
+        state.envelopes.own(payer).lent_gpus_active += gpus
+    for cap, gpus in widths.caps.items():
+        state.caps.own(cap).gpus_reserved += gpus
+    for counted, more in ((state.holdings.runs, widths.runs), (state.holdings.nodes, widths.nodes)):
+        for owner, count in more.items():
+            counted[owner] = counted.get(owner, 0) + count
     if hours:
         _hold_hours(state, profile)
     return state
+
+
+class _Widths(NamedTuple):
+    """How much of what is free may not be used, of each payer, cap and hard quota."""
+
+    payers: dict[EnvelopeId, int]
+    lenders: dict[EnvelopeId, int]
+    caps: dict[CapId, int]
+    runs: dict[str, int]
+    nodes: dict[str, int]
+
+
+def _widths_short(view: StateView, profile: Profile, from_ms: int, until_ms: int) -> _Widths:
+    """Return what the plan takes meanwhile of what payers, caps and hard quotas have left now."""
+    envelopes, caps, owners, held = view.envelopes, view.caps, view.owners, view.holdings
+
+    def kept(
+        planned: Iterator[tuple[K, Resource]], left: Callable[[K], int | None]
+    ) -> dict[K, int]:
+        found: dict[K, int] = {}
+        for key, resource in planned:
+            free = left(key)
+            gone = 0 if free is None else _short(free, resource.least(from_ms, until_ms))
+            if gone:
+                found[key] = gone
+        return found
+
+    def lendable(key: EnvelopeId) -> int | None:
+        limit = envelopes[key].spec.lending.concurrency_max
+        return None if limit is None else limit - envelopes[key].lent_gpus_active
+
+    def cap_left(key: CapId) -> int | None:
+        limit = caps[key].spec.concurrency_max
+        return None if limit is None else limit - caps[key].gpus_active - caps[key].gpus_reserved
+
+    def runs_left(owner: str) -> int | None:
+        limit = owners[owner].quota.concurrent_runs_max
+        return None if limit is None else limit - held.runs.get(owner, 0)
+
+    def nodes_left(owner: str) -> int | None:
+        limit = owners[owner].quota.nodes_max
+        return None if limit is None else limit - held.nodes.get(owner, 0)
+
+    return _Widths(
+        kept(profile.planned_payers(), lambda key: envelopes[key].gpus_left),
+        kept(profile.planned_lenders(), lendable),
+        kept(profile.planned_caps(), cap_left),
+        kept(profile.planned_runs(), runs_left),
+        kept(profile.planned_nodes(), nodes_left),
+    )
 
 
 def _hold_hours(state: State, profile: Profile) -> None:

@@ -246,8 +246,12 @@ class Walk:
         if pin.is_firm:
             self.profile.count_hours(pin.shares, sign)
 
-    def call_due_conflicts(self) -> None:
-        """Have room made for the firm starts that count on it and are due."""
+    def call_due_conflicts(self) -> bool:
+        """Have room made for the firm starts that count on it and are due.
+
+        Return whether one was moved instead, which may leave its room to others: no more are called
+        then.
+        """
         for name, _ in in_order(self.view):
             record = self.scribe.view.reservations.get(name)
             if record is None or not record.by_conflict:
@@ -262,6 +266,8 @@ class Walk:
                 pin = self.pins[record.made.run]
                 self._lift_pin(pin)
                 self._move(record, pin, MoveCause(MoveCode.CONFLICT_CALLED_OFF, (), lacking))
+                return True
+        return False
 
     # --- The queue ---
 
@@ -463,13 +469,11 @@ class Walk:
         record = self.view.runs[run.name]
         if natural is not None:
             self._hold_hours(natural, -1)
-        if not recall.told:
-            answer = self._admit(run, self._room(record, own))
-            assert isinstance(answer, Admitted), (run.name, answer)
+        answer = None if recall.told else self._admit(run, self._room(record, own))
+        if isinstance(answer, Admitted):
             self._start(record, answer)
             return True
         entry = self.search.find(run, scribe.now_ms)
-        assert entry is not None, (run.name, recall)
         objects = dict.fromkeys(("run", loan.run) for loan in recall.told)
         self._plan(record, entry, MoveCause(MoveCode.LOANS_RECALLED, tuple(objects)))
         self.refuse(record)
