@@ -72,12 +72,12 @@ def test_run_of_a_whole_pool_starts_no_later_than_was_planned_when_it_came(
     while stream.submitted < WARM_UP:
         stream.step()
     life.do(Submit(of("wide", GPUS, "three", 60)))
-    if life.state.runs["wide"].phase is Phase.RUNNING:
+    if life.phase("wide") is Phase.RUNNING:
         return
     bound_ms = foreseen_ms(life, "wide")
     assert bound_ms is not None
     for _ in range(200):
-        if life.state.runs["wide"].phase is Phase.RUNNING:
+        if life.phase("wide") is Phase.RUNNING:
             break
         stream.step()
     assert start_ms_of(life, "wide") <= bound_ms

@@ -25,9 +25,9 @@ from tests.unit.operations.stage import (
     ("caller", "reservations", "running", "queue"),
     [
         (ADMIN, 2, 2, 2),
-        (OF_LAB, 0, 2, 0),
+        (OF_LAB, 1, 1, 1),
         (OF_TEAM, 0, 1, 0),
-        (OF_OTHER, 2, 0, 2),
+        (OF_OTHER, 1, 1, 1),
         (OF_NONE, 0, 0, 0),
     ],
     ids=lambda each: getattr(each, "actor", None),
