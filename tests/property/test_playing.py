@@ -346,14 +346,12 @@ def _promised(sizes: Sequence[int], short: int, *, began_ms: int) -> Fate | None
     wanted = run(WANTED, short, "wanting", expected_duration_ms=HOUR_MS)
     for name, (owner, size) in {"ben0": ("ben", 4), "cy0": ("cy", 2)}.items():
         assert start(state, _spec(name, owner, (size, 0, 1), LONG_MS), NOW_MS)
-    # Whoever starts after the promise says that it will be gone in time, or it could not start.
-    at_ms, expected_ms = (NOW_MS, LONG_MS) if not began_ms else (made_ms + began_ms, MINUTE_MS)
-    if not began_ms:
-        _start_all(state, mine, at_ms, expected_ms)
+    at_ms = made_ms + began_ms if began_ms else NOW_MS
+    _start_all(state, mine, at_ms, LONG_MS)
+    # The promise comes last, or it would be met in the room that they take, and is dated back.
     _tick(state, made_ms)
     reserve(state, wanted, ["r/c/A"])
-    if began_ms:
-        _start_all(state, mine, at_ms, expected_ms)
+    _tick(state, max(made_ms, at_ms))
     assert world.short == short
     return fate_in(state, for_reservation(state, RESERVED))
 
