@@ -19,10 +19,11 @@ from quorate.adapters.store_sqlite import SqliteStore
 from quorate.answers.exits import CommandError
 from quorate.core.commands import Apply, Cancel, Command, Complete, Submit
 from quorate.ledger.archive import ArchivedRow
-from quorate.ledger.chain import Head
+from quorate.ledger.chain import GENESIS, Head
 from quorate.ledger.fold import replay
 from quorate.ledger.snapshot import SNAPSHOT_FORMAT, fingerprint, restore, take
 from quorate.loop.engine import Engine
+from quorate.loop.snapshots import Snapshots
 from quorate.model.events import Scope
 from quorate.model.records import AnnouncedConflict
 from quorate.model.specs import Owner
@@ -111,6 +112,21 @@ def test_commits_go_on_while_a_snapshot_is_written_beside_them() -> None:
     assert len(dict(engine.view.runs.kept())) < 20
     assert same(engine.view.overlay(), folded(store)) == []
     assert same(Engine.open(store, HandClock()).view.overlay(), folded(store)) == []
+
+
+def test_settling_tells_whether_the_next_snapshot_may_begin() -> None:
+    store = SlowStore()
+    snapshots, state = Snapshots(store), State()
+    snapshots.is_beside = True
+    assert snapshots.settle()
+    snapshots.begin(state, GENESIS)
+    assert store.begun.wait(WAIT_S)
+    assert not snapshots.settle()
+    store.may_go_on.set()
+    snapshots.wait(WAIT_S)
+    assert snapshots.settle()
+    snapshots.begin(state, GENESIS)
+    snapshots.wait(WAIT_S)
 
 
 def test_a_snapshot_beside_that_fails_is_logged_and_loses_nothing(
