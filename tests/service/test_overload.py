@@ -28,6 +28,7 @@ from quorate.service.admission import (
     WAITING_MIN,
     Admission,
 )
+from quorate.service.connection import Shedding
 from tests.bounds import WAIT_S, until
 from tests.service.held import Held, held_service
 from tests.service.serving import Served
@@ -150,6 +151,32 @@ def test_a_refusal_is_an_answer_and_a_request_that_is_cancelled_has_none() -> No
                 raise error
         limits.append(WAITING_MIN + 1 + _let_in(queue.admission, ALICE, LIMIT_MAX))
     assert limits == [pytest.approx(1_000 * ANSWER_S_MAX, rel=0.05), LIMIT_FIRST]
+
+
+@pytest.mark.parametrize(
+    ("request_line", "is_shed"),
+    [
+        ("POST /api/v1/runs", True),
+        ("POST /api/v1/runs?wide=true", True),
+        ("POST /api/v1/plan/more", True),
+        ("DELETE /api/v1/plan", True),
+        ("POST /api/v1/plan", False),
+        ("POST /api/v1/plan?wide=true", False),
+        ("POST /api/v1/calc/rounds", False),
+        ("POST /api/v1/ledger/verification", False),
+        ("GET /api/v1/runs", False),
+    ],
+)
+def test_reads_are_not_turned_away_unread_by_whatever_method(
+    request_line: str, *, is_shed: bool
+) -> None:
+    queue = Queue()
+    shedding = Shedding(queue.admission, lambda _: "user")
+    method, url = request_line.encode().split()
+    headers = [(b"authorization", b"Bearer q_id_secret"), (b"content-length", b"2")]
+    assert not shedding.sheds(method, url, headers)
+    queue.fill(LIMIT_FIRST)
+    assert shedding.sheds(method, url, headers) is is_shed
 
 
 def test_bodies_that_are_sent_slowly_shut_out_no_writes(tmp_path: Path) -> None:
