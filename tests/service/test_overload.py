@@ -7,15 +7,15 @@ import json
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
-from time import monotonic
+from time import monotonic, sleep
 
 import httpx
 import pytest
 
-from quorate.answers.exits import CommandError
+from quorate.answers.exits import CommandError, Exit
 from quorate.operations.caller import Caller
 from quorate.service.admission import (
     ANSWER_S_MAX,
@@ -25,8 +25,10 @@ from quorate.service.admission import (
     LIMIT_FIRST,
     LIMIT_MAX,
     LIMIT_MIN,
+    WAITING_MIN,
     Admission,
 )
+from quorate.service.connection import Shedding
 from tests.bounds import WAIT_S, until
 from tests.service.held import Held, held_service
 from tests.service.serving import Served
@@ -136,6 +138,70 @@ def test_a_request_that_fails_is_counted_no_more() -> None:
         with pytest.raises(ZeroDivisionError), admission.taken(ALICE):
             raise ZeroDivisionError
     assert admission.trouble == ""
+
+
+def test_a_refusal_is_an_answer_and_a_request_that_is_cancelled_has_none() -> None:
+    limits = []
+    for error in (CommandError(Exit.REFUSED, "no"), asyncio.CancelledError()):
+        queue = Queue()
+        queue.fill(WAITING_MIN + 1)
+        for _ in range(2_100):
+            queue.now_s += 0.001
+            with suppress(type(error)), queue.admission.taken(ALICE):
+                raise error
+        limits.append(WAITING_MIN + 1 + _let_in(queue.admission, ALICE, LIMIT_MAX))
+    assert limits == [pytest.approx(1_000 * ANSWER_S_MAX, rel=0.05), LIMIT_FIRST]
+
+
+@pytest.mark.parametrize(
+    ("request_line", "is_shed"),
+    [
+        ("POST /api/v1/runs", True),
+        ("POST /api/v1/runs?wide=true", True),
+        ("POST /api/v1/plan/more", True),
+        ("DELETE /api/v1/plan", True),
+        ("POST /api/v1/plan", False),
+        ("POST /api/v1/plan?wide=true", False),
+        ("POST /api/v1/calc/rounds", False),
+        ("POST /api/v1/ledger/verification", False),
+        ("GET /api/v1/runs", False),
+    ],
+)
+def test_reads_are_not_turned_away_unread_by_whatever_method(
+    request_line: str, *, is_shed: bool
+) -> None:
+    queue = Queue()
+    shedding = Shedding(queue.admission, lambda _: "user")
+    method, url = request_line.encode().split()
+    headers = [(b"authorization", b"Bearer q_id_secret"), (b"content-length", b"2")]
+    assert not shedding.sheds(method, url, headers)
+    queue.fill(LIMIT_FIRST)
+    assert shedding.sheds(method, url, headers) is is_shed
+
+
+def test_bodies_that_are_sent_slowly_shut_out_no_writes(tmp_path: Path) -> None:
+    with held_service(tmp_path) as held, ExitStack() as stack:
+        submit = _submits(held)
+
+        def half_sent(count: int) -> None:
+            for number in range(count):
+                connection = stack.enter_context(held.served.connect())
+                connection.sendall(submit(number)[:-1])
+
+        half_sent(2 * WAITING_MIN)
+        user = stack.enter_context(held.served.client(_token_of(submit(1))))
+        end_s = monotonic() + (INTERVALS + 0.5) * INTERVAL_S
+        # Few writes are answered in this time, as there are few.
+        for number in range(1_000):
+            if monotonic() >= end_s:
+                break
+            body = {"document": run_tree(f"run-{number}")}
+            assert user.post("/api/v1/runs", json=body).status_code == 200
+            sleep(0.05)
+        half_sent(LIMIT_MIN)
+        body = {"document": run_tree("last")}
+        assert user.post("/api/v1/runs", json=body).status_code == 200
+        assert _is_ready(held)
 
 
 class Clients:

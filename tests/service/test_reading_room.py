@@ -243,6 +243,46 @@ def test_beyond_what_may_wait_one_is_told_to_come_back_and_who_goes_on_is_not() 
     asyncio.run(scenario())
 
 
+def test_an_admin_is_answered_though_tenants_fill_all_places() -> None:
+    async def scenario() -> None:
+        let_go = Event()
+        async with opened_room(waiting_max=1) as room:
+            asking = []
+            for name in ("ann", "bob"):
+                asking.append(asyncio.create_task(room.ask(_user(name), _held_by(let_go))))
+                await asyncio.sleep(0.05)
+            with pytest.raises(CommandError) as caught:
+                await room.ask(_user("eve"), _held_by(let_go), is_long=False)
+            assert caught.value.fault == "unavailable"
+            admin = asyncio.create_task(room.ask(ADMIN, _held_by(let_go), is_long=False))
+            await asyncio.sleep(0)
+            let_go.set()
+            assert set(await asyncio.gather(*asking, admin)) == {"reader-0"}
+
+    asyncio.run(scenario())
+
+
+class UnstartedReader(Reader):
+    """A reader that cannot be started, as when the fork server ends meanwhile."""
+
+    def follow(self) -> None:
+        raise EOFError("unexpected EOF")
+
+
+def test_questions_are_answered_though_readers_could_not_be_started_at_first() -> None:
+    async def scenario() -> None:
+        config = ReaderConfig(reading=MemoryStore, clock=SystemClock())
+        room = ReadingRoom(lambda: UnstartedReader(config), readers=1)
+        room.open()
+        try:
+            async with asyncio.timeout(10):
+                assert await room.ask(ADMIN, lambda _: "read") == "read"
+        finally:
+            room.close()
+
+    asyncio.run(scenario())
+
+
 def test_nobody_has_the_room_to_themselves() -> None:
     async def scenario() -> None:
         let_go = Event()

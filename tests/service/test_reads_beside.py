@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import resource
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -205,6 +206,34 @@ def test_work_beyond_its_bound_is_given_up_and_the_next_question_is_answered(
     reader = _remote(path, clock, 30)
     try:
         assert len(reader.reply(question).tree["items"]) == 2_000
+    finally:
+        reader.close()
+
+
+@contextmanager
+def _no_more_files() -> Iterator[None]:
+    """Have this process open no more files while this is entered."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_reader_that_cannot_be_started_is_unavailable_and_starts_with_the_next_question(
+    tmp_path: Path,
+) -> None:
+    path, clock = waiting_ledger(tmp_path, 1)
+    reader = _remote(path, clock, 30)
+    question = Question(ADMIN, OPERATIONS["list-runs"], asked.ListRuns())
+    try:
+        with _no_more_files(), pytest.raises(CommandError, match="ask again") as caught:
+            reader.reply(question)
+        assert caught.value.fault == "unavailable"
+        assert len(reader.reply(question).tree["items"]) == 1
     finally:
         reader.close()
 

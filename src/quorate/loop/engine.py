@@ -471,8 +471,8 @@ class Engine:
 
     def _maybe_snapshot(self) -> None:
         snapshots = self._snapshots
-        snapshots.settle()
-        if self._state.seq - self._snapshot_seq < self.snapshot_events or snapshots.is_busy:
+        # One that ends only now is settled after the next commit.
+        if not snapshots.settle() or self._state.seq - self._snapshot_seq < self.snapshot_events:
             return
         self._snapshot_seq = self._state.seq
         snapshots.begin(self._state, self._head)

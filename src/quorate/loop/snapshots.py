@@ -48,11 +48,6 @@ class Snapshots:
         self._writing: _Writing | None = None
         self._thread: Thread | None = None
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a snapshot is being written."""
-        return self._thread is not None and self._thread.is_alive()
-
     def begin(self, state: State, head: Head) -> None:
         """Keep ``state`` as it stands at ``head``; nothing else may be under way."""
         assert self._writing is None, "one snapshot at a time"
@@ -65,15 +60,21 @@ class Snapshots:
             self._write(writing)
             self.settle()
 
-    def settle(self) -> None:
-        """Have archived runs leave the state, if a snapshot was kept since; returns at once."""
+    def settle(self) -> bool:
+        """Return whether no snapshot is under way any more, and the next may begin; at once.
+
+        Archived runs leave the state, if a snapshot was kept since.
+        """
         writing = self._writing
-        if writing is None or self.is_busy:
-            return
+        if writing is None:
+            return True
+        if self._thread is not None and self._thread.is_alive():
+            return False
         self._writing = self._thread = None
         self._release(writing)
         if not writing.is_kept:
             _log_failure(writing)
+        return True
 
     def wait(self, within_s: float | None = None) -> None:
         """Wait for a snapshot that is being written, and settle it."""

@@ -286,8 +286,7 @@ def _run_submitted(state: State, event: e.RunSubmitted) -> None:
         run, seq, event.at_ms, _PENDING, None, event.at_ms, {}, 0, {}, None, None, ""
     )
     record.waiting_seq = seq
-    known = state.runs.setdefault(run.name, record)
-    assert known is record, run.name
+    state.runs.add(run.name, record)
     if run.rounds is not None:
         state.join_rounds(record, RoundsRun(run.pool))
         return

@@ -87,6 +87,17 @@ class Runs(Mapping[str, RunRecord]):
     def is_kept(self, name: str) -> bool:
         """Return whether the run is in memory."""
 
+    @abstractmethod
+    def is_returned(self, name: str) -> bool:
+        """Return whether the archive has the run in memory, too, as it was before it changed."""
+
+    @abstractmethod
+    def add(self, name: str, record: RunRecord) -> None:
+        """Add a new run, whose name no run has had: that was decided, and is not looked up again.
+
+        So folding what was submitted never reads the archive.
+        """
+
     def listed(self, query: RunQuery) -> Iterator[str]:
         """Yield the names of the runs that ``query`` asks for, reading no more than is taken."""
         found = ((r.seq, name) for name, r in self.kept() if query.matches(r))
@@ -104,7 +115,7 @@ class Runs(Mapping[str, RunRecord]):
         archive = self.archive
         if archive is None:
             return len(here)
-        again = sum(r.ended_ms is not None and archive.get(name) is not None for name, r in here)
+        again = sum(r.ended_ms is not None and self.is_returned(name) for name, r in here)
         return len(here) - again + archive.count(owner)
 
     def in_order(self) -> Iterator[RunRecord]:
@@ -202,6 +213,15 @@ class RunTable(Table[str, RunRecord], Runs):
         """Return whether the run is in memory."""
         return dict.__contains__(self, name)
 
+    def is_returned(self, name: str) -> bool:
+        """Return whether the archive has the run in memory, too."""
+        return name in self._returned
+
+    def add(self, name: str, record: RunRecord) -> None:
+        """Add a new run."""
+        known = dict.setdefault(self, name, record)
+        assert known is record, name
+
     def own(self, key: str) -> RunRecord:
         """Return the record under ``key`` for changing."""
         record = dict.get(self, key)
@@ -232,12 +252,6 @@ class RunTable(Table[str, RunRecord], Runs):
         if found is None and self._archive is not None:
             found = self._archive.get(key)
         return default if found is None else found
-
-    def setdefault(self, key: str, default: Any = None) -> Any:
-        """Return the record under ``key``; where there is none, ``default``, which is added."""
-        if self._archive is not None and (found := self.get(key)) is not None:
-            return found
-        return dict.setdefault(self, key, default)
 
     def __contains__(self, key: object) -> bool:
         if dict.__contains__(self, key):
@@ -304,6 +318,19 @@ class LayeredRuns(LayeredTable[str, RunRecord], Runs):
         if name in self._local:
             return True
         return name not in self._gone and cast("Runs", self._base).is_kept(name)
+
+    def is_returned(self, name: str) -> bool:
+        """Return whether the archive has the run in memory, too."""
+        base = cast("Runs", self._base)
+        if base.is_kept(name):
+            return base.is_returned(name)
+        archive = self.archive
+        return archive is not None and archive.get(name) is not None
+
+    def add(self, name: str, record: RunRecord) -> None:
+        """Add a new run."""
+        assert not self.is_kept(name), name
+        self[name] = record
 
     def layer(self) -> Table[str, RunRecord]:
         """Return a further layer on top of this one."""

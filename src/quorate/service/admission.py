@@ -10,6 +10,7 @@ measured is forgotten once nothing has been under way for a while.
 from __future__ import annotations
 
 import logging
+from asyncio import CancelledError
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -86,25 +87,38 @@ class Admission:
             _LOG.warning("%d requests were turned away unread: %s", self._turned_away, self.trouble)
             self._turned_away, self._told_s = 0, self._now_s()
 
-    @contextmanager
-    def taken(self, caller: Caller) -> Iterator[None]:
-        """Count a request of ``caller`` until it is answered; raises ``CommandError`` if too many.
+    def check(self, caller: Caller) -> None:
+        """Raise ``CommandError`` if too many are under way for a request of ``caller``.
 
         Admins are let in: it is they who put things right.
         """
         if self.is_full and caller.role is not Role.ADMIN:
             self._shed(READ)
             raise problem(UNAVAILABLE, f"{self.trouble}; ask again in a second")
+
+    @contextmanager
+    def taken(self, caller: Caller) -> Iterator[None]:
+        """Count a request of ``caller`` until it is answered; raises as ``check`` does.
+
+        It is for a request that has come whole: one that a client sends slowly does not wait for
+        the ledger. A refusal is an answer, too; a request that is cancelled has none.
+        """
+        self.check(caller)
         if not self._under_way:
             if self._now_s() >= self._idle_s + FORGET_S:
                 self._rates.clear()
                 self._limit = float(LIMIT_FIRST)
             self._begin_interval()
         self._under_way += 1
+        is_answered = True
         try:
             yield
-            self._answered()
+        except CancelledError:
+            is_answered = False
+            raise
         finally:
+            if is_answered:
+                self._answered()
             self._under_way -= 1
             self._least_under_way = min(self._least_under_way, self._under_way)
             self._idle_s = self._now_s()

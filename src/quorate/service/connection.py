@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import re
 from asyncio import BaseTransport, TimerHandle, Transport
 from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from quorate.operations.lengthy import is_for_writer
 from quorate.operations.statuses import UNAVAILABLE, USAGE
 from quorate.service.accepting import Connections
 from quorate.service.admission import Admission
 from quorate.service.guard import extension
+from quorate.service.paths import PREFIX, places
 from quorate.service.problems import problem, problem_of
 
 _API: Final = b"/api/"
 _READS: Final = frozenset({b"GET", b"HEAD"})
+_OPEN_PART: Final = re.compile(r"\\{\w+\\}")
 _TOKEN_PARTS: Final = 3
 _LENGTH_DIGITS_MAX: Final = 5
 """A body of more digits is turned away where its connection is closed for it."""
 _SHED_ROLES: Final = frozenset({"user", "tenant-admin"})
+
+
+def _reads_with_bodies() -> re.Pattern[bytes]:
+    """Return what matches the method and path of each request that reads by another method."""
+    reads = [
+        f"{method} {_OPEN_PART.sub('[^/?]+', re.escape(PREFIX + path))}"
+        for path, methods in places().items()
+        for method, operation in methods.items()
+        if method.encode() not in _READS and not is_for_writer(operation)
+    ]
+    return re.compile(f"(?:{'|'.join(reads)})(?:\\?|$)".encode())
 
 
 class Shedding:
@@ -32,6 +47,7 @@ class Shedding:
     def __init__(self, admission: Admission, role_of: Callable[[str], str]) -> None:
         self._admission = admission
         self._role_of = role_of
+        self._reads = _reads_with_bodies()
         found = problem_of(
             problem(UNAVAILABLE, "too many requests are under way; ask again in a second"), ""
         )
@@ -45,6 +61,8 @@ class Shedding:
         Reads are not: they are answered by others than the ledger's thread.
         """
         if not self._admission.is_full or method in _READS or not url.startswith(_API):
+            return False
+        if self._reads.match(b"%s %s" % (method, url)):
             return False
         sent = dict(headers)
         length = sent.get(b"content-length", b"0")

@@ -141,10 +141,10 @@ class RemoteReader:
         for _ in range(STARTS_MAX):
             if self._is_closed:
                 break
-            if self._started is None:
-                self._started = self._start()
-            _, connection = self._started
             try:
+                if self._started is None:
+                    self._started = self._start()
+                _, connection = self._started
                 connection.send_bytes(data)
                 if not connection.poll(WALL_PER_CPU * cpu_s_max):
                     self._end()
@@ -152,7 +152,7 @@ class RemoteReader:
                 return pickle.loads(connection.recv_bytes())  # noqa: S301 - from our own process
             except (EOFError, OSError) as error:
                 if not self._is_closed:
-                    _LOG.warning("a reader has ended, and is started again: %r", error)
+                    _LOG.warning("a reader has ended or could not be started: %r", error)
                 self._end()
         return CommandError(
             Exit.UNUSABLE, "the readers have ended; ask again in a moment", fault=UNAVAILABLE
@@ -162,11 +162,15 @@ class RemoteReader:
         context = get_context("forkserver")
         context.set_forkserver_preload([__name__, _PRELOAD])
         ours, theirs = context.Pipe()
-        process = context.Process(
-            target=answer_questions, args=(theirs, self._config), name="reader", daemon=True
-        )
-        process.start()
-        theirs.close()
+        with theirs:
+            process = context.Process(
+                target=answer_questions, args=(theirs, self._config), name="reader", daemon=True
+            )
+            try:
+                process.start()
+            except BaseException:
+                ours.close()
+                raise
         return process, ours
 
     def _end(self) -> None:

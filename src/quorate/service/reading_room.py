@@ -17,7 +17,7 @@ from threading import Condition, Thread
 from typing import Any, Final, Protocol, TypeVar
 
 from quorate.answers.exits import CommandError, Exit
-from quorate.operations.caller import Caller
+from quorate.operations.caller import Caller, Role
 from quorate.operations.statuses import UNAVAILABLE
 from quorate.service.reader import Question
 from quorate.service.reply import Reply
@@ -154,12 +154,14 @@ class ReadingRoom:
         Of what ``is_long``, and of what looks at no ledger (``is_apart``), a reader is always left
         to others; of the latter one of each caller is answered at a time.
 
-        Raises ``CommandError`` when too many wait, or too many of theirs.
+        Raises ``CommandError`` when too many wait, or too many of theirs. Admins are answered
+        though tenants fill all places to wait in, up to ``OPEN_MAX``.
         """
         shares = self._long_shares if is_long else self._shares
         with shares.taken(caller):
             whose = caller.tenant or caller.whose
-            found: T = await self._run(_Slip(self._future(), do, whose, is_long, is_apart))
+            slip = _Slip(self._future(), do, whose, is_long, is_apart)
+            found: T = await self._run(slip, is_let_in=caller.role is Role.ADMIN)
             return found
 
     async def run(self, do: Callable[[AnyReader], T], *, goes_on: bool = False) -> T:
@@ -168,21 +170,21 @@ class ReadingRoom:
         Raises ``CommandError`` when too many wait, unless this ``goes_on`` with an answer that has
         begun: of each of those no more than one waits.
         """
-        found: T = await self._run(_Slip(self._future(), do), goes_on=goes_on)
+        found: T = await self._run(_Slip(self._future(), do), is_let_in=goes_on)
         return found
 
     def _future(self) -> asyncio.Future[Any]:
         assert self._loop is not None, "opened first"
         return self._loop.create_future()
 
-    async def _run(self, slip: _Slip, *, goes_on: bool = False) -> Any:
+    async def _run(self, slip: _Slip, *, is_let_in: bool) -> Any:
         with self._wake:
             if self._is_closing:
                 raise _stopping()
             if len(self._slips) >= self._waiting_max:
                 # Whoever has gone waits for nothing.
                 self._slips = deque(each for each in self._slips if not each.done.cancelled())
-            if len(self._slips) >= self._waiting_max and not goes_on:
+            if len(self._slips) >= self._waiting_max and not is_let_in:
                 raise CommandError(
                     Exit.UNUSABLE,
                     f"{len(self._slips)} questions wait; ask again later",
@@ -214,8 +216,9 @@ class ReadingRoom:
     def _begin(self, reader: AnyReader) -> None:
         try:
             reader.follow()
-        except OSError:
-            # It is tried again with the first question, and told to who asks.
+        except Exception:  # noqa: BLE001 - a thread's top frame: logged
+            # A fork server that dies is an EOFError, and this thread must go on in any case. It is
+            # tried again with the first question, and its caller is answered what is wrong.
             _LOG.exception("a reader could not be started")
 
     def _next(self, reader: AnyReader) -> _Slip | None:

@@ -9,7 +9,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final, TypeVar
@@ -173,17 +173,17 @@ class _Asked:
         headers = heads_of(scope)
         caller = await self._gate.admit(scope, headers)
         check_role(caller, operation)
-        with self._gate.under_way.taken(caller), ExitStack() as stack:
+        with self._gate.under_way.taken(caller):
             office = self._gate.parts.office
             if is_for_writer(operation):
                 try:
-                    stack.enter_context(office.admission.taken(caller))
+                    office.admission.check(caller)
                 except CommandError:
                     await _drained(headers, receive)
                     raise
-            held = stack.enter_context(office.bodies.held(caller))
-            body = await _body_of(operation, headers, receive, held)
-            await self._answer(caller, body, headers, scope, (receive, send))
+            with office.bodies.held(caller) as held:
+                body = await _body_of(operation, headers, receive, held)
+                await self._answer(caller, body, headers, scope, (receive, send))
 
     async def _answer(
         self,
@@ -207,10 +207,11 @@ class _Asked:
             hall = self._gate.parts.hall
             await hall.serve(scope, (caller, operation, asked), headers, (receive, send))
             return
-        asking = office.ask(caller, operation, asked, form)
-        # What writes is carried out though nobody waits any more: it may be half done already.
-        is_read = operation.effect is Effect.READ
-        reply = await (_while_there(asking, receive) if is_read else asking)
+        with office.admission.taken(caller) if is_for_writer(operation) else nullcontext():
+            asking = office.ask(caller, operation, asked, form)
+            # What writes is carried out though nobody waits any more: it may be half done already.
+            is_read = operation.effect is Effect.READ
+            reply = await (_while_there(asking, receive) if is_read else asking)
         await _respond(office, reply, form, headers, send)
 
 

@@ -19,10 +19,11 @@ from quorate.adapters.store_sqlite import SqliteStore
 from quorate.answers.exits import CommandError
 from quorate.core.commands import Apply, Cancel, Command, Complete, Submit
 from quorate.ledger.archive import ArchivedRow
-from quorate.ledger.chain import Head
+from quorate.ledger.chain import GENESIS, Head
 from quorate.ledger.fold import replay
 from quorate.ledger.snapshot import SNAPSHOT_FORMAT, fingerprint, restore, take
 from quorate.loop.engine import Engine
+from quorate.loop.snapshots import Snapshots
 from quorate.model.events import Scope
 from quorate.model.records import AnnouncedConflict
 from quorate.model.specs import Owner
@@ -111,6 +112,59 @@ def test_commits_go_on_while_a_snapshot_is_written_beside_them() -> None:
     assert len(dict(engine.view.runs.kept())) < 20
     assert same(engine.view.overlay(), folded(store)) == []
     assert same(Engine.open(store, HandClock()).view.overlay(), folded(store)) == []
+
+
+class CountingStore(MemoryStore):
+    """A store that keeps the names that were looked up in its archive."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looked_up: list[str] = []
+
+    def archived_run(self, name: str, upto_seq: int) -> ArchivedRow | None:
+        self.looked_up.append(name)
+        return super().archived_run(name, upto_seq)
+
+
+def test_folding_new_runs_and_counting_those_of_an_owner_look_up_none_in_the_archive() -> None:
+    store = CountingStore()
+    engine = memory_engine(store)
+    engine.execute(FLEET, actor="t")
+    engine.snapshot_events = 20
+    lived(engine)
+    engine.snapshot_events = 10_000
+    kept = store.load_snapshot()
+    assert kept is not None
+    lived(engine, first=20)
+    store.looked_up.clear()
+    state = restore(kept[1], store)
+    assert state is not None
+    replay(store.blocks(from_height=kept[0].height + 1), state=state, after=kept[0])
+    assert state.runs.archive is not None
+    assert state.runs.is_kept("r39")
+    assert state.runs.count_of("team") == 40
+    assert store.looked_up == []
+    # What comes back from the archive is counted once, also in an overlay.
+    overlay = state.overlay()
+    overlay.runs.own("r0")
+    assert overlay.runs.count_of("team") == 40
+    state.runs.own("r0")
+    assert state.runs.count_of("team") == state.overlay().runs.count_of("team") == 40
+
+
+def test_settling_tells_whether_the_next_snapshot_may_begin() -> None:
+    store = SlowStore()
+    snapshots, state = Snapshots(store), State()
+    snapshots.is_beside = True
+    assert snapshots.settle()
+    snapshots.begin(state, GENESIS)
+    assert store.begun.wait(WAIT_S)
+    assert not snapshots.settle()
+    store.may_go_on.set()
+    snapshots.wait(WAIT_S)
+    assert snapshots.settle()
+    snapshots.begin(state, GENESIS)
+    snapshots.wait(WAIT_S)
 
 
 def test_a_snapshot_beside_that_fails_is_logged_and_loses_nothing(
